@@ -1,0 +1,1 @@
+"""From a request to a filled dataset: one worker process a model, watched by a supervisor."""

@@ -1,0 +1,116 @@
+"""What a user asks the collector for, checked before anything heavy is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from op_profiler.compiler import check_target
+from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.frontends._base import ModelRequest
+from op_profiler.measure._base import Cache
+
+PRECISIONS = ("float32", "float16", "int8")
+EXECUTORS = ("default", "vm")
+CACHES = ("model", "hot", "cold")
+TUNERS = ("xgb", "xgb-rank", "xgb_knob", "xgb_itervar", "xgb_curve", "ga", "random", "gridsearch", "droplet")
+TRIALS = (10, 3000)
+DEFAULT_DB = "sqlite:///results/op_profiler.db"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CollectRequest:
+    """One model under one set of options.
+
+    Attributes:
+        model: which model, with which inputs.
+        target: TVM target string; ``llvm`` alone means this processor.
+        threads: thread counts to measure at.
+        coverage: share of the model's time whose operators have to settle at every thread count.
+        cache: state of the caches that the operators meet.
+        db: SQLAlchemy address of the dataset.
+    """
+
+    model: ModelRequest
+    target: str = "llvm"
+    precision: str = "float32"
+    executor: str = "default"
+    threads: tuple[int, ...] = (1,)
+    coverage: float = 0.95
+    cache: Cache = "model"
+    db: str = DEFAULT_DB
+    dry_run: bool = False
+
+    def check(self) -> None:
+        """Refuse what cannot work, in the order in which a user would want to hear of it.
+
+        Raises:
+            UsageError: an option is out of range; names what it may be.
+        """
+        from op_profiler.measure.threads import check_thread_counts
+
+        check_target(self.target)
+        one_of("precision", self.precision, PRECISIONS)
+        one_of("executor", self.executor, EXECUTORS)
+        one_of("cache", self.cache, CACHES)
+        if self.precision != "float32":
+            raise UsageError(f"--precision {self.precision} is not supported yet; this version measures float32")
+        if self.executor == "vm" and self.cache != "model":
+            raise UsageError(f"--executor vm measures with --cache model only, not {self.cache}")
+        if not 0.0 < self.coverage <= 1.0:
+            raise UsageError(f"--coverage {self.coverage} is out of range; give a share above 0 and up to 1")
+        if self.model.batch_size < 1:
+            raise UsageError(f"--batchsize {self.model.batch_size} is out of range; give 1 or more")
+        if not self.threads:
+            raise UsageError("--threads is empty; give thread counts such as 1,2")
+        check_thread_counts(self.threads)
+
+    def model_key(self, content: str) -> str:
+        """Identity of the lowered model: its content, and everything that decides what the compiler makes of it.
+
+        Args:
+            content: the frontend's fingerprint of the model.
+        """
+        from op_profiler.measure.device import host_fingerprint
+
+        identity = [content, self.target, self.precision, self.executor, compiler_identity(), host_fingerprint()]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+
+    def to_json(self) -> str:
+        """The request as one line, for the worker process."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> CollectRequest:
+        """The request that `to_json` wrote."""
+        fields = json.loads(text)
+        model = fields.pop("model")
+        model["input_names"] = tuple(model["input_names"])
+        model["input_shapes"] = tuple(tuple(shape) for shape in model["input_shapes"])
+        fields["threads"] = tuple(fields["threads"])
+        return cls(model=ModelRequest(**model), **fields)
+
+
+def one_of(kind: str, value: str, known: tuple[str, ...]) -> None:
+    """Refuse a value that is not among the known ones, naming the nearest."""
+    if value not in known:
+        raise UnknownNameError(kind, value, known)
+
+
+def compiler_identity() -> str:
+    """The TVM build that a worker will use, told without importing it."""
+    home = os.environ.get("TVM_HOME")
+    if home:
+        libraries = sorted(Path(home).glob("build/libtvm.*"))
+        return f"{home}:{[lib.stat().st_mtime_ns for lib in libraries]}"
+    from importlib import metadata
+
+    for name in ("xtc-tvm-python-bindings", "apache-tvm"):
+        try:
+            return f"{name} {metadata.version(name)}"
+        except metadata.PackageNotFoundError:
+            continue
+    return "none"

@@ -1,0 +1,126 @@
+"""The contract of a model source.
+
+A frontend is stateless: `names`, `default_names` and `check` import nothing heavy and answer within a second, so that a
+wrong name is refused before TVM or torch is loaded. `load` may take minutes and returns a `RelayModel` that the caller
+owns; it must be deterministic (fixed seeds), so that the same request always gives the same operators.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tvm
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """What a user asked for.
+
+    Attributes:
+        source: name of the frontend, e.g. ``local``.
+        name: name of a model of that source, a path, or an address.
+        batch_size: size of the leading (batch) dimension of every batched input.
+        input_names: names of the inputs, where the model does not tell them.
+        input_shapes: one shape per input, in the order of `input_names` (or of the model's inputs).
+        sequence_length: tokens per sequence for language models; None takes the source's default.
+    """
+
+    source: str
+    name: str
+    batch_size: int = 1
+    input_names: tuple[str, ...] = ()
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    sequence_length: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class InputSpec:
+    """One input of a model: values are drawn uniformly from [low, high) (integers) or a standard normal (floats).
+
+    Attributes:
+        name: name of the Relay variable.
+        shape: sizes; a None is a dimension that is only known at run time (vm executor).
+        dtype: numpy dtype name.
+        low, high: range of integer inputs; `high` is the vocabulary size for token ids.
+    """
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: str = "float32"
+    low: int = 0
+    high: int = 2
+
+    def random(self, rng: np.random.Generator) -> np.ndarray:
+        """Random values of this input's shape and dtype; raises ValueError where the shape is not static."""
+        shape = tuple(d for d in self.shape if d is not None)
+        if len(shape) != len(self.shape):
+            raise ValueError(f"input {self.name!r} has a dynamic shape {self.shape}")
+        if self.dtype.startswith(("int", "uint", "bool")):
+            return rng.integers(self.low, self.high, size=shape).astype(self.dtype)
+        return rng.standard_normal(shape).astype(self.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class RelayModel:
+    """A model lowered to Relay.
+
+    Attributes:
+        name, source: where it comes from.
+        mod: `tvm.IRModule` with a typed `main`.
+        params: weights by Relay variable name.
+        inputs: the remaining parameters of `main`, in order.
+        batch_size: the batch size that the shapes of `inputs` were made with.
+        notes: what the user should know, e.g. that the weights are random.
+    """
+
+    name: str
+    source: str
+    mod: tvm.IRModule
+    params: dict[str, Any]
+    inputs: tuple[InputSpec, ...]
+    batch_size: int = 1
+    notes: tuple[str, ...] = ()
+
+
+class Frontend(abc.ABC):
+    """One source of models. Subclasses are registered by name in `op_profiler.frontends`."""
+
+    source: ClassVar[str]
+    summary: ClassVar[str]
+
+    @abc.abstractmethod
+    def names(self) -> list[str]:
+        """Every name that `load` knows on this machine, sorted; empty where the source takes paths only."""
+
+    def default_names(self) -> list[str]:
+        """The models that are collected when no name is given; empty where the source has none."""
+        return []
+
+    @abc.abstractmethod
+    def check(self, request: ModelRequest) -> None:
+        """Refuse a request that cannot work, cheaply.
+
+        Raises:
+            UnknownNameError: no such model; names the nearest ones.
+            MissingPackageError: the package that the model needs is not installed.
+            ModelError: the file is missing, empty or of an unknown kind.
+        """
+
+    @abc.abstractmethod
+    def fingerprint(self, request: ModelRequest) -> str:
+        """Hash of all that decides the lowered module: the content of files, versions of packages, the request.
+
+        Two requests with the same fingerprint lower to the same operators. Computed without lowering.
+        """
+
+    @abc.abstractmethod
+    def load(self, request: ModelRequest) -> RelayModel:
+        """Lower the model to Relay.
+
+        Raises:
+            ModelError: the model cannot be read, or an operator of it is not supported (named in the message).
+        """

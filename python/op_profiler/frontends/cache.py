@@ -1,0 +1,78 @@
+"""Lowered modules on disk: importing a large ONNX or torch model takes longer than reading what came out of it.
+
+Only models that were slow to lower are kept. What is read back is TVM's own JSON and parameter format, never pickle,
+from a folder of the user's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import time
+from pathlib import Path
+
+from op_profiler.compiler import load_tvm
+from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
+
+_WORTH_KEEPING_SECONDS = 5.0
+_LARGEST_BYTES = 1 << 30
+
+
+def cache_folder() -> Path:
+    """``OP_PROFILER_CACHE``, else ``op_profiler`` in the user's cache folder."""
+    base = os.environ.get("OP_PROFILER_CACHE")
+    if base:
+        return Path(base)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "op_profiler"
+
+
+def load_cached(frontend: Frontend, request: ModelRequest) -> RelayModel:
+    """`frontend.load`, or the module that an earlier load of the same content left behind."""
+    folder = cache_folder() / "relay" / frontend.fingerprint(request)
+    try:
+        return _read(folder)
+    except (OSError, ValueError, KeyError, load_tvm().TVMError):
+        pass  # not there, or unusable: lower it again
+    started = time.perf_counter()
+    model = frontend.load(request)
+    if time.perf_counter() - started > _WORTH_KEEPING_SECONDS:
+        _write(folder, model)
+    return model
+
+
+def _read(folder: Path) -> RelayModel:
+    tvm = load_tvm()
+    about = json.loads((folder / "about.json").read_text())
+    module = tvm.ir.load_json((folder / "module.json").read_text())
+    params = tvm.relay.load_param_dict((folder / "params.bin").read_bytes())
+    inputs = tuple(InputSpec(**{**i, "shape": tuple(i["shape"])}) for i in about["inputs"])
+    return RelayModel(
+        about["name"], about["source"], module, dict(params), inputs, about["batch_size"], tuple(about["notes"])
+    )
+
+
+def _write(folder: Path, model: RelayModel) -> None:
+    """Into a folder beside, then renamed: a reader never sees half a module. A full disk costs the cache, no more."""
+    tvm = load_tvm()
+    params = tvm.relay.save_param_dict(model.params)
+    if len(params) > _LARGEST_BYTES:
+        return
+    about = {
+        "name": model.name,
+        "source": model.source,
+        "batch_size": model.batch_size,
+        "notes": list(model.notes),
+        "inputs": [dataclasses.asdict(i) for i in model.inputs],
+    }
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}")
+    try:
+        partial.mkdir(parents=True)
+        (partial / "module.json").write_text(tvm.ir.save_json(model.mod))
+        (partial / "params.bin").write_bytes(params)
+        (partial / "about.json").write_text(json.dumps(about))
+        partial.rename(folder)
+    except OSError:
+        import shutil
+
+        shutil.rmtree(partial, ignore_errors=True)

@@ -1,0 +1,138 @@
+"""What is measured, under which settings, on which device."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Literal
+
+Cache = Literal["model", "hot", "cold"]
+Precision = Literal["float32", "float16", "int8"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How an operator runs: what was asked for, and what was read back from the running process.
+
+    Attributes:
+        threads: threads asked for.
+        threads_effective: what ``runtime.NumThreads`` answered; None where the target has no threads to read.
+        core_set: cores asked for; empty means: the runtime's choice.
+        core_set_effective: cores that the worker threads may run on, read from the operating system.
+        cache: state of the caches before each call. ``model``: as the preceding operators of the model left them;
+            ``hot``: as a previous call of the same operator left them; ``cold``: its tensors flushed.
+        cache_mechanism: how that state was brought about (``in-graph``, ``repeat``, ``clflush``); caches cannot be read.
+        parallel_type: ``sequential``, ``stream`` or ``full``.
+        streams: device streams.
+        precision: dtype of the arithmetic asked for.
+        executor: ``graph`` or ``vm``.
+    """
+
+    threads: int
+    threads_effective: int | None = None
+    core_set: tuple[int, ...] = ()
+    core_set_effective: tuple[int, ...] = ()
+    cache: Cache = "model"
+    cache_mechanism: str = ""
+    parallel_type: str = "sequential"
+    streams: int = 1
+    precision: Precision = "float32"
+    executor: str = "graph"
+
+    @property
+    def key(self) -> str:
+        """16 hex digits over every field."""
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Device:
+    """Where it runs. Unknown values are None, never a guess.
+
+    Attributes:
+        target: the full TVM target string that the code was compiled for.
+        properties: further plain JSON values that do not fit a column (driver, SM count, ...).
+        fingerprint: 16 hex digits over all that changes the time of a kernel (see `key`).
+    """
+
+    kind: str
+    target: str
+    processor: str
+    cores: int
+    clock_mhz: float | None = None
+    l1_bytes: int | None = None
+    l2_bytes: int | None = None
+    l3_bytes: int | None = None
+    memory_bytes: int | None = None
+    driver: str | None = None
+    tvm_version: str = ""
+    llvm_version: str | None = None
+    host_fingerprint: str = ""
+    properties: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """16 hex digits; equal for two processes on the same machine with the same compiler and target.
+
+        The clock is left out: it moves between two readings of one machine.
+        """
+        fields = dataclasses.asdict(self)
+        del fields["clock_mhz"], fields["properties"], fields["memory_bytes"]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """Times of one operator under one schedule and one set of settings, or the reason why there are none.
+
+    Attributes:
+        samples_us: every raw sample, microseconds per call, one row per round and one column per occurrence of the
+            operator in the model (one column outside a model). Empty where `error` is set.
+        min_us, median_us, mean_us, std_us: statistics over the rounds, each round being the mean of its occurrences.
+        ci_low_us, ci_high_us: 95 % confidence interval of the median (order statistics).
+        load_before, load_after: share of the machine's cores (0 to 1) that other processes used.
+        foreign_load: True where samples were taken under foreign load and repeating did not help.
+        energy_mj: energy of one call, None where the device has no counter.
+        error: why there is no time; None where there is one.
+    """
+
+    samples_us: tuple[tuple[float, ...], ...] = ()
+    min_us: float | None = None
+    median_us: float | None = None
+    mean_us: float | None = None
+    std_us: float | None = None
+    ci_low_us: float | None = None
+    ci_high_us: float | None = None
+    load_before: float | None = None
+    load_after: float | None = None
+    foreign_load: bool = False
+    energy_mj: float | None = None
+    error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelTiming:
+    """The whole model beside its operators, from one run, at one thread count.
+
+    Attributes:
+        whole_model: latency of the whole model; measured before, between and after the rounds of the operators.
+        before_us, after_us: median of the whole model before the first and after the last round.
+        sum_of_operators_us: sum over all operators of median times occurrences; None where one has no time.
+        unmeasured: workload keys that are missing from the sum.
+    """
+
+    whole_model: Measurement
+    before_us: float | None
+    after_us: float | None
+    sum_of_operators_us: float | None
+    unmeasured: tuple[str, ...] = ()
+    details: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float | None:
+        """Sum of operators over whole model; None where one of them is missing."""
+        if self.sum_of_operators_us is None or not self.whole_model.median_us:
+            return None
+        return self.sum_of_operators_us / self.whole_model.median_us

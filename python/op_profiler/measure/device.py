@@ -1,0 +1,98 @@
+"""What this machine is, as far as the operating system tells."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from op_profiler.compiler import llvm_version, load_tvm, usable_cores
+from op_profiler.measure._base import Device
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def describe_host(target: Any) -> Device:
+    """The processor of this machine as the device of an llvm target.
+
+    Args:
+        target: `tvm.target.Target` that the code is compiled for.
+    """
+    cpu = _cpu_info()
+    caches = _cache_sizes()
+    frequency = psutil.cpu_freq()
+    return Device(
+        kind=str(target.kind.name),
+        target=str(target),
+        processor=str(cpu.get("brand_raw") or platform.processor() or platform.machine()),
+        cores=usable_cores(),
+        clock_mhz=float(frequency.current) if frequency and frequency.current else None,
+        l1_bytes=caches.get(1),
+        l2_bytes=caches.get(2),
+        l3_bytes=caches.get(3),
+        memory_bytes=int(psutil.virtual_memory().total),
+        tvm_version=str(load_tvm().__version__),
+        llvm_version=llvm_version(),
+        host_fingerprint=host_fingerprint(),
+        properties={
+            "machine": platform.machine(),
+            "system": f"{platform.system()} {platform.release()}",
+            "logical_cores": psutil.cpu_count(logical=True),
+            "physical_cores": psutil.cpu_count(logical=False),
+            "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "family_model_stepping": [cpu.get("family"), cpu.get("model"), cpu.get("stepping")],
+            "hypervisor": "hypervisor" in cpu.get("flags", []),
+            "flags": cpu.get("flags", []),
+        },
+    )
+
+
+@functools.cache
+def _cpu_info() -> dict[str, Any]:
+    import cpuinfo
+
+    return dict(cpuinfo.get_cpu_info())
+
+
+@functools.cache
+def host_fingerprint() -> str:
+    """16 hex digits of the processor, its cores and caches: equal on machines whose times can be compared.
+
+    Neither host names nor serial numbers go in. Cheap enough for the process that only looks up what is there.
+    """
+    identity = [platform.machine(), _processor_line(), str(usable_cores()), repr(sorted(_cache_sizes().items()))]
+    return hashlib.sha256("\n".join(identity).encode()).hexdigest()[:16]
+
+
+def _processor_line() -> str:
+    wanted = ("model name", "cpu family", "model\t", "stepping", "CPU part", "CPU implementer")
+    text = _read("/proc/cpuinfo") or platform.processor()
+    first = text.split("\n\n")[0]
+    return "\n".join(line for line in first.splitlines() if line.startswith(wanted))
+
+
+def _cache_sizes() -> dict[int, int]:
+    """Bytes of the data caches of core 0 by level."""
+    sizes: dict[int, int] = {}
+    if not _CACHES.is_dir():
+        return sizes
+    for index in _CACHES.glob("index*"):
+        if _read(index / "type") == "Instruction":
+            continue
+        level, size = _read(index / "level"), _read(index / "size")
+        if level and size:
+            factor = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(size[-1], 1)
+            sizes[int(level)] = int(size.rstrip("KMG")) * factor
+    return sizes
+
+
+def _read(path: str | os.PathLike[str]) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,229 @@
+"""The kernels of a built model, called one by one in graph order on the executor's own buffers.
+
+An operator's time depends on where its tensors lie in the caches, and inside a model its neighbours decide that. So the
+kernels are run here in the order of the graph, on the storage that the graph executor itself planned and allocated
+(it hands out what it is told is an output), and each call is timed where it stands. Calls go through `TVMFuncCall` with arguments
+that were packed beforehand: what is left of Python in a sample is measured with a kernel that does nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from op_profiler.compiler import load_tvm
+from op_profiler.errors import MeasureError
+from op_profiler.measure._base import Cache
+from op_profiler.operators.lower import CompiledModel, last_line
+
+_DLTENSOR_HANDLE = 7
+_OVERHEAD_CALLS = 2000
+
+
+class LoadedModel(Protocol):
+    """A model on a device, ready to be timed as a whole and kernel by kernel."""
+
+    @property
+    def labels(self) -> list[str]:
+        """The compiler's hash of each kernel, in execution order."""
+
+    def run_model(self) -> None:
+        """Run the whole model once."""
+
+    def time_model(self) -> float:
+        """Microseconds of one run of the whole model."""
+
+    def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
+        """Run every kernel once in order; microseconds of those that are timed, NaN for the rest and for failures."""
+
+    def kernel_error(self, index: int) -> str | None:
+        """Run one kernel with checks: None, or what is wrong with it."""
+
+
+class Kernel:
+    """One call of one kernel with its arguments bound; `run` raises nothing and answers False where the call failed."""
+
+    def __init__(self, name: str, label: str, function: Any, arrays: Sequence[Any]) -> None:
+        from tvm._ffi.base import _LIB  # TVM is loaded by whoever made the arrays
+
+        self.name = name
+        self.label = label
+        self.arrays = list(arrays)
+        self.function = function
+        count = len(self.arrays)
+        self._values = (ctypes.c_int64 * max(count, 1))(*(_address(a) for a in self.arrays))
+        self._codes = (ctypes.c_int * max(count, 1))(*([_DLTENSOR_HANDLE] * count))
+        self._result = ctypes.c_int64()
+        self._result_code = ctypes.c_int()
+        self._call = _LIB.TVMFuncCall
+        self._arguments = (
+            function.handle,
+            ctypes.cast(self._values, ctypes.c_void_p),
+            ctypes.cast(self._codes, ctypes.c_void_p),
+            ctypes.c_int(count),
+            ctypes.byref(self._result),
+            ctypes.byref(self._result_code),
+        )
+
+    def run(self) -> bool:
+        """Call the kernel once."""
+        return self._call(*self._arguments) == 0
+
+    def timed(self) -> float:
+        """Microseconds of one call, Python's part included; NaN where the call failed."""
+        started = time.perf_counter_ns()
+        failed = self._call(*self._arguments)
+        stopped = time.perf_counter_ns()
+        return float("nan") if failed else (stopped - started) / 1e3
+
+    def error(self) -> str | None:
+        """Call the kernel through TVM's checked interface: None, or what it says is wrong."""
+        try:
+            self.function(*self.arrays)
+        except load_tvm().TVMError as error:
+            return last_line(error)
+        return None
+
+
+def _address(array: Any) -> int:
+    handle = getattr(array, "_tvm_handle", None)
+    if handle is None:
+        handle = ctypes.cast(array.handle, ctypes.c_void_p).value
+    return int(handle)
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphKernels:
+    """A model in the graph executor, and its kernels in order over the same buffers (a `LoadedModel`).
+
+    Attributes:
+        kernels: in execution order; nodes that compute nothing (reshapes) are not among them.
+        run: the executor's own function that runs the whole model.
+        flush: flushes the tensors of a kernel from the caches; None where the build cannot.
+        executor: the graph executor that owns the buffers.
+    """
+
+    kernels: tuple[Kernel, ...]
+    run: Callable[[], None]
+    flush: Callable[[Kernel], None] | None
+    executor: Any
+
+    @property
+    def labels(self) -> list[str]:
+        return [kernel.label for kernel in self.kernels]
+
+    def run_model(self) -> None:
+        self.run()
+
+    def time_model(self) -> float:
+        started = time.perf_counter_ns()
+        self.run()
+        return (time.perf_counter_ns() - started) / 1e3
+
+    def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
+        """As in `LoadedModel`; kernels that are not timed run all the same, as others need their output."""
+        times = []
+        for kernel, wanted in zip(self.kernels, timed):
+            if not wanted:
+                kernel.run()
+                times.append(float("nan"))
+                continue
+            if cache == "hot":
+                kernel.run()
+            elif cache == "cold" and self.flush is not None:
+                self.flush(kernel)
+            times.append(kernel.timed())
+        return times
+
+    def kernel_error(self, index: int) -> str | None:
+        return self.kernels[index].error()
+
+    def cache_mechanism(self, cache: Cache) -> str:
+        """How `walk` brings the caches into that state.
+
+        Raises:
+            MeasureError: this build of TVM cannot.
+        """
+        if cache == "cold" and self.flush is None:
+            raise MeasureError("--cache cold needs cache_flush_cpu_non_first_arg, which this build of TVM lacks")
+        return {"model": "in-graph", "hot": "repeat", "cold": "clflush"}[cache]
+
+
+def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarray]) -> GraphKernels:
+    """Put a model and its inputs on the device and bind every kernel to its buffers.
+
+    Args:
+        compiled: built for the graph executor.
+        device: `tvm.runtime.Device`.
+        inputs: one array per input of the model.
+
+    Raises:
+        MeasureError: the model does not run as a whole; `GraphKernels` cannot be made from it.
+    """
+    tvm = load_tvm()
+    from tvm.contrib import graph_executor
+
+    factory = compiled.library
+    graph = json.loads(factory.get_graph_json())
+    entries = _expose_every_entry(graph)
+    executor = graph_executor.create(json.dumps(graph), factory.get_lib(), device)
+    executor.set_input(**factory.get_params())
+    for name, value in inputs.items():
+        executor.set_input(name, tvm.nd.array(value, device))
+    run = executor.module["run"]
+    try:
+        run()
+    except tvm.TVMError as error:
+        raise MeasureError(f"the model does not run: {last_line(error)}") from error
+    buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
+    return GraphKernels(_bind(graph, factory.get_lib(), buffers), run, _flusher(), executor)
+
+
+def _expose_every_entry(graph: dict[str, Any]) -> list[tuple[int, int]]:
+    """Declare every tensor of the graph an output, so that the executor hands out its own buffers.
+
+    The storage plan is part of the graph's attributes and stays as it is: tensors that share memory go on sharing it.
+    """
+    entries = [
+        (index, output)
+        for index, node in enumerate(graph["nodes"])
+        for output in range(int(node.get("attrs", {}).get("num_outputs", 1)))
+    ]
+    graph["heads"] = [[index, output, 0] for index, output in entries]
+    return entries
+
+
+def _bind(graph: dict[str, Any], library: Any, buffers: dict[tuple[int, int], Any]) -> tuple[Kernel, ...]:
+    kernels = []
+    for index, node in enumerate(graph["nodes"]):
+        attrs = node.get("attrs", {})
+        name = attrs.get("func_name", "__nop")
+        if node["op"] != "tvm_op" or name == "__nop":
+            continue
+        arrays = [buffers[source, output] for source, output, *_ in node["inputs"]]
+        arrays += [buffers[index, output] for output in range(int(attrs.get("num_outputs", 1)))]
+        kernels.append(Kernel(name, attrs.get("hash", name), library.get_function(name, True), arrays))
+    return tuple(kernels)
+
+
+def _flusher() -> Callable[[Kernel], None] | None:
+    tvm = load_tvm()
+    flush = tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
+    if flush is None:
+        return None
+    dummy = tvm.nd.empty((1,), "float32")
+    return lambda kernel: flush(dummy, *kernel.arrays)
+
+
+def call_overhead_us() -> float:
+    """Median time of a call that does nothing, in microseconds: what a sample holds besides the kernel."""
+    tvm = load_tvm()
+    nothing = tvm.get_global_func("runtime.NumThreads")
+    kernel = Kernel("nothing", "", nothing, [])
+    return float(np.median([kernel.timed() for _ in range(_OVERHEAD_CALLS)]))

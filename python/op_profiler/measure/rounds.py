@@ -1,0 +1,255 @@
+"""The rounds in which a model and its kernels are timed, interleaved over thread counts.
+
+One round visits every thread count; at each it runs the whole model twice (the second is timed) and then walks through
+the kernels once, timing each. Whole model and operators therefore see the same minute of the machine. Rounds go on until
+the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy operator at every thread
+count, or until a limit. After every window of at least 0.25 s the load that others put on the machine is read; rounds of
+a window under foreign load are thrown away and repeated, and kept and marked when that goes on for too long.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from op_profiler.measure._base import Cache
+from op_profiler.measure.kernels import LoadedModel
+from op_profiler.measure.load import LoadMeter
+from op_profiler.measure.statistics import relative_half_width
+from op_profiler.measure.threads import ThreadPool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When rounds stop.
+
+    Attributes:
+        target: relative half width of the interval of the median at which a time is settled.
+        minimum_rounds: rounds at least, however narrow the interval.
+        usual_rounds, usual_seconds: where both are exceeded, what has not settled stays so.
+        maximum_rounds: rounds at most.
+        maximum_seconds: seconds at most, once `minimum_rounds` are done.
+        window_seconds: shortest time over which foreign load is read.
+        foreign_cores: load of others, in cores, above which a window is repeated.
+        repeat_seconds: time spent on repeating before foreign load is accepted and marked.
+    """
+
+    target: float = 0.01
+    minimum_rounds: int = 11
+    usual_rounds: int = 60
+    usual_seconds: float = 3.0
+    maximum_rounds: int = 1000
+    maximum_seconds: float = 30.0
+    window_seconds: float = 0.25
+    foreign_cores: float = 0.15
+    repeat_seconds: float = 20.0
+
+
+@dataclasses.dataclass
+class Samples:
+    """What was timed at one thread count so far.
+
+    Attributes:
+        whole_us: whole model, one entry a round.
+        kernels_us: one row a round, one column a kernel; NaN where a kernel failed or was not timed.
+        foreign: for each round, whether it was taken under foreign load that did not go away.
+    """
+
+    whole_us: list[float] = dataclasses.field(default_factory=list)
+    kernels_us: list[list[float]] = dataclasses.field(default_factory=list)
+    foreign: list[bool] = dataclasses.field(default_factory=list)
+
+    @property
+    def rounds(self) -> int:
+        return len(self.whole_us)
+
+    def extend(self, new: Samples, foreign: bool) -> None:
+        """Append the rounds of a window, all marked alike."""
+        self.whole_us += new.whole_us
+        self.kernels_us += new.kernels_us
+        self.foreign += [foreign] * new.rounds
+
+    def matrix(self) -> np.ndarray:
+        """Shape (rounds, kernels)."""
+        return np.asarray(self.kernels_us, dtype=np.float64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How the rounds ended: `settled` tells whether every interval that counts became narrow enough."""
+
+    settled: bool
+    rounds: int
+    repeated_rounds: int
+    seconds: float
+    load_before: float | None
+    load_after: float | None
+
+
+def per_operator(matrix: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Mean over the occurrences of each operator, round by round.
+
+    Args:
+        matrix: shape (rounds, kernels); NaN where a kernel was not timed.
+        groups: shape (kernels,); for each kernel the number of its operator, 0 to operators - 1.
+
+    Returns:
+        Shape (rounds, operators); NaN where any occurrence has no time.
+    """
+    count = np.bincount(groups)
+    sums = np.zeros((len(matrix), len(count)))
+    np.add.at(sums.T, groups, matrix.T)
+    return sums / count
+
+
+def heavy_operators(matrix: np.ndarray, groups: np.ndarray, coverage: float) -> np.ndarray:
+    """Which operators make up `coverage` of the summed time, taken from the largest down until it is reached.
+
+    Args:
+        matrix: shape (rounds, kernels), at least one round.
+        groups: as in `per_operator`.
+        coverage: share of the time, 0 to 1.
+
+    Returns:
+        Boolean array, shape (operators,).
+    """
+    medians = np.nan_to_num(np.median(per_operator(matrix, groups), axis=0), nan=0.0)
+    totals = medians * np.bincount(groups)
+    order = np.argsort(totals)[::-1]
+    reached = np.cumsum(totals[order]) - totals[order]
+    heavy = np.zeros(len(totals), dtype=bool)
+    heavy[order[reached < coverage * totals.sum()]] = True
+    return heavy
+
+
+class Rounds:
+    """Times one loaded model; `run` may be called again with the samples of an earlier process to go on from there."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        pool: ThreadPool,
+        *,
+        threads: Sequence[int],
+        cache: Cache,
+        groups: Sequence[int],
+        failed: Sequence[bool],
+        coverage: float,
+        limits: Limits,
+    ) -> None:
+        self._model = model
+        self._pool = pool
+        self._threads = tuple(threads)
+        self._cache = cache
+        self._groups = np.asarray(groups, dtype=np.intp)
+        self._failed = np.asarray(failed, dtype=bool)
+        self._coverage = coverage
+        self._limits = limits
+        self._main = max(threads)
+
+    def whole_model_us(self, threads: int, count: int = 5) -> float:
+        """Median of a few runs of the whole model, for the readings before and after the rounds."""
+        self._pool.use(threads)
+        self._model.run_model()
+        return float(np.median([self._model.time_model() for _ in range(count)]))
+
+    def run(self, samples: dict[int, Samples], checkpoint: Callable[[float], None]) -> Outcome:
+        """Add rounds to `samples` until they settle.
+
+        Args:
+            samples: by thread count; changed in place.
+            checkpoint: called after each window with the share of the work that is done (0 to 1).
+        """
+        meter = LoadMeter()
+        time.sleep(self._limits.window_seconds)
+        before = after = meter.foreign_cores()
+        measured_seconds = repeated_seconds = 0.0
+        repeated = 0
+        with _no_garbage_collection():
+            while not (settled := self._settled(samples)) and not self._at_limit(samples, measured_seconds):
+                started = time.perf_counter()
+                window = self._window(samples, meter)
+                after = meter.foreign_cores()
+                seconds = time.perf_counter() - started
+                foreign = after is not None and after > self._limits.foreign_cores
+                if foreign and repeated_seconds < self._limits.repeat_seconds:
+                    repeated += window[self._main].rounds
+                    repeated_seconds += seconds
+                    continue
+                measured_seconds += seconds
+                for count, new in window.items():
+                    samples[count].extend(new, foreign)
+                checkpoint(self._progress(samples, measured_seconds))
+        rounds = samples[self._main].rounds
+        return Outcome(settled, rounds, repeated, measured_seconds + repeated_seconds, before, after)
+
+    def _window(self, samples: dict[int, Samples], meter: LoadMeter) -> dict[int, Samples]:
+        """Rounds for at least `window_seconds`; thread counts in turn, a different one first each time."""
+        window = {count: Samples() for count in self._threads}
+        meter.foreign_cores()
+        turn = samples[self._main].rounds
+        wanted = self._wanted(samples)
+        while meter.elapsed_seconds() < self._limits.window_seconds:
+            offset = turn % len(self._threads)
+            for count in self._threads[offset:] + self._threads[:offset]:
+                self._pool.use(count)
+                self._model.run_model()
+                window[count].whole_us.append(self._model.time_model())
+                window[count].kernels_us.append(self._model.walk(self._cache, wanted[count]))
+            turn += 1
+        return window
+
+    def _heavy(self, samples: dict[int, Samples]) -> np.ndarray:
+        return heavy_operators(samples[self._main].matrix(), self._groups, self._coverage)
+
+    def _wanted(self, samples: dict[int, Samples]) -> dict[int, list[bool]]:
+        """Which kernels are timed at each thread count.
+
+        In the state that the model leaves, timing a light operator costs nothing, as it has to run anyway. Hot and cold
+        cost a flush or a second call, so there the light ones are timed at the largest thread count only.
+        """
+        able = ~self._failed
+        everywhere = able
+        if self._cache != "model" and samples[self._main].rounds:
+            everywhere = able & self._heavy(samples)[self._groups]
+        return {c: list(able if c == self._main else everywhere) for c in self._threads}
+
+    def _settled(self, samples: dict[int, Samples]) -> bool:
+        if min(s.rounds for s in samples.values()) < self._limits.minimum_rounds:
+            return False
+        heavy = np.flatnonzero(self._heavy(samples))
+        for one in samples.values():
+            times = per_operator(one.matrix(), self._groups)[:, heavy]
+            columns = [np.asarray(one.whole_us), *(column[~np.isnan(column)] for column in times.T)]
+            if any(len(c) and relative_half_width(c) > self._limits.target for c in columns):
+                return False
+        return True
+
+    def _at_limit(self, samples: dict[int, Samples], seconds: float) -> bool:
+        limits = self._limits
+        rounds = min(s.rounds for s in samples.values())
+        if rounds < limits.minimum_rounds:
+            return False
+        usual = rounds >= limits.usual_rounds and seconds >= limits.usual_seconds
+        return usual or rounds >= limits.maximum_rounds or seconds >= limits.maximum_seconds
+
+    def _progress(self, samples: dict[int, Samples], seconds: float) -> float:
+        limits = self._limits
+        rounds = min(s.rounds for s in samples.values())
+        usual = min(rounds / limits.usual_rounds, seconds / limits.usual_seconds)
+        return min(max(usual, seconds / limits.maximum_seconds), 1.0)
+
+
+class _no_garbage_collection:  # noqa: N801 - reads as a statement
+    """Python's collector may not run inside a sample."""
+
+    def __enter__(self) -> None:
+        gc.collect()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        gc.enable()

@@ -1,0 +1,46 @@
+"""Statistics of samples: the median and its confidence interval."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+CONFIDENCE = 0.95
+_MINIMUM_FOR_INTERVAL = 6
+
+
+@functools.lru_cache(maxsize=4096)
+def _interval_ranks(count: int) -> tuple[int, int]:
+    """Zero-based ranks of the order statistics that enclose the median with at least `CONFIDENCE` probability.
+
+    The number of samples below the median is binomial(count, 1/2); see David & Nagaraja, Order Statistics, 7.1.
+    """
+    from scipy.stats import binom
+
+    low = int(binom.ppf((1 - CONFIDENCE) / 2, count, 0.5)) - 1
+    low = max(low, 0)
+    return low, count - 1 - low
+
+
+def median_interval(samples: np.ndarray) -> tuple[float, float]:
+    """95 % confidence interval of the median, without assuming a distribution.
+
+    Args:
+        samples: shape (n,). Under 6 samples no interval of 95 % exists; (-inf, inf) is returned.
+    """
+    if len(samples) < _MINIMUM_FOR_INTERVAL:
+        return -math.inf, math.inf
+    ordered = np.sort(samples)
+    low, high = _interval_ranks(len(ordered))
+    return float(ordered[low]), float(ordered[high])
+
+
+def relative_half_width(samples: np.ndarray) -> float:
+    """Half the width of the interval of the median over the median; inf while there are too few samples."""
+    low, high = median_interval(samples)
+    if not math.isfinite(low):
+        return math.inf
+    median = float(np.median(samples))
+    return (high - low) / 2 / median if median > 0 else math.inf

@@ -1,0 +1,93 @@
+"""TVM's thread pool: set it, and read back what it became."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from op_profiler.compiler import load_tvm, usable_cores
+from op_profiler.errors import MeasureError, UsageError
+
+_ONE_CORE_PER_THREAD = -2
+
+
+def available_cores() -> list[int]:
+    """Numbers of the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def default_thread_counts(cores: int | None = None) -> tuple[int, ...]:
+    """Powers of two up to the usable cores, and that number: 1, 2, 4, 6 on six cores."""
+    cores = cores or usable_cores()
+    counts = {cores}
+    power = 1
+    while power < cores:
+        counts.add(power)
+        power *= 2
+    return tuple(sorted(counts))
+
+
+def check_thread_counts(counts: tuple[int, ...]) -> None:
+    """Refuse counts that this machine cannot give.
+
+    Raises:
+        UsageError: a count is under 1 or above the usable cores.
+    """
+    cores = usable_cores()
+    for count in counts:
+        if not 1 <= count <= cores:
+            raise UsageError(f"--threads {count} is not possible here: this process may use 1 to {cores} cores")
+
+
+class ThreadPool:
+    """TVM's pool in this process; one instance at a time, used from one thread."""
+
+    def __init__(self) -> None:
+        tvm = load_tvm()
+        self._configure = tvm.get_global_func("runtime.config_threadpool")
+        self._count = tvm.get_global_func("runtime.NumThreads")
+        self._cores = available_cores()
+        self._others = _thread_ids()
+
+    def use(self, threads: int) -> None:
+        """Run the next kernels on the first `threads` usable cores, one thread a core.
+
+        Raises:
+            MeasureError: the pool took another number; a measurement would carry the wrong label.
+        """
+        self._configure(_ONE_CORE_PER_THREAD, threads, [str(c) for c in self._cores[:threads]])
+        effective = self.effective_threads()
+        if effective != threads:
+            raise MeasureError(
+                f"asked for {threads} threads, TVM's pool answers {effective}; "
+                f"TVM_NUM_THREADS was {os.environ.get('TVM_NUM_THREADS')} when TVM was imported"
+            )
+
+    def core_set(self, threads: int) -> tuple[int, ...]:
+        """Cores that `use(threads)` asks for."""
+        return tuple(self._cores[:threads])
+
+    def effective_threads(self) -> int:
+        """Threads that the next kernel will use, as the runtime answers."""
+        return int(self._count())
+
+    def effective_core_set(self, threads: int) -> tuple[int, ...]:
+        """Cores on which the operating system lets this thread and the pool's busy workers run.
+
+        Call it after a kernel has run: the pool starts its workers with the first one. Workers beyond `threads` exist
+        but sleep, so of the workers only the first ``threads - 1`` count.
+        """
+        if not hasattr(os, "sched_getaffinity"):
+            return ()
+        allowed = set(os.sched_getaffinity(0))
+        workers = sorted(_thread_ids() - self._others)
+        for worker in workers[: threads - 1]:
+            allowed |= os.sched_getaffinity(worker)
+        return tuple(sorted(allowed))
+
+
+def _thread_ids() -> set[int]:
+    tasks = Path("/proc/self/task")
+    return {int(p.name) for p in tasks.iterdir()} if tasks.is_dir() else set()

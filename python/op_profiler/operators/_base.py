@@ -1,0 +1,71 @@
+"""What an operator is: one fused Relay function as the compiler emits it, identified by its structure alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """Shape and dtype of one tensor; a dimension of -1 is only known at run time."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """One fused Relay function.
+
+    Attributes:
+        name: the compiler's name of the kernel, e.g. ``fused_nn_contrib_conv2d_NCHWc_add_nn_relu``.
+        anchor: the heavy op inside, e.g. ``nn.conv2d``; the first op where none is heavy.
+        op_names: all fused ops, in execution order.
+        inputs: activations that it reads.
+        params: constants (weights, biases) that it reads.
+        outputs: tensors that it writes.
+        attrs: attributes of each op in `op_names` order, as plain JSON values (strides, padding, ...).
+        layouts: data, kernel and output layout of the anchor, where it has them.
+        structure: the edges between the ops, as text; part of the identity.
+        flops: floating-point (or integer) operations of one call; a multiply-add counts two.
+        bytes_read, bytes_written: every input and output once, in bytes.
+    """
+
+    name: str
+    anchor: str
+    op_names: tuple[str, ...]
+    inputs: tuple[TensorSpec, ...]
+    params: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    attrs: tuple[dict[str, Any], ...]
+    layouts: dict[str, str]
+    structure: str
+    flops: int
+    bytes_read: int
+    bytes_written: int
+
+    @property
+    def key(self) -> str:
+        """The workload key: 16 hex digits over op names, shapes, dtypes, layouts and attributes; never over `name`."""
+        identity = json.dumps(
+            [
+                self.op_names,
+                [dataclasses.astuple(t) for t in self.inputs],
+                [dataclasses.astuple(t) for t in self.params],
+                [dataclasses.astuple(t) for t in self.outputs],
+                self.attrs,
+                self.layouts,
+                self.structure,
+            ],
+            sort_keys=True,
+        )
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+    @property
+    def arithmetic_intensity(self) -> float:
+        """FLOPs per byte moved; 0.0 where nothing is computed."""
+        moved = self.bytes_read + self.bytes_written
+        return self.flops / moved if moved else 0.0

@@ -1,0 +1,232 @@
+"""Operators of a module that the compiler has fused and labelled (after Relay's `LabelOps` pass)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from op_profiler.compiler import load_tvm
+from op_profiler.operators import cost
+from op_profiler.operators._base import Operator, TensorSpec
+
+_NOT_STRUCTURE = frozenset({"auto_scheduler_rewritten_layout", "meta_schedule_original_shape", "hash", "Primitive"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Occurrence:
+    """One call of an operator in a model.
+
+    Attributes:
+        operator: what is called.
+        label: the compiler's hash of the function; the executors' graphs carry the same.
+        function: the Relay function (owned by the module that it was extracted from).
+        constant: for each of its parameters, whether the model passes a constant (a weight).
+    """
+
+    operator: Operator
+    label: str
+    function: Any
+    constant: tuple[bool, ...]
+
+
+def extract(module: Any) -> list[Occurrence]:
+    """Every call of a fused function in `main`, in execution order.
+
+    Args:
+        module: a `tvm.IRModule` after `LabelOps`; its primitive functions are inline in ``main`` or global.
+    """
+    relay = load_tvm().relay
+    cache: dict[tuple[int, tuple[bool, ...]], Operator] = {}
+    found: list[Occurrence] = []
+    keep_alive: list[Any] = []
+    for entry in _entry_functions(module):
+        bound = _let_bindings(entry)
+
+        def visit(node: Any, bound: dict[Any, Any] = bound) -> None:
+            if not isinstance(node, relay.Call):
+                return
+            function = _primitive(node.op, module, bound)
+            if function is None:
+                return
+            constant = tuple(_is_constant(arg, bound) for arg in node.args)
+            identity = (function.handle.value, constant)
+            if identity not in cache:
+                keep_alive.append(function)
+                cache[identity] = describe(function, constant)
+            found.append(Occurrence(cache[identity], str(function.attrs["hash"]), function, constant))
+
+        relay.analysis.post_order_visit(entry.body, visit)
+    return found
+
+
+def _entry_functions(module: Any) -> Iterator[Any]:
+    relay = load_tvm().relay
+    for _, function in sorted(module.functions.items(), key=lambda item: str(item[0].name_hint)):
+        if isinstance(function, relay.Function) and not _is_primitive(function):
+            yield function
+
+
+def _let_bindings(function: Any) -> dict[Any, Any]:
+    """Values by variable: the virtual machine's pipeline binds functions and constants before it calls with them."""
+    relay = load_tvm().relay
+    bound: dict[Any, Any] = {}
+
+    def visit(node: Any) -> None:
+        if isinstance(node, relay.Let):
+            bound[node.var] = node.value
+
+    relay.analysis.post_order_visit(function.body, visit)
+    return bound
+
+
+def _is_primitive(function: Any) -> bool:
+    return function.attrs is not None and "Primitive" in function.attrs.keys()
+
+
+def _primitive(op: Any, module: Any, bound: dict[Any, Any]) -> Any | None:
+    tvm = load_tvm()
+    if isinstance(op, tvm.ir.GlobalVar):
+        op = module[op]
+    elif isinstance(op, tvm.relay.Var):
+        op = bound.get(op)
+    if isinstance(op, tvm.relay.Function) and _is_primitive(op) and "hash" in op.attrs.keys():
+        return op
+    return None
+
+
+def _is_constant(argument: Any, bound: dict[Any, Any]) -> bool:
+    relay = load_tvm().relay
+    while True:
+        if isinstance(argument, relay.Call) and getattr(argument.op, "name", "") in ("on_device", "device_copy"):
+            argument = argument.args[0]
+        elif isinstance(argument, relay.Var) and argument in bound:
+            argument = bound[argument]
+        else:
+            return isinstance(argument, relay.Constant)
+
+
+def tensors(ty: Any) -> tuple[TensorSpec, ...]:
+    """The tensors of a Relay type, tuples flattened; a dynamic dimension becomes -1."""
+    tvm = load_tvm()
+    if isinstance(ty, tvm.relay.TupleType):
+        return tuple(t for field in ty.fields for t in tensors(field))
+    shape = tuple(int(d) if isinstance(d, (int, tvm.tir.IntImm)) else -1 for d in ty.shape)
+    return (TensorSpec(shape, str(ty.dtype)),)
+
+
+def plain(value: Any) -> Any:
+    """An attribute of TVM's object system as a plain JSON value."""
+    tvm = load_tvm()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, tvm.tir.IntImm):
+        return bool(value.value) if str(value.dtype) == "bool" else int(value.value)
+    if isinstance(value, tvm.tir.FloatImm):
+        return float(value.value)
+    if isinstance(value, tvm.ir.Array):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+def attributes(attrs: Any) -> dict[str, Any]:
+    """Attributes of one op as plain values; without what the compiler notes for itself, and without empty ones."""
+    if attrs is None or not hasattr(attrs, "keys"):
+        return {}
+    values = {str(k): plain(attrs[k]) for k in attrs.keys() if str(k) not in _NOT_STRUCTURE}
+    return {k: v for k, v in values.items() if v not in (None, "", [])}
+
+
+class _Describer:
+    """Walks one fused function and writes down its ops, their edges and their costs."""
+
+    def __init__(self, function: Any, constant: tuple[bool, ...]) -> None:
+        self.relay = load_tvm().relay
+        self.names: dict[Any, str] = {}
+        self.ops: list[str] = []
+        self.attrs: list[dict[str, Any]] = []
+        self.edges: list[str] = []
+        self.flops = 0
+        self.op_flops: list[int] = []
+        self.read_bytes: dict[str, int] = {}
+        for index, parameter in enumerate(function.params):
+            name = f"{'p' if constant[index] else 'i'}{index}"
+            self.names[parameter] = name
+            self.read_bytes[name] = sum(cost.size_bytes(t) for t in tensors(parameter.checked_type))
+        self.visit(function.body)
+
+    def visit(self, node: Any) -> str:
+        if node in self.names:
+            return self.names[node]
+        relay = self.relay
+        if isinstance(node, relay.Call):
+            name = self._call(node)
+        elif isinstance(node, relay.Tuple):
+            name = f"({','.join(self.visit(f) for f in node.fields)})"
+        elif isinstance(node, relay.TupleGetItem):
+            name = f"{self.visit(node.tuple_value)}.{node.index}"
+        elif isinstance(node, relay.Constant):
+            spec = tensors(node.checked_type)[0]
+            name = f"const:{spec.dtype}{list(spec.shape)}"
+        else:
+            name = type(node).__name__
+        self.names[node] = name
+        return name
+
+    def _call(self, node: Any) -> str:
+        relay = self.relay
+        arguments = [self.visit(argument) for argument in node.args]
+        if isinstance(node.op, relay.Function):
+            for parameter, argument in zip(node.op.params, arguments):
+                self.names[parameter] = argument
+            return self.visit(node.op.body)
+        op = str(getattr(node.op, "name", type(node.op).__name__))
+        attrs = attributes(node.attrs)
+        inputs = [t for argument in node.args for t in tensors(argument.checked_type)]
+        outputs = tensors(node.checked_type)
+        self.ops.append(op)
+        self.attrs.append(attrs)
+        self.op_flops.append(cost.flops(op, attrs, inputs, outputs))
+        self.edges.append(f"{op}({','.join(arguments)})")
+        if cost.looks_up(op) and arguments and arguments[0] in self.read_bytes:
+            self.read_bytes[arguments[0]] = min(
+                self.read_bytes[arguments[0]], sum(cost.size_bytes(t) for t in outputs)
+            )
+        return f"%{len(self.ops) - 1}"
+
+
+def describe(function: Any, constant: tuple[bool, ...]) -> Operator:
+    """The operator that a fused Relay function is.
+
+    Args:
+        function: type-checked Relay function.
+        constant: for each of its parameters, whether the model passes a constant (a weight).
+    """
+    walk = _Describer(function, constant)
+    inputs = tuple(t for p, c in zip(function.params, constant) if not c for t in tensors(p.checked_type))
+    params = tuple(t for p, c in zip(function.params, constant) if c for t in tensors(p.checked_type))
+    outputs = tensors(function.ret_type if function.ret_type is not None else function.body.checked_type)
+    anchor = _anchor(walk)
+    anchor_attrs = walk.attrs[anchor] if walk.ops else {}
+    return Operator(
+        name="fused_" + "_".join(op.replace(".", "_") for op in walk.ops),
+        anchor=walk.ops[anchor] if walk.ops else "identity",
+        op_names=tuple(walk.ops),
+        inputs=inputs,
+        params=params,
+        outputs=outputs,
+        attrs=tuple(walk.attrs),
+        layouts={k: str(v) for k, v in anchor_attrs.items() if k.endswith("layout")},
+        structure=";".join(walk.edges),
+        flops=sum(walk.op_flops),
+        bytes_read=sum(walk.read_bytes.values()),
+        bytes_written=sum(cost.size_bytes(t) for t in outputs),
+    )
+
+
+def _anchor(walk: _Describer) -> int:
+    """Index of the heavy op; else of the one with most arithmetic; else the first."""
+    for index, op in enumerate(walk.ops):
+        if op in cost.HEAVY:
+            return index
+    return max(range(len(walk.ops)), key=lambda i: walk.op_flops[i], default=0)

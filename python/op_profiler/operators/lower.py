@@ -1,0 +1,137 @@
+"""From a model to compiled kernels, in one `relay.build`: the fused functions are read while they pass by."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from op_profiler.compiler import load_tvm
+from op_profiler.errors import ModelError
+from op_profiler.frontends._base import RelayModel
+from op_profiler.operators.extract import Occurrence, extract
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledModel:
+    """A model that is ready to run.
+
+    Attributes:
+        library: the executor factory of `relay.build` (graph) or the VM executable (vm).
+        occurrences: calls of operators in execution order, as Relay has them.
+        by_label: one occurrence for every kernel that the executor may call, by the compiler's hash.
+        build_seconds: time that the compiler took.
+        executor: ``graph`` or ``vm``.
+    """
+
+    library: Any
+    occurrences: tuple[Occurrence, ...]
+    by_label: dict[str, Occurrence]
+    build_seconds: float
+    executor: str
+
+
+def optimize(model: RelayModel, target: Any) -> list[Occurrence]:
+    """Lower and fuse only: the operators that a build would compile, without generating code."""
+    tvm = load_tvm()
+    with _quiet(), _compile_errors(model), tvm.transform.PassContext(opt_level=3, config=_config()):
+        module, _ = tvm.relay.optimize(model.mod, target=target, params=model.params)
+    return extract(module)
+
+
+def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> CompiledModel:
+    """Build a model once; its kernels and its operators come from the same compilation.
+
+    Raises:
+        ModelError: the compiler refuses it; the message names the operator where TVM tells.
+    """
+    tvm = load_tvm()
+    capture = _label_capture()
+    started = time.perf_counter()
+    context = tvm.transform.PassContext(opt_level=3, config=_config(), instruments=[capture])
+    with _quiet(), _compile_errors(model), context:
+        if executor == "vm":
+            library = tvm.relay.vm.compile(model.mod, target=target, params=model.params)
+        else:
+            library = tvm.relay.build(model.mod, target=target, params=model.params)
+    seconds = time.perf_counter() - started
+    extracted = [extract(module) for module in capture.modules]
+    by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
+    return CompiledModel(library, tuple(extracted[0]), by_label, seconds, executor)
+
+
+def single_operator_model(occurrence: Occurrence) -> RelayModel:
+    """An operator as a model of its own, for where the model around it cannot be built."""
+    from op_profiler.frontends._base import InputSpec
+
+    tvm = load_tvm()
+    relay = tvm.relay
+    function = occurrence.function
+    variables = [relay.Var(f"x{i}", p.checked_type) for i, p in enumerate(function.params)]
+    plain = relay.Function(function.params, function.body, function.ret_type)
+    module = tvm.IRModule.from_expr(relay.Function(variables, relay.Call(plain, variables)))
+    module = relay.transform.InferType()(module)
+    inputs = tuple(
+        InputSpec(v.name_hint, tuple(int(d) for d in v.checked_type.shape), str(v.checked_type.dtype))
+        for v in module["main"].params
+    )
+    return RelayModel(occurrence.operator.name, "operator", module, {}, inputs)
+
+
+def _config() -> dict[str, Any]:
+    return {"relay.backend.use_auto_scheduler": False}
+
+
+def _label_capture() -> Any:
+    tvm = load_tvm()
+
+    @tvm.ir.instrument.pass_instrument
+    class LabelCapture:
+        """Keeps the module as `LabelOps` leaves it: fused, laid out, each function with the hash that graphs carry.
+
+        The graph executor's pipeline labels once; the virtual machine's labels again for the kernels that it adds to
+        compute shapes and sizes.
+        """
+
+        def __init__(self) -> None:
+            self.modules: list[Any] = []
+
+        def run_after_pass(self, module: Any, info: Any) -> None:
+            if info.name == "LabelOps":
+                self.modules.append(module)
+
+    return LabelCapture()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the compiler's advice about tuning; restored afterwards."""
+    loggers = [logging.getLogger(n) for n in ("te_compiler", "autotvm", "strategy", "topi", "compile_engine")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _compile_errors(model: RelayModel) -> Iterator[None]:
+    tvm = load_tvm()
+    try:
+        yield
+    except (tvm.TVMError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError) as error:
+        raise ModelError(f"{model.name} does not compile: {last_line(error)}") from error
+
+
+def last_line(error: BaseException) -> str:
+    """The sentence of a TVM error that says what happened, without its stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "Check failed" in line or "error:" in line.lower() or "Error:" in line]
+    chosen = telling[-1] if telling else (lines[-1] if lines else type(error).__name__)
+    return chosen[:500]

@@ -1,0 +1,31 @@
+"""What a schedule is: a template and the values of its knobs."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Literal
+
+Origin = Literal["default", "tuned", "trial", "vendor"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """How an operator's loops are arranged.
+
+    Attributes:
+        template: name of the AutoTVM template or TOPI schedule, e.g. ``conv2d_NCHWc.x86``.
+        knobs: knob name to value, as plain JSON values; empty where the schedule has none.
+        origin: who chose the values.
+    """
+
+    template: str
+    knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    origin: Origin = "default"
+
+    @property
+    def key(self) -> str:
+        """16 hex digits over template, knobs and origin."""
+        text = json.dumps([self.template, self.knobs, self.origin], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
