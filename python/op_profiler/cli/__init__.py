@@ -1,0 +1,65 @@
+"""The commands. Each is thin: it reads its options, calls one function of the package, and prints what that returns."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from op_profiler.errors import OpProfilerError
+
+_CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+def _application() -> typer.Typer:
+    from op_profiler.cli import collect, devices, export, models
+
+    app = typer.Typer(
+        name="op-profiler",
+        help="Measure the operators of deep learning models as the compiler emits them, and keep what was measured.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings=_CONTEXT,
+    )
+    app.command("collect", epilog=collect.EXAMPLES)(collect.collect)
+    app.command("models", epilog=models.EXAMPLES)(models.models)
+    app.command("export", epilog=export.EXAMPLES)(export.export)
+    app.command("devices", epilog=devices.EXAMPLES)(devices.devices)
+    return app
+
+
+def _collector() -> typer.Typer:
+    from op_profiler.cli import collect
+
+    app = typer.Typer(pretty_exceptions_enable=False, add_completion=False, context_settings=_CONTEXT)
+    app.command("op_performance_collector.py", epilog=collect.EXAMPLES)(collect.collect)
+    return app
+
+
+def _run(app: Callable[..., Any]) -> None:
+    """Run a command; an error that a user can act on is one sentence on stderr and an exit code, never a traceback."""
+    try:
+        app()
+    except OpProfilerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("\ninterrupted; what was measured is kept, the same command goes on from there", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def main() -> None:
+    """Entry point of ``op-profiler``."""
+    _run(_application())
+
+
+def collector_main() -> None:
+    """Entry point of ``op_performance_collector.py``: the same as ``op-profiler collect``."""
+    _run(_collector())

@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 
+from op_profiler.measure._base import Measurement
+
 CONFIDENCE = 0.95
 _MINIMUM_FOR_INTERVAL = 6
 
@@ -44,3 +46,33 @@ def relative_half_width(samples: np.ndarray) -> float:
         return math.inf
     median = float(np.median(samples))
     return (high - low) / 2 / median if median > 0 else math.inf
+
+
+def summarize(
+    rows: np.ndarray,
+    *,
+    load_before: float | None = None,
+    load_after: float | None = None,
+    foreign_load: bool = False,
+) -> Measurement:
+    """A measurement from raw samples.
+
+    Args:
+        rows: shape (rounds, occurrences), microseconds per call, without NaN; at least one round.
+        load_before, load_after: share of the machine's cores that others used.
+        foreign_load: whether any of the rounds was taken under foreign load.
+    """
+    rounds = rows.mean(axis=1)
+    low, high = median_interval(rounds)
+    return Measurement(
+        samples_us=tuple(tuple(round(float(v), 3) for v in row) for row in rows),
+        min_us=float(rounds.min()),
+        median_us=float(np.median(rounds)),
+        mean_us=float(rounds.mean()),
+        std_us=float(rounds.std(ddof=1)) if len(rounds) > 1 else 0.0,
+        ci_low_us=low if math.isfinite(low) else None,
+        ci_high_us=high if math.isfinite(high) else None,
+        load_before=load_before,
+        load_after=load_after,
+        foreign_load=foreign_load,
+    )

@@ -1,0 +1,195 @@
+"""``op-profiler collect`` and ``op_performance_collector.py``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+
+if TYPE_CHECKING:
+    from op_profiler.collect.summary import ModelReport
+
+EXAMPLES = """Examples:
+
+op_performance_collector.py --modelsource local --modelname resnet-18
+
+op_performance_collector.py --modelsource transformers --modelname bert --sequence-length 64 --threads 1,2
+
+op_performance_collector.py --modelsource file --modelname model.onnx --batchsize 8 --summary-json summary.json
+
+op_performance_collector.py --modelsource local            (all default models, one after the other; resumable)
+
+Exit codes: 0 all measured; 1 finished, but an operator or a model failed (recorded in the dataset); 2 wrong usage;
+3 a package is missing; 4 the model cannot be read or lowered; 5 the machine, the disk or the dataset stands in the way.
+"""
+
+
+def collect(  # noqa: PLR0913 - the options are the interface
+    modelsource: Annotated[
+        str, typer.Option(help="local, transformers, remoteonnx, simple, tflite or file.", rich_help_panel="Model")
+    ] = "local",
+    modelname: Annotated[
+        Optional[str],
+        typer.Option(
+            help="A name of that source, a path, an address, or 'list'. Left out: all default models of the source.",
+            rich_help_panel="Model",
+        ),
+    ] = None,
+    batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.", rich_help_panel="Model")] = 1,
+    inputname: Annotated[
+        str, typer.Option(help="Names of the inputs, by commas, where a model needs them.", rich_help_panel="Model")
+    ] = "",
+    inputshape: Annotated[
+        str,
+        typer.Option(help="Shapes of the inputs: 1,3,224,224; a semicolon between inputs.", rich_help_panel="Model"),
+    ] = "",
+    sequence_length: Annotated[
+        Optional[int], typer.Option(help="Tokens per sequence of language models.", rich_help_panel="Model")
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option(help="llvm (this processor) or a TVM target string.", rich_help_panel="Measuring"),
+    ] = "llvm",
+    precision: Annotated[str, typer.Option(help="float32.", rich_help_panel="Measuring")] = "float32",
+    executor: Annotated[
+        str, typer.Option(help="default (graph), or vm for dynamic shapes.", rich_help_panel="Measuring")
+    ] = "default",
+    threads: Annotated[
+        Optional[str],
+        typer.Option(
+            help="Thread counts to measure at: 1,2,4. Default: powers of two up to the usable cores, and that number.",
+            rich_help_panel="Measuring",
+        ),
+    ] = None,
+    coverage: Annotated[
+        float,
+        typer.Option(
+            help="Share of the model's time whose operators must settle at every thread count (the heavy ones).",
+            rich_help_panel="Measuring",
+        ),
+    ] = 0.95,
+    cache: Annotated[
+        str,
+        typer.Option(
+            help="Caches as an operator meets them: model (as its neighbours leave them), hot or cold.",
+            rich_help_panel="Measuring",
+        ),
+    ] = "model",
+    iftune: Annotated[
+        str, typer.Option(help="true or false: tune first. Not in this version.", rich_help_panel="Tuning")
+    ] = "false",
+    ifcompare: Annotated[
+        str, typer.Option(help="true or false: default beside tuned. Not in this version.", rich_help_panel="Tuning")
+    ] = "false",
+    tuner: Annotated[str, typer.Option(help="xgb, ga, random, gridsearch, ...", rich_help_panel="Tuning")] = "xgb",
+    trials: Annotated[int, typer.Option(help="10 to 3000 trials per operator.", rich_help_panel="Tuning")] = 3000,
+    host: Annotated[
+        Optional[str],
+        typer.Option(help="RPC tracker. Not in this version.", envvar="TVM_TRACKER_HOST", rich_help_panel="Device"),
+    ] = None,
+    port: Annotated[
+        Optional[int],
+        typer.Option(help="Its port. Not in this version.", envvar="TVM_TRACKER_PORT", rich_help_panel="Device"),
+    ] = None,
+    db: Annotated[
+        str, typer.Option(help="SQLAlchemy address of the dataset.", rich_help_panel="Output")
+    ] = "sqlite:///results/op_profiler.db",
+    summary_json: Annotated[
+        Optional[Path], typer.Option(help="File for the summary as JSON.", rich_help_panel="Output")
+    ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Also print the operator and hardware tables.", rich_help_panel="Output")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Extract, count and cost; measure nothing.", rich_help_panel="Output")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="No progress and no tables; errors only.", rich_help_panel="Output")
+    ] = False,
+) -> None:
+    """Measure every operator of a model, as the compiler emits it, and the whole model beside them."""
+    from op_profiler.cli import options
+    from op_profiler.collect.request import TRIALS, TUNERS, CollectRequest, one_of
+    from op_profiler.collect.supervisor import Collection
+    from op_profiler.errors import UsageError
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.measure.threads import default_thread_counts
+    from op_profiler.report.collection import Screen
+
+    one_of("tuner", tuner, TUNERS)
+    if not TRIALS[0] <= trials <= TRIALS[1]:
+        raise UsageError(f"--trials {trials} is out of range; give {TRIALS[0]} to {TRIALS[1]}")
+    tuning = [o for o, v in (("--iftune", iftune), ("--ifcompare", ifcompare)) if options.parse_bool(o, v)]
+    remote = [f"--{o}" for o in ("host", "port") if any(a.startswith(f"--{o}") for a in sys.argv[1:])]
+    if remote:
+        raise UsageError(f"{' and '.join(remote)}: measuring over RPC is not in this version; leave them out")
+    frontend = get_frontend(modelsource)
+    if modelname == "list":
+        print("\n".join(frontend.names()))
+        return
+    names = [modelname] if modelname else frontend.default_names()
+    if not names:
+        raise UsageError(f"source {modelsource!r} has no default models; give --modelname (a path or a name)")
+    requests = [
+        CollectRequest(
+            model=ModelRequest(
+                source=modelsource,
+                name=name,
+                batch_size=batchsize,
+                input_names=options.parse_names(inputname),
+                input_shapes=options.parse_shapes("--inputshape", inputshape) if inputshape else (),
+                sequence_length=sequence_length,
+            ),
+            target=target,
+            precision=precision,
+            executor=executor,
+            threads=options.parse_counts("--threads", threads) if threads is not None else default_thread_counts(),
+            coverage=coverage,
+            cache=cache,  # type: ignore[arg-type]  # checked by CollectRequest.check
+            db=db,
+            dry_run=dry_run,
+        )
+        for name in names
+    ]
+    screen = Screen(quiet=quiet)
+    for option in tuning:
+        screen.note(f"{option} true: tuning is not in this version; the default schedules are measured")
+    if summary_json is not None:
+        _check_writable(summary_json)
+    with Collection(db) as collection:
+        summaries = collection.run(frontend, requests, screen)
+        screen.show(summaries, tables=tables)
+    if summary_json is not None:
+        _write_atomically(summary_json, json.dumps([entry for s in summaries for entry in s.to_json()], indent=1) + "\n")
+    code = max((s.exit_code for s in summaries), default=0) if len(names) == 1 else _exit_of_many(summaries)
+    if code:
+        raise typer.Exit(code)
+
+
+def _exit_of_many(summaries: list[ModelReport]) -> int:
+    return 1 if any(s.exit_code for s in summaries) else 0
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a summary file that cannot be written before an hour of measuring goes into it."""
+    from op_profiler.errors import OpProfilerError
+
+    folder = path.resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK) or path.is_dir():
+        raise OpProfilerError(f"--summary-json {path}: its folder {folder} does not exist or cannot be written to")
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    from op_profiler.errors import OpProfilerError
+
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text)
+        partial.replace(path)
+    except OSError as error:
+        raise OpProfilerError(f"--summary-json {path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,31 @@
+"""``op-profiler export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """Examples:
+
+op-profiler export --format parquet --output operators.parquet
+
+op-profiler export --format csv --output convs.csv --where "anchor LIKE 'nn.%conv2d%' AND threads = 1"
+"""
+
+
+def export(
+    output: Annotated[Path, typer.Option(help="File to write.")],
+    format: Annotated[str, typer.Option(help="parquet, csv or jsonl.")] = "parquet",
+    where: Annotated[str, typer.Option(help="SQL condition over the columns; see --columns.")] = "",
+    db: Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.")] = "sqlite:///results/op_profiler.db",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Write the dataset as one flat table: one row a measurement."""
+    from op_profiler.dataset import Dataset, export_table
+
+    with Dataset.open(db, create=False, read_only=True) as dataset:
+        rows = export_table(dataset, output, format=format, where=where or None)
+    if not quiet:
+        print(f"{rows} rows written to {output}")

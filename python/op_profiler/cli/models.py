@@ -1,0 +1,33 @@
+"""``op-profiler models``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Optional
+
+import typer
+
+EXAMPLES = """Examples:
+
+op-profiler models
+
+op-profiler models --modelsource transformers --json
+"""
+
+
+def models(
+    modelsource: Annotated[Optional[str], typer.Option(help="Only this source.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object: source to names.")] = False,
+) -> None:
+    """List the models that can be collected, by source; an asterisk marks those that run when no name is given."""
+    from op_profiler.frontends import SOURCES, get_frontend
+
+    frontends = [get_frontend(source) for source in ([modelsource] if modelsource else SOURCES)]
+    if as_json:
+        print(json.dumps({f.source: f.names() for f in frontends}))
+        return
+    for frontend in frontends:
+        defaults = set(frontend.default_names())
+        print(f"{frontend.source}: {frontend.summary}")
+        for name in frontend.names():
+            print(f"  {name}{' *' if name in defaults else ''}")

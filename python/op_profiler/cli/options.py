@@ -1,0 +1,59 @@
+"""Readers of option values that more than one command takes."""
+
+from __future__ import annotations
+
+import re
+
+from op_profiler.errors import UsageError
+
+_TRUE = {"true", "yes", "1"}
+_FALSE = {"false", "no", "0"}
+
+
+def parse_bool(option: str, text: str) -> bool:
+    """true/false/yes/no/1/0 in any case, and nothing else.
+
+    Raises:
+        UsageError: anything else.
+    """
+    word = text.strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise UsageError(f"{option} takes true or false (also yes, no, 1, 0), not {text!r}")
+
+
+def parse_counts(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas or blanks, each once, in rising order.
+
+    Raises:
+        UsageError: something that is not a number.
+    """
+    words = [word for word in re.split(r"[,\s]+", text.strip()) if word]
+    try:
+        return tuple(sorted({int(word) for word in words}))
+    except ValueError:
+        raise UsageError(f"{option} takes numbers separated by commas, such as 1,2,4; not {text!r}") from None
+
+
+def parse_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...]:
+    """Shapes separated by semicolons, sizes by commas, blanks or x; brackets may stand around them.
+
+    ``1,3,224,224``, ``[1, 3, 224, 224]``, ``1x3x224x224`` and ``1,128;1,128`` (two inputs) are all understood.
+
+    Raises:
+        UsageError: a size that is not a number of 1 and up.
+    """
+    shapes = []
+    for part in text.split(";"):
+        words = [word for word in re.split(r"[,\sx]+", part.strip().strip("[]()").strip()) if word]
+        if not words or not all(word.isdecimal() and int(word) > 0 for word in words):
+            raise UsageError(f"{option} takes sizes such as 1,3,224,224 (a semicolon between inputs); not {text!r}")
+        shapes.append(tuple(int(word) for word in words))
+    return tuple(shapes)
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())

@@ -1,0 +1,101 @@
+"""Operators as models of their own: for a model that does not build or run as a whole."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.collect.request import CollectRequest
+from op_profiler.errors import MeasureError, ModelError
+from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from op_profiler.collect.session import OperatorResult
+    from op_profiler.operators._base import Operator
+    from op_profiler.operators.extract import Occurrence
+
+_MECHANISM = "repeat, outside the model"
+
+
+def measure_alone(
+    request: CollectRequest, occurrence: Occurrence, target: Any, device: Device
+) -> list[OperatorResult]:
+    """One operator at every thread count; a failure is a result too.
+
+    Without its model an operator meets its own previous call in the caches, whatever state was asked for; the
+    settings say so in `cache_mechanism`.
+    """
+    import numpy as np
+
+    from op_profiler.collect.session import Session
+    from op_profiler.compiler import runtime_device
+    from op_profiler.measure.kernels import load_graph
+    from op_profiler.measure.rounds import Limits, Samples
+    from op_profiler.operators.lower import compile_model, single_operator_model
+
+    operator = occurrence.operator
+    try:
+        model = single_operator_model(occurrence)
+        compiled = compile_model(model, target)
+        rng = np.random.default_rng(0)
+        graph = load_graph(compiled, runtime_device(target), {i.name: i.random(rng) for i in model.inputs})
+        if len(graph.kernels) != 1:
+            raise ModelError(f"{operator.name} alone compiles to {len(graph.kernels)} kernels, not one")
+        session = Session(
+            request,
+            device,
+            graph,
+            [operator],
+            limits=Limits(usual_rounds=30, usual_seconds=0.25, maximum_seconds=3.0),
+        )
+        session.check_kernels(lambda _: None)
+        results = session.measure({n: Samples() for n in request.threads}, lambda *_: None)
+    except (ModelError, MeasureError, ValueError) as error:
+        return failed_operator(request, operator, str(error))
+    return [
+        dataclasses.replace(r, settings=dataclasses.replace(r.settings, cache_mechanism=_MECHANISM))
+        for result in results
+        for r in result.operators
+    ]
+
+
+def _settings(request: CollectRequest, threads: int) -> Settings:
+    """What was asked for, where nothing could be read back."""
+    from op_profiler.measure.threads import available_cores
+
+    return Settings(
+        threads=threads,
+        core_set=tuple(available_cores()[:threads]),
+        cache=request.cache,
+        executor="vm" if request.executor == "vm" else "graph",
+    )
+
+
+def failed_operator(request: CollectRequest, operator: Operator, reason: str) -> list[OperatorResult]:
+    """The record of an operator that has no time, one for each thread count."""
+    from op_profiler.collect.session import OperatorResult
+
+    failed = Measurement(error=reason)
+    return [OperatorResult(operator, _settings(request, n), failed) for n in request.threads]
+
+
+def whole_model_failed(
+    request: CollectRequest,
+    threads: int,
+    reason: str,
+    occurrences: Sequence[Operator],
+    stored: dict[str, Measurement],
+) -> tuple[Settings, ModelTiming]:
+    """The timing of a model that does not run: no whole, and a sum only where every operator has a time."""
+    times = [stored[o.key].median_us if o.key in stored else None for o in occurrences]
+    missing = tuple(dict.fromkeys(o.key for o, t in zip(occurrences, times) if t is None))
+    timing = ModelTiming(
+        whole_model=Measurement(error=reason or "the model does not run as a whole"),
+        before_us=None,
+        after_us=None,
+        sum_of_operators_us=None if missing else float(sum(t for t in times if t is not None)),
+        unmeasured=missing,
+    )
+    return _settings(request, threads), timing

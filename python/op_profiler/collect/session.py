@@ -1,0 +1,211 @@
+"""Measures one compiled model and turns the samples into measurements of its operators."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from op_profiler.collect.request import CollectRequest
+from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
+from op_profiler.measure.kernels import LoadedModel, call_overhead_us
+from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples
+from op_profiler.measure.statistics import summarize
+from op_profiler.measure.threads import ThreadPool
+from op_profiler.operators._base import Operator
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorResult:
+    """One operator at one thread count."""
+
+    operator: Operator
+    settings: Settings
+    measurement: Measurement
+
+
+@dataclasses.dataclass(frozen=True)
+class ThreadResult:
+    """Everything at one thread count: the operators, and the model beside them."""
+
+    threads: int
+    settings: Settings
+    operators: tuple[OperatorResult, ...]
+    timing: ModelTiming
+    complete: bool
+
+
+Checkpoint = Callable[[float, list[ThreadResult]], None]
+
+
+class Session:
+    """One loaded model under one request.
+
+    Args:
+        model: on its device, ready to run.
+        kernel_operators: the operator behind each kernel of `model`, in the same order.
+        check_step: called before each kernel of the first, checked run, with the operator's name; the last name that
+            was called tells which kernel took the process down, should one do so.
+    """
+
+    def __init__(
+        self,
+        request: CollectRequest,
+        device: Device,
+        model: LoadedModel,
+        kernel_operators: Sequence[Operator],
+        *,
+        limits: Limits | None = None,
+    ) -> None:
+        self.request = request
+        self.device = device
+        self.model = model
+        self.limits = limits or Limits()
+        keys = [operator.key for operator in kernel_operators]
+        order = list(dict.fromkeys(keys))
+        by_key = dict(zip(keys, kernel_operators))
+        self.operators = [by_key[key] for key in order]
+        self.groups = np.asarray([order.index(key) for key in keys], dtype=np.intp)
+        self.pool = ThreadPool()
+        self.errors: dict[int, str] = {}
+
+    def check_kernels(self, step: Callable[[Operator], None]) -> None:
+        """Run every kernel once with TVM's own checks, in order; remember what fails."""
+        for index, group in enumerate(self.groups):
+            step(self.operators[group])
+            error = self.model.kernel_error(index)
+            if error is not None:
+                self.errors[int(group)] = error
+
+    def measure(self, samples: dict[int, Samples], checkpoint: Checkpoint) -> list[ThreadResult]:
+        """Run the rounds.
+
+        Args:
+            samples: by thread count, empty or what an earlier process of the same request left; added to.
+            checkpoint: called every so often with the share that is done and the results so far.
+        """
+        threads = self.request.threads
+        rounds = Rounds(
+            self.model,
+            self.pool,
+            threads=threads,
+            cache=self.request.cache,
+            groups=self.groups,
+            failed=[int(g) in self.errors for g in self.groups],
+            coverage=self.request.coverage,
+            limits=self.limits,
+        )
+        settings = {n: self._settings(n) for n in threads}
+        before = {n: rounds.whole_model_us(n) for n in threads}
+
+        def report(share: float) -> None:
+            checkpoint(share, [self._result(n, settings[n], samples[n], None, before[n], None) for n in threads])
+
+        outcome = rounds.run(samples, report)
+        after = {n: rounds.whole_model_us(n) for n in threads}
+        return [self._result(n, settings[n], samples[n], outcome, before[n], after[n]) for n in threads]
+
+    def _settings(self, threads: int) -> Settings:
+        """Asked for, and read back after the pool has run a kernel with it."""
+        self.pool.use(threads)
+        self.model.run_model()
+        return Settings(
+            threads=threads,
+            threads_effective=self.pool.effective_threads(),
+            core_set=self.pool.core_set(threads),
+            core_set_effective=self.pool.effective_core_set(threads),
+            cache=self.request.cache,
+            cache_mechanism=self.model.cache_mechanism(self.request.cache),
+            precision="float32",
+            executor="vm" if self.request.executor == "vm" else "graph",
+        )
+
+    def _result(
+        self,
+        threads: int,
+        settings: Settings,
+        samples: Samples,
+        outcome: Outcome | None,
+        before: float,
+        after: float | None,
+    ) -> ThreadResult:
+        cores = self.device.cores
+        load_before = _share(outcome.load_before, cores) if outcome else None
+        load_after = _share(outcome.load_after, cores) if outcome else None
+        foreign = any(samples.foreign)
+        matrix = samples.matrix()
+        results = []
+        for group, operator in enumerate(self.operators):
+            columns = matrix[:, self.groups == group]
+            rows = columns[~np.isnan(columns).any(axis=1)]
+            if group in self.errors:
+                measurement = Measurement(error=self.errors[group])
+            elif len(rows):
+                measurement = summarize(rows, load_before=load_before, load_after=load_after, foreign_load=foreign)
+            else:
+                continue
+            results.append(OperatorResult(operator, settings, measurement))
+        whole = summarize(
+            np.asarray(samples.whole_us)[:, None],
+            load_before=load_before,
+            load_after=load_after,
+            foreign_load=foreign,
+        )
+        timing = self._timing(whole, results, samples, outcome, before, after)
+        return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
+
+    def _timing(
+        self,
+        whole: Measurement,
+        results: Sequence[OperatorResult],
+        samples: Samples,
+        outcome: Outcome | None,
+        before: float,
+        after: float | None,
+    ) -> ModelTiming:
+        times = {r.operator.key: r.measurement.median_us for r in results}
+        missing = tuple(o.key for o in self.operators if times.get(o.key) is None)
+        counts = np.bincount(self.groups)
+        total = None if missing else sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, counts))
+        details = {
+            "rounds": samples.rounds,
+            "operator_sum_per_round_us": float(np.median(np.nansum(samples.matrix(), axis=1))),
+            "call_overhead_us": call_overhead_us(),
+        }
+        if outcome is not None:
+            details |= {
+                "settled": outcome.settled,
+                "repeated_rounds": outcome.repeated_rounds,
+                "measuring_seconds": round(outcome.seconds, 3),
+            }
+        return ModelTiming(
+            whole_model=whole,
+            before_us=before,
+            after_us=after,
+            sum_of_operators_us=total,
+            unmeasured=missing,
+            details=details,
+        )
+
+    def restore(self, stored: dict[str, Measurement], whole: Measurement) -> Samples:
+        """Samples of one thread count from what an earlier process stored; empty where they do not fit together."""
+        rounds = len(whole.samples_us)
+        matrix = np.full((rounds, len(self.groups)), np.nan)
+        for group, operator in enumerate(self.operators):
+            columns = np.flatnonzero(self.groups == group)
+            kept = stored.get(operator.key)
+            if kept is None or kept.error is not None:
+                continue
+            rows = np.asarray(kept.samples_us)
+            if rows.shape != (rounds, len(columns)):
+                return Samples()
+            matrix[:, columns] = rows
+        samples = Samples([row[0] for row in whole.samples_us], matrix.tolist(), [whole.foreign_load] * rounds)
+        return samples
+
+
+def _share(foreign_cores: float | None, cores: int) -> float | None:
+    return None if foreign_cores is None else min(foreign_cores / cores, 1.0)
+
+

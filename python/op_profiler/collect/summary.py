@@ -1,0 +1,135 @@
+"""What a collection found, one report a model: read from the dataset, so that new and reused numbers are the same."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from op_profiler.collect.request import CollectRequest
+from op_profiler.errors import EXIT_FAILURES_RECORDED, EXIT_OK
+from op_profiler.measure._base import Measurement, ModelTiming, Settings
+from op_profiler.operators._base import Operator
+
+
+@dataclasses.dataclass(frozen=True)
+class ThreadReport:
+    """One model at one thread count.
+
+    Attributes:
+        measurements: by workload key.
+        measured, reused: operators that this run timed, and that it found in the dataset.
+    """
+
+    settings: Settings | None
+    timing: ModelTiming | None
+    measurements: dict[str, Measurement]
+    measured: int
+    reused: int
+
+    @property
+    def failed(self) -> int:
+        return sum(1 for m in self.measurements.values() if m.error is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelReport:
+    """One model of a collection.
+
+    Attributes:
+        operators: each distinct operator and how often the model calls it.
+        threads: by thread count; empty in a dry run and where the model could not be lowered.
+        error: why the model has no numbers, or not all of them.
+        error_code: the exit code that goes with `error`.
+        notes: what the user should know about the model.
+    """
+
+    request: CollectRequest
+    operators: tuple[tuple[Operator, int], ...] = ()
+    threads: dict[int, ThreadReport] = dataclasses.field(default_factory=dict)
+    error: str | None = None
+    error_code: int = EXIT_OK
+    notes: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        if self.error is not None:
+            return self.error_code or EXIT_FAILURES_RECORDED
+        return EXIT_FAILURES_RECORDED if any(t.failed for t in self.threads.values()) else EXIT_OK
+
+    def share(self, key: str) -> float | None:
+        """Share of an operator in the sum of operators, at the largest thread count; None where it has no time."""
+        if not self.threads:
+            return None
+        report = self.threads[max(self.threads)]
+        times = {k: m.median_us for k, m in report.measurements.items()}
+        counts = {operator.key: count for operator, count in self.operators}
+        total = sum(float(t) * counts.get(k, 0) for k, t in times.items() if t is not None)
+        mine = times.get(key)
+        return None if mine is None or not total else mine * counts[key] / total
+
+    def ranked(self) -> list[tuple[Operator, int]]:
+        """Operators by falling share; those without a time, by falling FLOPs, last."""
+
+        def rank(item: tuple[Operator, int]) -> tuple[float, float]:
+            share = self.share(item[0].key)
+            return (share if share is not None else -1.0, float(item[0].flops * item[1]))
+
+        return sorted(self.operators, key=rank, reverse=True)
+
+    def heavy(self) -> list[tuple[Operator, int]]:
+        """The operators that make up the requested coverage of the time."""
+        chosen: list[tuple[Operator, int]] = []
+        reached = 0.0
+        for operator, count in self.ranked():
+            share = self.share(operator.key)
+            if share is None or reached >= self.request.coverage:
+                break
+            chosen.append((operator, count))
+            reached += share
+        return chosen or self.ranked()
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One plain object a thread count; a single one without times for a dry run or a failed model."""
+        request = self.request
+        base: dict[str, Any] = {
+            "model": request.model.name,
+            "source": request.model.source,
+            "batch_size": request.model.batch_size,
+            "target": request.target,
+            "precision": request.precision,
+            "executor": request.executor,
+            "cache": request.cache,
+            "operators": len(self.operators),
+            "occurrences": sum(count for _, count in self.operators),
+            "flops": sum(operator.flops * count for operator, count in self.operators),
+            "error": self.error,
+            "notes": list(self.notes),
+        }
+        if not self.threads:
+            return [base | _times(n, None) for n in request.threads]
+        return [base | _times(n, report) for n, report in sorted(self.threads.items())]
+
+
+def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
+    timing = report.timing if report else None
+    whole = timing.whole_model if timing else None
+    settings = report.settings if report else None
+    return {
+        "threads": threads,
+        "threads_effective": settings.threads_effective if settings else None,
+        "core_set_effective": list(settings.core_set_effective) if settings else None,
+        "whole_model_us": whole.median_us if whole else None,
+        "whole_model_ci_us": [whole.ci_low_us, whole.ci_high_us] if whole else None,
+        "whole_model_before_us": timing.before_us if timing else None,
+        "whole_model_after_us": timing.after_us if timing else None,
+        "sum_of_operators_us": timing.sum_of_operators_us if timing else None,
+        "ratio": timing.ratio if timing else None,
+        "not_in_sum": list(timing.unmeasured) if timing else None,
+        "measured": report.measured if report else 0,
+        "reused": report.reused if report else 0,
+        "failed": report.failed if report else 0,
+        "foreign_load": whole.foreign_load if whole else None,
+        "settled": timing.details.get("settled") if timing else None,
+        "rounds": timing.details.get("rounds") if timing else None,
+        "build_seconds": timing.details.get("build_seconds") if timing else None,
+    }

@@ -1,0 +1,251 @@
+"""Runs a collection: looks up what is there already, and gives the rest to worker processes that it watches."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from op_profiler.collect.request import CollectRequest
+from op_profiler.collect.summary import ModelReport, ThreadReport
+from op_profiler.collect.worker import Order
+from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
+from op_profiler.frontends._base import Frontend
+
+if TYPE_CHECKING:
+    from op_profiler.dataset import Dataset
+
+_MOST_CRASHES = 20
+
+
+class Progress(Protocol):
+    """Where a collection says what it is doing."""
+
+    def start(self, models: int) -> None: ...
+    def step(self, description: str, done_models: float) -> None: ...
+    def stop(self) -> None: ...
+    def note(self, text: str) -> None: ...
+    def problem(self, text: str) -> None: ...
+
+
+@dataclasses.dataclass
+class _Outcome:
+    """How a worker ended.
+
+    Attributes:
+        stage: what it did last.
+        operator: workload key of the operator that it announced last in that stage.
+        alone: why the model cannot be measured as a whole; None if it can.
+        crash: the signal or exit code that ended it unannounced.
+    """
+
+    stage: str = "starting"
+    operator: str | None = None
+    notes: tuple[str, ...] = ()
+    alone: str | None = None
+    error: str | None = None
+    code: int = 0
+    crash: str | None = None
+    done: bool = False
+
+
+class Collection:
+    """The models of one command, collected into one dataset.
+
+    Args:
+        db: SQLAlchemy address; the dataset is created where it does not exist.
+    """
+
+    def __init__(self, db: str) -> None:
+        self._db = db
+        self._dataset: Dataset | None = None
+
+    def __enter__(self) -> Collection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._dataset is not None:
+            self._dataset.close()
+
+    @property
+    def dataset(self) -> Dataset:
+        """Opened when first needed, which is after every request was checked."""
+        if self._dataset is None:
+            from op_profiler.dataset import Dataset
+
+            self._dataset = Dataset.open(self._db)
+        return self._dataset
+
+    def run(self, frontend: Frontend, requests: Sequence[CollectRequest], progress: Progress) -> list[ModelReport]:
+        """Collect one model after the other.
+
+        Raises:
+            OpProfilerError: a single request cannot work, or the dataset cannot be used. Among several requests, one
+                that cannot work becomes a report with its error, and the others go on.
+        """
+        requests[0].check()
+        if len(requests) == 1:
+            frontend.check(requests[0].model)
+        reports = []
+        progress.start(len(requests))
+        try:
+            for index, request in enumerate(requests):
+                reports.append(self._one(frontend, request, progress, index))
+        finally:
+            progress.stop()
+        for report in reports:
+            if report.error is not None:
+                progress.problem(f"error: {report.request.model.name}: {report.error}")
+        return reports
+
+    def _one(self, frontend: Frontend, request: CollectRequest, progress: Progress, index: int) -> ModelReport:
+        progress.step(f"{request.model.name}: looking up", index)
+        try:
+            frontend.check(request.model)
+            key = request.model_key(frontend.fingerprint(request.model))
+        except OpProfilerError as error:
+            return ModelReport(request, error=str(error), error_code=error.exit_code)
+        stored = self.dataset.find_model(key)
+        present = self._complete_threads(key, request) if stored else set()
+        missing = tuple(n for n in request.threads if n not in present)
+        outcome = _Outcome(done=True)
+        needs_worker = not stored if request.dry_run else bool(missing)
+        before = {n: self._finished(key, request, n) for n in missing}
+        if needs_worker:
+            order = Order(dataclasses.replace(request, threads=missing), key)
+            outcome = self._work(order, progress, index)
+        return self._report(request, key, outcome, before)
+
+    def _work(self, order: Order, progress: Progress, index: int) -> _Outcome:
+        """Workers until the order is carried out: a new one after each crash, without the operator that crashed."""
+        for _ in range(_MOST_CRASHES):
+            outcome = _run_worker(order, progress, index)
+            if outcome.alone is not None and not order.alone:
+                order = dataclasses.replace(order, alone=True, reason=outcome.alone)
+                continue
+            if outcome.crash is None:
+                if order.alone and outcome.error is None:
+                    outcome.error = f"measured operator by operator, since {order.reason}"
+                return outcome
+            reason = f"the process died ({outcome.crash}) while {outcome.stage}"
+            if outcome.operator is not None:
+                order = dataclasses.replace(order, excluded={**order.excluded, outcome.operator: reason})
+            elif order.alone or outcome.stage not in ("compiling", "loading", "measuring"):
+                outcome.error, outcome.code = f"{reason} {order.request.model.name}", EXIT_ENVIRONMENT
+                return outcome
+            order = dataclasses.replace(order, alone=True, reason=order.reason or reason)
+        outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
+        return outcome
+
+    def _finished(self, key: str, request: CollectRequest, threads: int) -> set[str]:
+        """Workload keys that are complete in the dataset at one thread count."""
+        rows = self.dataset.measurements_of(key, threads=threads, cache=request.cache)
+        return {k for k, stored in rows.items() if stored.complete}
+
+    def _complete_threads(self, key: str, request: CollectRequest) -> set[int]:
+        """Thread counts at which this model needs nothing more."""
+        complete = set()
+        operators = {o.key for o, _ in self.dataset.model_operators(key)}
+        for threads in request.threads:
+            timing = self.dataset.find_model_timing(key, threads=threads, cache=request.cache)
+            if timing is not None and timing.complete and operators:
+                complete.add(threads)
+        return complete
+
+    def _report(
+        self, request: CollectRequest, key: str, outcome: _Outcome, finished_before: dict[int, set[str]]
+    ) -> ModelReport:
+        """What the dataset now says about this model."""
+        operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
+        threads: dict[int, ThreadReport] = {}
+        for count in () if request.dry_run else request.threads:
+            stored = self.dataset.measurements_of(key, threads=count, cache=request.cache)
+            timing = self.dataset.find_model_timing(key, threads=count, cache=request.cache)
+            if not stored and timing is None:
+                continue
+            complete = {k for k, row in stored.items() if row.complete}
+            old = complete & finished_before[count] if count in finished_before else complete
+            threads[count] = ThreadReport(
+                settings=timing.settings if timing else next(iter(stored.values())).settings,
+                timing=timing.timing if timing else None,
+                measurements={k: row.measurement for k, row in stored.items()},
+                measured=len(complete) - len(old),
+                reused=len(old),
+            )
+        found = self.dataset.find_model(key)
+        return ModelReport(
+            request,
+            operators,
+            threads,
+            outcome.error,
+            outcome.code,
+            tuple(found.notes) if found else outcome.notes,
+        )
+
+
+def _run_worker(order: Order, progress: Progress, index: int) -> _Outcome:
+    """One worker process from its start to its end."""
+    outcome = _Outcome()
+    read_end, write_end = os.pipe()
+    with tempfile.NamedTemporaryFile("w+", prefix="op_profiler-worker-", suffix=".log", delete=False) as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "op_profiler.collect.worker", str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(write_end,),
+            env=_environment(),
+            text=True,
+        )
+    os.close(write_end)
+    try:
+        assert process.stdin is not None
+        process.stdin.write(order.to_json())
+        process.stdin.close()
+        with os.fdopen(read_end) as events:
+            for line in events:
+                _take(json.loads(line), outcome, order, progress, index)
+        code = process.wait()
+    except BaseException:
+        process.kill()
+        process.wait()
+        Path(log.name).unlink(missing_ok=True)
+        raise
+    if not outcome.done and outcome.error is None and outcome.alone is None:
+        outcome.crash = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if outcome.crash or outcome.code == EXIT_ENVIRONMENT:
+        progress.problem(f"the worker's log: {log.name}")
+    else:
+        Path(log.name).unlink(missing_ok=True)
+    return outcome
+
+
+def _take(event: dict[str, Any], outcome: _Outcome, order: Order, progress: Progress, index: int) -> None:
+    """Note one announcement of a worker."""
+    if "stage" in event:
+        outcome.stage = event["stage"]
+        outcome.operator = event.get("operator")
+        share = float(event.get("share", 0.0))
+        progress.step(f"{order.request.model.name}: {outcome.stage}", index + share)
+    outcome.notes = tuple(event.get("notes", outcome.notes))
+    outcome.alone = event.get("alone", outcome.alone)
+    outcome.error = event.get("error", outcome.error)
+    outcome.code = int(event.get("code", outcome.code))
+    outcome.done = bool(event.get("done", outcome.done))
+
+
+def _environment() -> dict[str, str]:
+    """The worker finds this package wherever it was imported from, whether installed or not."""
+    environment = dict(os.environ)
+    package_root = str(Path(__file__).resolve().parents[2])
+    paths = [package_root, *filter(None, [environment.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    return environment

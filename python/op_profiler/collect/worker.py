@@ -1,0 +1,280 @@
+"""The process that lowers, compiles and measures one model, and writes what it measured to the dataset.
+
+A process of its own, because a compiler or a kernel that crashes must cost one operator and not the run, because TVM
+reads its environment once, and because whatever TVM prints from C++ ends up in this process's log and not on the screen.
+It announces what it is about to do, one JSON object a line; the last announcement before a crash tells what crashed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+import signal
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, TextIO
+
+from op_profiler.collect.request import CollectRequest
+from op_profiler.errors import EXIT_ENVIRONMENT, MeasureError, ModelError, OpProfilerError
+
+if TYPE_CHECKING:
+    from op_profiler.collect.session import OperatorResult, Session, ThreadResult
+    from op_profiler.frontends._base import RelayModel
+    from op_profiler.measure._base import Device, Measurement
+    from op_profiler.measure.rounds import Samples
+    from op_profiler.operators._base import Operator
+    from op_profiler.operators.extract import Occurrence
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What the supervisor asks of a worker.
+
+    Attributes:
+        request: with only those thread counts that are still to be measured.
+        model_key: identity of the lowered model in the dataset.
+        alone: measure each operator as a model of its own, since the model as a whole cannot run.
+        excluded: workload keys that are not to be touched, and how they took a worker down.
+        reason: why the operators are measured alone.
+    """
+
+    request: CollectRequest
+    model_key: str
+    alone: bool = False
+    excluded: dict[str, str] = dataclasses.field(default_factory=dict)
+    reason: str = ""
+
+    def to_json(self) -> str:
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return json.dumps(fields | {"request": self.request.to_json()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Order:
+        fields = json.loads(text)
+        fields["request"] = CollectRequest.from_json(fields["request"])
+        return cls(**fields)
+
+
+class Worker:
+    """Carries out one order.
+
+    Args:
+        events: where announcements go.
+    """
+
+    def __init__(self, order: Order, events: TextIO) -> None:
+        self.order = order
+        self.request = order.request
+        self.events = events
+
+    def announce(self, **event: Any) -> None:
+        """Write one event and push it out, so that it survives a crash in the next instruction."""
+        self.events.write(json.dumps(event) + "\n")
+        self.events.flush()
+
+    def run(self) -> None:
+        """Lower, compile, measure, store.
+
+        Raises:
+            OpProfilerError: the model, the machine or the dataset does not allow it.
+        """
+        from op_profiler.compiler import load_tvm, resolve_target
+        from op_profiler.dataset import Dataset
+        from op_profiler.frontends import get_frontend
+        from op_profiler.frontends.cache import load_cached
+        from op_profiler.measure.device import describe_host
+
+        self.announce(stage="loading TVM")
+        load_tvm()
+        target = resolve_target(self.request.target)
+        self.announce(stage="lowering")
+        model = load_cached(get_frontend(self.request.model.source), self.request.model)
+        self.announce(notes=list(model.notes))
+        device = describe_host(target)
+        with Dataset.open(self.request.db) as self.dataset:
+            self.dataset.add_device(device)
+            if self.request.dry_run:
+                self._store_operators([o.operator for o in self._optimize(model, target)], model)
+            elif self.order.alone:
+                self._measure_alone(self._optimize(model, target), model, target, device)
+            else:
+                self._measure_model(model, target, device)
+        self.announce(done=True)
+
+    def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:
+        from op_profiler.operators.lower import optimize
+
+        self.announce(stage="fusing")
+        return optimize(model, target)
+
+    def _measure_model(self, model: RelayModel, target: Any, device: Device) -> None:
+        import numpy as np
+
+        from op_profiler.collect.session import Session
+        from op_profiler.compiler import runtime_device
+        from op_profiler.measure.kernels import load_graph
+        from op_profiler.measure.vm import VmKernels, operators_at_run_time
+        from op_profiler.operators.lower import compile_model
+
+        self.announce(stage="compiling")
+        executor = "vm" if self.request.executor == "vm" else "graph"
+        try:
+            compiled = compile_model(model, target, executor)
+            rng = np.random.default_rng(0)
+            inputs = {spec.name: spec.random(rng) for spec in _static(model, self.request)}
+            self.announce(stage="loading")
+            if executor == "vm":
+                loaded: Any = VmKernels(compiled, runtime_device(target), list(inputs.values()))
+                operators = operators_at_run_time(compiled, loaded)
+            else:
+                loaded = load_graph(compiled, runtime_device(target), inputs)
+                operators = [compiled.by_label[label].operator for label in loaded.labels]
+        except (ModelError, MeasureError) as error:
+            if executor == "vm":
+                raise
+            self.announce(alone=str(error))
+            return
+        self.build_seconds = compiled.build_seconds
+        self._store_operators(operators, model)
+        session = Session(self.request, device, loaded, operators)
+        session.check_kernels(lambda operator: self.announce(stage="checking", operator=operator.key))
+        self.announce(stage="measuring", share=0.0)
+        samples = self._restore(session)
+        results = session.measure(samples, lambda share, results: self._keep(results, device, share))
+        self._keep(results, device, 1.0)
+
+    def _measure_alone(self, occurrences: list[Occurrence], model: RelayModel, target: Any, device: Device) -> None:
+        """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
+        from op_profiler.collect.alone import failed_operator, measure_alone, whole_model_failed
+
+        self._store_operators([o.operator for o in occurrences], model)
+        distinct = {o.operator.key: o for o in occurrences}
+        for key, reason in self.order.excluded.items():
+            self._record(failed_operator(self.request, distinct.pop(key).operator, reason), device, complete=True)
+        for done, (key, occurrence) in enumerate(distinct.items()):
+            self.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
+            self._record(measure_alone(self.request, occurrence, target, device), device, complete=True)
+        for threads in self.request.threads:
+            settings, timing = whole_model_failed(
+                self.request, threads, self.order.reason, [o.operator for o in occurrences], self._stored(threads)
+            )
+            self.dataset.record_model_timing(self.order.model_key, settings, device, timing, complete=True)
+
+    def _stored(self, threads: int) -> dict[str, Measurement]:
+        rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
+        return {key: row.measurement for key, row in rows.items()}
+
+    def _restore(self, session: Session) -> dict[int, Samples]:
+        """Samples that an earlier process of the same request stored before it was killed.
+
+        Rounds visit all thread counts, so the samples are of use only if each count has as many of them.
+        """
+        from op_profiler.measure.rounds import Samples
+
+        samples = {}
+        for threads in self.request.threads:
+            timing = self.dataset.find_model_timing(self.order.model_key, threads=threads, cache=self.request.cache)
+            if timing is None or timing.timing.whole_model.error is not None:
+                return {n: Samples() for n in self.request.threads}
+            samples[threads] = session.restore(self._stored(threads), timing.timing.whole_model)
+        if len({s.rounds for s in samples.values()}) != 1:
+            return {n: Samples() for n in self.request.threads}
+        return samples
+
+    def _store_operators(self, operators: list[Operator], model: RelayModel) -> None:
+        """The model and its operators with their positions, before anything is measured."""
+        from op_profiler.dataset import StoredModel
+
+        positions: dict[str, list[int]] = {}
+        by_key: dict[str, Operator] = {}
+        for index, operator in enumerate(operators):
+            positions.setdefault(operator.key, []).append(index)
+            by_key[operator.key] = operator
+        request = self.request
+        stored = StoredModel(
+            key=self.order.model_key,
+            name=request.model.name,
+            source=request.model.source,
+            batch_size=request.model.batch_size,
+            precision=request.precision,
+            executor=request.executor,
+            target=request.target,
+            notes=model.notes,
+        )
+        self.dataset.add_model(stored, [(by_key[k], p) for k, p in positions.items()])
+
+    def _keep(self, results: list[ThreadResult], device: Device, share: float) -> None:
+        """Store what is there; called during the rounds, so that a kill costs less than a second of measuring."""
+        for result in results:
+            self._record(list(result.operators), device, complete=result.complete)
+            details = result.timing.details | {"build_seconds": round(self.build_seconds, 3)}
+            timing = dataclasses.replace(result.timing, details=details)
+            self.dataset.record_model_timing(
+                self.order.model_key, result.settings, device, timing, complete=result.complete
+            )
+        self.announce(stage="measuring", share=share)
+
+    def _record(self, results: list[OperatorResult], device: Device, complete: bool) -> None:
+        from op_profiler.dataset import Row
+        from op_profiler.schedules._base import Schedule
+
+        rows = [
+            Row(
+                operator_key=r.operator.key,
+                schedule=Schedule("default"),
+                settings=r.settings,
+                device=device,
+                model_key=self.order.model_key if r.settings.cache == "model" else "",
+                measurement=r.measurement,
+                complete=complete,
+            )
+            for r in results
+        ]
+        self.dataset.record(rows)
+
+
+def _static(model: RelayModel, request: CollectRequest) -> list[Any]:
+    """The model's inputs with every dynamic dimension replaced by the size that the user gave."""
+    specs = []
+    given = list(request.model.input_shapes)
+    for index, spec in enumerate(model.inputs):
+        if None in spec.shape:
+            if index >= len(given) or len(given[index]) != len(spec.shape):
+                raise ModelError(
+                    f"input {spec.name!r} of {model.name} has the dynamic shape {spec.shape}; "
+                    "give the sizes to measure with --inputshape, and --executor vm"
+                )
+            spec = dataclasses.replace(spec, shape=given[index])
+        specs.append(spec)
+    return specs
+
+
+def main() -> int:
+    """Entry of the process: the order on standard input, announcements to the descriptor named by the argument."""
+    if sys.platform == "linux":  # a supervisor that is killed takes its worker along
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == 1:
+            return EXIT_ENVIRONMENT
+    events = os.fdopen(int(sys.argv[1]), "w")
+    worker = Worker(Order.from_json(sys.stdin.read()), events)
+    try:
+        worker.run()
+    except OpProfilerError as error:
+        worker.announce(error=str(error), code=error.exit_code)
+        return error.exit_code
+    except MemoryError:
+        worker.announce(error="out of memory", code=EXIT_ENVIRONMENT)
+        return EXIT_ENVIRONMENT
+    except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor must hear of it
+        traceback.print_exc()
+        worker.announce(error=f"{type(error).__name__}: {error}", code=EXIT_ENVIRONMENT, unexpected=True)
+        return EXIT_ENVIRONMENT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Fingerprints of what a model is made from."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from op_profiler.errors import ModelError
+from op_profiler.frontends._base import ModelRequest
+
+_LOWERING = 1  # raise it when this package lowers the same model differently
+_TVM_PACKAGES = ("xtc-tvm-python-bindings", "apache-tvm")
+
+
+def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: Iterable[Path] = ()) -> str:
+    """16 hex digits over the request, the content of files, and the versions of the packages that read it."""
+    digest = hashlib.sha256()
+    fields = dataclasses.asdict(request)
+    if files:
+        fields["name"] = Path(request.name).name  # the content counts, not where it lies
+    versions = {name: _version(name) for name in (*_TVM_PACKAGES, *packages)}
+    digest.update(json.dumps([_LOWERING, fields, versions], sort_keys=True).encode())
+    for path in files:
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()[:16]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def check_file(path: Path) -> None:
+    """Refuse a model file that is not there or holds nothing.
+
+    Raises:
+        ModelError: says which of the two.
+    """
+    if not path.exists():
+        raise ModelError(f"there is no file {path}")
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder, not a model file")
+    if path.stat().st_size == 0:
+        raise ModelError(f"{path} is empty (0 bytes)")

@@ -1,0 +1,97 @@
+"""Classification models of torchvision and pretrainedmodels, with random weights.
+
+Their names are read from the sources of the installed packages, so that listing and refusing names costs no import.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+from op_profiler.errors import MissingPackageError
+from op_profiler.frontends._base import ModelRequest, RelayModel
+
+_REGISTERED = re.compile(r"@register_model\((?:name=)?[\"']?(\w*)[\"']?\)\n(?:@[^\n]*\n|\s[^\n]*\n|\)\n)*def (\w+)\(")
+_IMPORTED = re.compile(r"^from \.\w+ import (\w+)$", re.MULTILINE)
+_DEFAULT_IMAGE = 224
+_IMAGE_SIZES = {"inception_v3": 299, "efficientnet_b7": 600}
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported, without importing it."""
+    return importlib.util.find_spec(package) is not None
+
+
+def _folder(package: str) -> Path | None:
+    spec = importlib.util.find_spec(package)
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+@functools.cache
+def torchvision_names() -> tuple[str, ...]:
+    """Classification models of the installed torchvision; empty where there is none."""
+    folder = _folder("torchvision")
+    if folder is None:
+        return ()
+    names = set()
+    for file in (folder / "models").glob("*.py"):
+        names |= {given or function for given, function in _REGISTERED.findall(file.read_text(encoding="utf-8"))}
+    return tuple(sorted(names))
+
+
+@functools.cache
+def pretrainedmodels_names() -> tuple[str, ...]:
+    """Models of the installed pretrainedmodels; empty where there is none."""
+    folder = _folder("pretrainedmodels")
+    if folder is None:
+        return ()
+    names = _IMPORTED.findall((folder / "models" / "__init__.py").read_text(encoding="utf-8"))
+    return tuple(sorted(set(names)))
+
+
+def load(request: ModelRequest) -> RelayModel:
+    """A model by name; a name that both packages have is torchvision's."""
+    from op_profiler.frontends import _torch
+
+    torch = _torch.load_torch()
+    torch.manual_seed(0)
+    if request.name in torchvision_names():
+        model, image = _torchvision(request.name)
+    else:
+        model, image = _pretrainedmodels(request.name)
+    shape = request.input_shapes[0] if request.input_shapes else (request.batch_size, *image)
+    example = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+    names = request.input_names or ("data",)
+    note = "random weights: the times are those of the architecture, the outputs mean nothing"
+    return _torch.lower(model, (example,), name=request.name, source=request.source, input_names=names, notes=(note,))
+
+
+def _torchvision(name: str) -> tuple[Any, tuple[int, int, int]]:
+    from op_profiler.frontends import _torch
+
+    models = _torch.load_torchvision().models
+    weights = list(models.get_model_weights(name))
+    size = _IMAGE_SIZES.get(name, _DEFAULT_IMAGE)
+    if weights:
+        size = int((weights[0].meta.get("min_size") or (size, size))[0])
+        crop = getattr(weights[0].transforms(), "crop_size", None)
+        size = max(size, int(crop[0])) if crop else size
+    options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    return models.get_model(name, weights=None, **options).eval(), (3, size, size)
+
+
+def _pretrainedmodels(name: str) -> tuple[Any, tuple[int, ...]]:
+    from op_profiler.frontends import _torch
+
+    if not installed("six"):
+        raise MissingPackageError("six", f"pretrainedmodels' {name}")
+    _torch.load_torchvision()
+    import pretrainedmodels
+
+    model = getattr(pretrainedmodels, name)(num_classes=1000, pretrained=None).eval()
+    settings = pretrainedmodels.pretrained_settings.get(name, {})
+    size = next(iter(settings.values()))["input_size"] if settings else [3, _DEFAULT_IMAGE, _DEFAULT_IMAGE]
+    return model, tuple(size)

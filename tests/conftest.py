@@ -1,0 +1,65 @@
+"""Shared parts of the tests: real models, built once a session."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+
+
+@pytest.fixture(scope="session")
+def tvm() -> Any:
+    from op_profiler.compiler import load_tvm
+
+    return load_tvm()
+
+
+@pytest.fixture(scope="session")
+def target(tvm: Any) -> Any:
+    from op_profiler.compiler import resolve_target
+
+    return resolve_target("llvm")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lowered modules of the tests go to a folder of their own."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["OP_PROFILER_CACHE"] = str(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_network(tvm: Any) -> Any:
+    """Two convolutions (one called twice), a residual addition, pooling and a dense layer, as a RelayModel."""
+    import numpy as np
+
+    from op_profiler.frontends._base import InputSpec, RelayModel
+
+    relay = tvm.relay
+    data = relay.var("data", shape=(1, 16, 32, 32))
+    first = relay.var("w1", shape=(16, 16, 3, 3))
+    second = relay.var("w2", shape=(16, 16, 3, 3))
+    dense = relay.var("w3", shape=(10, 16))
+    x = relay.nn.relu(relay.nn.conv2d(data, first, padding=(1, 1), channels=16, kernel_size=(3, 3)))
+    y = relay.nn.relu(relay.nn.conv2d(x, second, padding=(1, 1), channels=16, kernel_size=(3, 3)))
+    z = relay.nn.conv2d(y, first, padding=(1, 1), channels=16, kernel_size=(3, 3), strides=(2, 2))
+    pooled = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(z))
+    out = relay.nn.softmax(relay.nn.dense(pooled, dense))
+    module = tvm.IRModule.from_expr(relay.Function([data, first, second, dense], out))
+    rng = np.random.default_rng(0)
+    shapes = {"w1": (16, 16, 3, 3), "w2": (16, 16, 3, 3), "w3": (10, 16)}
+    params = {k: tvm.nd.array(rng.standard_normal(s).astype("float32")) for k, s in shapes.items()}
+    module = relay.transform.InferType()(module)
+    return RelayModel("small", "test", module, params, (InputSpec("data", (1, 16, 32, 32)),))
+
+
+@pytest.fixture(scope="session")
+def compiled_small(small_network: Any, target: Any) -> Any:
+    from op_profiler.operators.lower import compile_model
+
+    return compile_model(small_network, target)

@@ -1,0 +1,120 @@
+"""Kernels in place: they compute what the model computes, and their times are the model's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.measure.kernels import call_overhead_us, load_graph
+from op_profiler.measure.rounds import Limits, Rounds, Samples, heavy_operators, per_operator
+from op_profiler.measure.threads import ThreadPool, available_cores, default_thread_counts
+
+
+@pytest.fixture(scope="module")
+def graph(tvm: Any, compiled_small: Any) -> Any:
+    value = np.random.default_rng(1).standard_normal((1, 16, 32, 32)).astype("float32")
+    return load_graph(compiled_small, tvm.cpu(), {"data": value})
+
+
+def _output(graph: Any) -> np.ndarray:
+    return graph.kernels[-1].arrays[-1].numpy().copy()
+
+
+def test_walking_the_kernels_gives_the_output_of_the_model_bit_for_bit(graph: Any, tvm: Any) -> None:
+    graph.run_model()
+    expected = _output(graph)
+    output = graph.kernels[-1].arrays[-1]
+    output.copyfrom(np.full(expected.shape, 7, dtype=expected.dtype))
+    for cache in ("model", "hot", "cold"):
+        times = graph.walk(cache, [True] * len(graph.kernels))
+        assert np.array_equal(_output(graph), expected)
+        assert all(t > 0 for t in times)
+        output.copyfrom(np.zeros_like(expected))
+
+
+def test_kernels_share_the_memory_that_the_executor_planned(graph: Any) -> None:
+    written = {kernel.arrays[-1].handle.contents.data for kernel in graph.kernels}
+    assert len(written) < len(graph.kernels)
+
+
+def test_kernels_that_are_not_timed_run_all_the_same(graph: Any) -> None:
+    graph.run_model()
+    expected = _output(graph)
+    times = graph.walk("hot", [False] * len(graph.kernels))
+    assert np.isnan(times).all()
+    assert np.array_equal(_output(graph), expected)
+
+
+def test_a_kernel_that_fails_says_so_and_has_no_time(graph: Any, tvm: Any) -> None:
+    from op_profiler.measure.kernels import Kernel
+
+    kernel = graph.kernels[0]
+    wrong = Kernel(kernel.name, kernel.label, kernel.function, kernel.arrays[:-1])
+    assert np.isnan(wrong.timed())
+    assert not wrong.run()
+    assert "num_args" in (wrong.error() or "")
+    assert kernel.error() is None
+
+
+def test_the_cost_of_a_call_is_small_against_a_kernel() -> None:
+    assert 0 < call_overhead_us() < 20
+
+
+def test_thread_pool_is_read_back(graph: Any) -> None:
+    pool = ThreadPool()
+    for count in default_thread_counts():
+        pool.use(count)
+        graph.run_model()
+        assert pool.effective_threads() == count
+        assert set(pool.effective_core_set(count)) <= set(available_cores())
+        assert len(pool.effective_core_set(count)) >= count
+
+
+def test_rounds_stop_and_keep_every_sample(graph: Any) -> None:
+    threads = default_thread_counts()
+    samples = {n: Samples() for n in threads}
+    seen: list[float] = []
+    rounds = Rounds(
+        graph,
+        ThreadPool(),
+        threads=threads,
+        cache="model",
+        groups=list(range(len(graph.kernels))),
+        failed=[False] * len(graph.kernels),
+        coverage=0.95,
+        limits=Limits(usual_rounds=20, usual_seconds=0.3, maximum_seconds=2.0, repeat_seconds=0.5),
+    )
+    outcome = rounds.run(samples, seen.append)
+    for one in samples.values():
+        assert one.rounds == outcome.rounds >= 11
+        assert one.matrix().shape == (one.rounds, len(graph.kernels))
+        assert len(one.foreign) == one.rounds
+    assert seen == sorted(seen)
+
+
+def test_rounds_go_on_from_earlier_samples(graph: Any) -> None:
+    kernels = len(graph.kernels)
+    limits = Limits(target=1e9, minimum_rounds=11)
+    old = Samples([5.0] * 12, [[1.0] * kernels] * 12, [False] * 12)
+    rounds = Rounds(
+        graph,
+        ThreadPool(),
+        threads=(1,),
+        cache="model",
+        groups=list(range(kernels)),
+        failed=[False] * kernels,
+        coverage=1.0,
+        limits=limits,
+    )
+    assert rounds.run({1: old}, lambda _: None).rounds == 12
+
+
+def test_heavy_operators_are_the_largest_that_reach_the_coverage() -> None:
+    matrix = np.array([[10.0, 50.0, 10.0, 30.0]] * 3)
+    groups = np.array([0, 1, 0, 2])
+    assert per_operator(matrix, groups).tolist() == [[10.0, 50.0, 30.0]] * 3
+    assert heavy_operators(matrix, groups, 0.5).tolist() == [False, True, False]
+    assert heavy_operators(matrix, groups, 0.51).tolist() == [False, True, True]
+    assert heavy_operators(matrix, groups, 1.0).tolist() == [True, True, True]
