@@ -49,8 +49,23 @@ _op_profiler_env() {
     fi
 }
 
-# From here to the last lines: plain sh, run by the second sh only. Its variables and functions end with it.
-_op_profiler_install() {
+if [ "${1:-}" != --in-child ]; then
+    if _op_profiler_env "$@"; then
+        unset -f _op_profiler_env
+        return 0
+    else
+        unset -f _op_profiler_env
+        # shellcheck disable=SC2317  # reached where this file was run, not sourced
+        return 1 2>/dev/null || exit 1
+    fi
+fi
+
+# From here on: plain sh, which only the second sh reads. Its variables and functions end with it.
+
+# What pip says where a connection fails.
+no_network="ConnectionError|ConnectionReset|Connection aborted|NameResolution|ConnectTimeout|ReadTimeout|ProxyError"
+
+install() {
     folder=$1
     shift
     venv=$folder/.venv
@@ -71,9 +86,9 @@ _op_profiler_install() {
     done
     unset PYTHONPATH PYTHONHOME # they would hide from pip what is not in .venv yet
 
-    made_from= installed=
+    made_from='' had=''
     if [ -f "$stamp" ]; then
-        { read -r made_from && read -r installed; } <"$stamp" || made_from=installing
+        { read -r made_from && read -r had; } <"$stamp" || made_from=installing
     fi
     version=$(version_of "$venv/bin/python")
     if [ -n "$PYTHON" ]; then
@@ -83,32 +98,38 @@ _op_profiler_install() {
     key=$(key_of "$version")
     missing=
     for name in $wanted; do
-        case " $installed " in *" $name "*) ;; *) missing="$missing $name" ;; esac
+        case " $had " in *" $name "*) ;; *) missing="$missing $name" ;; esac
     done
     if [ -n "$version" ] && [ "$made_from" = "$key" ] && [ -z "$missing" ]; then
         return 0
     fi
 
-    : 2>/dev/null >"$log" || fail "cannot write to $folder, where .venv belongs"
+    true 2>/dev/null >"$log" || fail "cannot write to $folder, where .venv belongs"
     case $made_from in
         "" | "$folder "*) ;;
-        *) version= ;; # interrupted, or moved here from another folder: made anew
+        installing) drop_half_installed ;;
+        *) version= ;; # moved here from another folder, whose path is in it
     esac
-    if ! is_supported "$version" || ! "$venv/bin/python" -m pip --version >>"$log" 2>&1; then
+    if ! is_supported "$version" || ! is_whole; then
         make_venv
+        made_from=
     fi
-    installed=$(printf '%s\n' $installed $missing | sort -u | xargs)
+    # shellcheck disable=SC2086  # words
+    installed=$(printf '%s\n' $had $missing | sort -u | xargs)
     extras=$(echo "$installed" | tr ' ' ,)
     echo "op_profiler: installing${extras:+ with $extras} for Python $version into $venv (log: $log)" >&2
-    printf 'installing\n\n' >"$stamp"
+    printf 'installing\n%s\n' "$had" >"$stamp"
     if ! install_package; then
-        rm -f "$stamp" # pip has come to an end: what it did install is whole
-        tail -n 15 "$log" >&2
-        if grep -Eq "NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|Network is unreachable|\
-Connection (refused|reset)|ConnectionReset|name resolution" "$log"; then
-            fail "pip cannot reach the package index. Is there a network? Behind a proxy set HTTPS_PROXY; for a mirror" \
-                "set PIP_INDEX_URL. The whole log: $log"
+        if [ -n "$made_from" ]; then
+            printf '%s\n%s\n' "$made_from" "$had" >"$stamp"
+        else
+            rm -f "$stamp"
         fi
+        if grep -Eq "$no_network" "$log"; then
+            fail "pip cannot reach the package index. Is there a network? Behind a proxy set HTTPS_PROXY; for a mirror" \
+                "set PIP_INDEX_URL. The log: $log"
+        fi
+        tail -n 15 "$log" >&2
         fail "pip failed; the end of its log is above, all of it in $log"
     fi
     printf '%s\n%s\n' "$(key_of "$version")" "$installed" >"$stamp"
@@ -121,7 +142,7 @@ fail() {
 
 # The version of a Python, nothing where it does not run.
 version_of() {
-    "$1" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null
+    "$1" -S -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null
 }
 
 is_supported() {
@@ -138,6 +159,18 @@ check_python() {
 # What .venv is made from: another folder, Python or setup.py means another .venv.
 key_of() {
     echo "$folder $1 $(cat "$folder/setup.py" "$folder/collector/op_performance_collector.py" | cksum)"
+}
+
+# .venv has its own pip and what activates it.
+is_whole() {
+    [ -f "$venv/bin/activate" ] && "$venv/bin/python" -m pip --version >>"$log" 2>&1
+}
+
+# Where pip was killed: forget the packages without the RECORD that it writes last, so that it installs them again.
+drop_half_installed() {
+    for info in "$venv"/lib/python*/site-packages/*.dist-info; do
+        [ -f "$info/RECORD" ] || rm -rf "$info"
+    done
 }
 
 # Set python to the one that the user asked for, or the first usable one on PATH.
@@ -183,12 +216,5 @@ install_package() (
     esac
 )
 
-if [ "${1:-}" = --in-child ]; then
-    shift
-    _op_profiler_install "$@"
-elif _op_profiler_env "$@"; then
-    unset -f _op_profiler_env _op_profiler_install
-else
-    unset -f _op_profiler_env _op_profiler_install
-    false
-fi
+shift
+install "$@"

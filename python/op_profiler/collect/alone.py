@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from op_profiler.collect.request import CollectRequest
 from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
+from op_profiler.schedules._base import UNKNOWN, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,8 @@ _MECHANISM = "repeat, outside the model"
 
 def measure_alone(
     request: CollectRequest, occurrence: Occurrence, target: Any, device: Device
-) -> list[OperatorResult]:
-    """One operator at every thread count; a failure is a result too.
+) -> tuple[Schedule, list[OperatorResult]]:
+    """One operator at every thread count, and the schedule that the compiler took; a failure is a result too.
 
     Without its model an operator meets its own previous call in the caches, whatever state was asked for; the
     settings say so in `cache_mechanism`.
@@ -34,11 +35,15 @@ def measure_alone(
     from op_profiler.measure.kernels import load_graph
     from op_profiler.measure.rounds import Limits, Samples
     from op_profiler.operators.lower import compile_model, single_operator_model
+    from op_profiler.schedules.record import recorded_schedules
 
     operator = occurrence.operator
+    schedule = UNKNOWN
     try:
         model = single_operator_model(occurrence)
-        compiled = compile_model(model, target)
+        with recorded_schedules() as choices:
+            compiled = compile_model(model, target)
+        schedule = choices.schedule_of(occurrence)
         rng = np.random.default_rng(0)
         graph = load_graph(compiled, runtime_device(target), {i.name: i.random(rng) for i in model.inputs})
         if len(graph.kernels) != 1:
@@ -53,8 +58,8 @@ def measure_alone(
         session.check_kernels(lambda _: None)
         results = session.measure({n: Samples() for n in request.threads}, lambda *_: None)
     except (ModelError, MeasureError, ValueError) as error:
-        return failed_operator(request, operator, str(error))
-    return [
+        return schedule, failed_operator(request, operator, str(error))
+    return schedule, [
         dataclasses.replace(r, settings=dataclasses.replace(r.settings, cache_mechanism=_MECHANISM))
         for result in results
         for r in result.operators

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from op_profiler.collect.request import CollectRequest
 from op_profiler.errors import EXIT_ENVIRONMENT, MeasureError, ModelError, OpProfilerError
+from op_profiler.schedules._base import UNKNOWN, Schedule
 
 if TYPE_CHECKING:
     from op_profiler.collect.session import OperatorResult, Session, ThreadResult
     from op_profiler.frontends._base import RelayModel
-    from op_profiler.measure._base import Device, Measurement
+    from op_profiler.measure._base import Measurement
     from op_profiler.measure.rounds import Samples
     from op_profiler.operators._base import Operator
     from op_profiler.operators.extract import Occurrence
@@ -70,6 +71,7 @@ class Worker:
         self.order = order
         self.request = order.request
         self.events = events
+        self.schedules: dict[str, Schedule] = {}
 
     def announce(self, **event: Any) -> None:
         """Write one event and push it out, so that it survives a crash in the next instruction."""
@@ -94,15 +96,15 @@ class Worker:
         self.announce(stage="lowering")
         model = load_cached(get_frontend(self.request.model.source), self.request.model)
         self.announce(notes=list(model.notes))
-        device = describe_host(target)
+        self.device = describe_host(target)
         with Dataset.open(self.request.db) as self.dataset:
-            self.dataset.add_device(device)
+            self.dataset.add_device(self.device)
             if self.request.dry_run:
                 self._store_operators([o.operator for o in self._optimize(model, target)], model)
             elif self.order.alone:
-                self._measure_alone(self._optimize(model, target), model, target, device)
+                self._measure_alone(self._optimize(model, target), model, target)
             else:
-                self._measure_model(model, target, device)
+                self._measure_model(model, target)
         self.announce(done=True)
 
     def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:
@@ -111,7 +113,7 @@ class Worker:
         self.announce(stage="fusing")
         return optimize(model, target)
 
-    def _measure_model(self, model: RelayModel, target: Any, device: Device) -> None:
+    def _measure_model(self, model: RelayModel, target: Any) -> None:
         import numpy as np
 
         from op_profiler.collect.session import Session
@@ -120,10 +122,13 @@ class Worker:
         from op_profiler.measure.vm import VmKernels, operators_at_run_time
         from op_profiler.operators.lower import compile_model
 
+        from op_profiler.schedules.record import recorded_schedules
+
         self.announce(stage="compiling")
         executor = "vm" if self.request.executor == "vm" else "graph"
         try:
-            compiled = compile_model(model, target, executor)
+            with recorded_schedules() as choices:
+                compiled = compile_model(model, target, executor)
             rng = np.random.default_rng(0)
             inputs = {spec.name: spec.random(rng) for spec in _static(model, self.request)}
             self.announce(stage="loading")
@@ -133,6 +138,8 @@ class Worker:
             else:
                 loaded = load_graph(compiled, runtime_device(target), inputs)
                 operators = [compiled.by_label[label].operator for label in loaded.labels]
+            for operator, label in zip(operators, loaded.labels):
+                self.schedules[operator.key] = choices.schedule_of(compiled.by_label[label])
         except (ModelError, MeasureError) as error:
             if executor == "vm":
                 raise
@@ -140,29 +147,30 @@ class Worker:
             return
         self.build_seconds = compiled.build_seconds
         self._store_operators(operators, model)
-        session = Session(self.request, device, loaded, operators)
+        session = Session(self.request, self.device, loaded, operators)
         session.check_kernels(lambda operator: self.announce(stage="checking", operator=operator.key))
         self.announce(stage="measuring", share=0.0)
         samples = self._restore(session)
-        results = session.measure(samples, lambda share, results: self._keep(results, device, share))
-        self._keep(results, device, 1.0)
+        results = session.measure(samples, lambda share, results: self._keep(results, share))
+        self._keep(results, 1.0)
 
-    def _measure_alone(self, occurrences: list[Occurrence], model: RelayModel, target: Any, device: Device) -> None:
+    def _measure_alone(self, occurrences: list[Occurrence], model: RelayModel, target: Any) -> None:
         """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
         from op_profiler.collect.alone import failed_operator, measure_alone, whole_model_failed
 
         self._store_operators([o.operator for o in occurrences], model)
         distinct = {o.operator.key: o for o in occurrences}
         for key, reason in self.order.excluded.items():
-            self._record(failed_operator(self.request, distinct.pop(key).operator, reason), device, complete=True)
+            self._record(failed_operator(self.request, distinct.pop(key).operator, reason), complete=True)
         for done, (key, occurrence) in enumerate(distinct.items()):
             self.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
-            self._record(measure_alone(self.request, occurrence, target, device), device, complete=True)
+            self.schedules[key], results = measure_alone(self.request, occurrence, target, self.device)
+            self._record(results, complete=True)
         for threads in self.request.threads:
             settings, timing = whole_model_failed(
                 self.request, threads, self.order.reason, [o.operator for o in occurrences], self._stored(threads)
             )
-            self.dataset.record_model_timing(self.order.model_key, settings, device, timing, complete=True)
+            self.dataset.record_model_timing(self.order.model_key, settings, self.device, timing, complete=True)
 
     def _stored(self, threads: int) -> dict[str, Measurement]:
         rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
@@ -187,54 +195,53 @@ class Worker:
 
     def _store_operators(self, operators: list[Operator], model: RelayModel) -> None:
         """The model and its operators with their positions, before anything is measured."""
-        from op_profiler.dataset import StoredModel
-
         positions: dict[str, list[int]] = {}
         by_key: dict[str, Operator] = {}
         for index, operator in enumerate(operators):
             positions.setdefault(operator.key, []).append(index)
             by_key[operator.key] = operator
         request = self.request
-        stored = StoredModel(
-            key=self.order.model_key,
-            name=request.model.name,
-            source=request.model.source,
-            batch_size=request.model.batch_size,
-            precision=request.precision,
-            executor=request.executor,
-            target=request.target,
-            notes=model.notes,
-        )
-        self.dataset.add_model(stored, [(by_key[k], p) for k, p in positions.items()])
+        with self.dataset.transaction():
+            self.dataset.add_model(
+                key=self.order.model_key,
+                name=request.model.name,
+                source=request.model.source,
+                batch_size=request.model.batch_size,
+                precision=request.precision,
+                executor=request.executor,
+                target=request.target,
+                notes=model.notes,
+                device_key=self.device.key,
+            )
+            self.dataset.add_operators(self.order.model_key, [(by_key[k], tuple(p)) for k, p in positions.items()])
 
-    def _keep(self, results: list[ThreadResult], device: Device, share: float) -> None:
+    def _keep(self, results: list[ThreadResult], share: float) -> None:
         """Store what is there; called during the rounds, so that a kill costs less than a second of measuring."""
         for result in results:
-            self._record(list(result.operators), device, complete=result.complete)
+            self._record(list(result.operators), complete=result.complete)
             details = result.timing.details | {"build_seconds": round(self.build_seconds, 3)}
             timing = dataclasses.replace(result.timing, details=details)
             self.dataset.record_model_timing(
-                self.order.model_key, result.settings, device, timing, complete=result.complete
+                self.order.model_key, result.settings, self.device, timing, complete=result.complete
             )
         self.announce(stage="measuring", share=share)
 
-    def _record(self, results: list[OperatorResult], device: Device, complete: bool) -> None:
+    def _record(self, results: list[OperatorResult], complete: bool) -> None:
         from op_profiler.dataset import Row
-        from op_profiler.schedules._base import Schedule
 
         rows = [
             Row(
                 operator_key=r.operator.key,
-                schedule=Schedule("default"),
+                schedule=self.schedules.get(r.operator.key, UNKNOWN),
                 settings=r.settings,
-                device=device,
+                device=self.device,
                 model_key=self.order.model_key if r.settings.cache == "model" else "",
                 measurement=r.measurement,
                 complete=complete,
             )
             for r in results
         ]
-        self.dataset.record(rows)
+        self.dataset.record_all(rows)
 
 
 def _static(model: RelayModel, request: CollectRequest) -> list[Any]:

@@ -1,6 +1,6 @@
-"""Keeps measurements: one SQL schema for SQLite and PostgreSQL, and the flat table that people take away.
+"""Where measurements are kept: one store for SQLite and PostgreSQL, and every format that comes in or goes out.
 
-Nothing heavy is imported until a name is used.
+Names are looked up on first use, so that importing this package loads neither SQLAlchemy nor pyarrow.
 """
 
 from __future__ import annotations
@@ -9,15 +9,39 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from op_profiler.dataset.export import COLUMNS, export_table, read_parquet
-    from op_profiler.dataset.store import Dataset, Row, StoredModel
+    from op_profiler.dataset._base import Model, Row, StoredMeasurement, StoredTiming
+    from op_profiler.dataset.describe import Table, hardware_table, operator_table
+    from op_profiler.dataset.export import FORMATS, export_table, read_parquet
+    from op_profiler.dataset.flat import COLUMNS, flat_rows
+    from op_profiler.dataset.store import Dataset
 
-__all__ = ["COLUMNS", "Dataset", "Row", "StoredModel", "export_table", "read_parquet"]
+__all__ = [
+    "COLUMNS",
+    "FORMATS",
+    "Dataset",
+    "Model",
+    "Row",
+    "StoredMeasurement",
+    "StoredTiming",
+    "Table",
+    "export_table",
+    "flat_rows",
+    "hardware_table",
+    "operator_table",
+    "read_parquet",
+]
 
-_HOMES = {"COLUMNS": "export", "export_table": "export", "read_parquet": "export"}
+_HOMES = {
+    "_base": ("Model", "Row", "StoredMeasurement", "StoredTiming"),
+    "describe": ("Table", "hardware_table", "operator_table"),
+    "export": ("FORMATS", "export_table", "read_parquet"),
+    "flat": ("COLUMNS", "flat_rows"),
+    "store": ("Dataset",),
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'store')}"), name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,158 +1,266 @@
-"""Tables of the dataset, their version, and the steps from older versions.
+"""The tables, the same on SQLite and PostgreSQL, and the steps from each older version of them to the newest.
 
-A measurement is identified by what was asked for: operator, schedule, device, settings, and, where the state of the
-caches is that of a model, the model. What was read back stands beside it. Latencies are in microseconds.
+Nested values are JSON in text columns: PostgreSQL's own JSON type refuses the infinities that attributes of ``clip``
+and pooling hold. Units are in the names of the columns.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 from collections.abc import Callable
+from typing import Any
 
-import sqlalchemy as sa
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Connection,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    inspect,
+    types,
+)
 
-VERSION = 2
+from op_profiler.measure._base import Settings
 
-metadata = sa.MetaData()
+VERSION = 1
+"""Version of the tables below; counts up with every change to them."""
 
-schema_version = sa.Table("schema_version", metadata, sa.Column("version", sa.Integer, nullable=False))
+Migration = Callable[[Connection], None]
 
-devices = sa.Table(
+MIGRATIONS: dict[int, Migration] = {}
+"""For each older version n the step from n to n + 1. A step runs inside the transaction that upgrades the dataset, uses
+plain SQL (the tables below show the newest version only), and never loses a row."""
+
+metadata = MetaData()
+
+
+class Json(types.TypeDecorator[Any]):
+    """A plain Python value as JSON text; tuples come back as lists."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(value, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
+
+schema_version = Table(
+    "op_profiler_schema",
+    metadata,
+    Column("version", Integer, primary_key=True),
+    Column("since", Text, nullable=False),
+)
+
+devices = Table(
     "devices",
     metadata,
-    sa.Column("key", sa.String(16), primary_key=True),
-    sa.Column("kind", sa.String, nullable=False),
-    sa.Column("target", sa.String, nullable=False),
-    sa.Column("processor", sa.String, nullable=False),
-    sa.Column("cores", sa.Integer, nullable=False),
-    sa.Column("clock_mhz", sa.Float),
-    sa.Column("l1_bytes", sa.BigInteger),
-    sa.Column("l2_bytes", sa.BigInteger),
-    sa.Column("l3_bytes", sa.BigInteger),
-    sa.Column("memory_bytes", sa.BigInteger),
-    sa.Column("driver", sa.String),
-    sa.Column("tvm_version", sa.String, nullable=False),
-    sa.Column("llvm_version", sa.String),
-    sa.Column("host_fingerprint", sa.String, nullable=False),
-    sa.Column("properties", sa.JSON, nullable=False),
+    Column("key", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("processor", Text, nullable=False),
+    Column("cores", Integer, nullable=False),
+    Column("clock_mhz", Double),
+    Column("l1_bytes", BigInteger),
+    Column("l2_bytes", BigInteger),
+    Column("l3_bytes", BigInteger),
+    Column("memory_bytes", BigInteger),
+    Column("driver", Text),
+    Column("tvm_version", Text, nullable=False),
+    Column("llvm_version", Text),
+    Column("host_fingerprint", Text, nullable=False),
+    Column("properties", Json, nullable=False),
 )
 
-models = sa.Table(
+models = Table(
     "models",
     metadata,
-    sa.Column("key", sa.String(16), primary_key=True),
-    sa.Column("name", sa.String, nullable=False),
-    sa.Column("source", sa.String, nullable=False),
-    sa.Column("batch_size", sa.Integer, nullable=False),
-    sa.Column("precision", sa.String, nullable=False),
-    sa.Column("executor", sa.String, nullable=False),
-    sa.Column("target", sa.String, nullable=False),
-    sa.Column("notes", sa.JSON, nullable=False),
-    sa.Column("added_at", sa.String, nullable=False),
+    Column("key", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("batch_size", Integer, nullable=False),
+    Column("precision", Text, nullable=False),
+    Column("executor", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("notes", Json, nullable=False),
+    Column("device_key", ForeignKey("devices.key")),
+    Column("extracted", Boolean, nullable=False),
+    Column("added_at", Text, nullable=False),
 )
 
-operators = sa.Table(
+operators = Table(
     "operators",
     metadata,
-    sa.Column("key", sa.String(16), primary_key=True),
-    sa.Column("name", sa.String, nullable=False),
-    sa.Column("anchor", sa.String, nullable=False, index=True),
-    sa.Column("op_names", sa.JSON, nullable=False),
-    sa.Column("inputs", sa.JSON, nullable=False),
-    sa.Column("params", sa.JSON, nullable=False),
-    sa.Column("outputs", sa.JSON, nullable=False),
-    sa.Column("attrs", sa.JSON, nullable=False),
-    sa.Column("layouts", sa.JSON, nullable=False),
-    sa.Column("structure", sa.String, nullable=False),
-    sa.Column("flops", sa.BigInteger, nullable=False),
-    sa.Column("bytes_read", sa.BigInteger, nullable=False),
-    sa.Column("bytes_written", sa.BigInteger, nullable=False),
+    Column("key", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("anchor", Text, nullable=False),
+    Column("op_names", Json, nullable=False),
+    Column("inputs", Json, nullable=False),
+    Column("params", Json, nullable=False),
+    Column("outputs", Json, nullable=False),
+    Column("attrs", Json, nullable=False),
+    Column("layouts", Json, nullable=False),
+    Column("structure", Text, nullable=False),
+    Column("flops", BigInteger, nullable=False),
+    Column("bytes_read", BigInteger, nullable=False),
+    Column("bytes_written", BigInteger, nullable=False),
 )
 
-model_operators = sa.Table(
+model_operators = Table(
     "model_operators",
     metadata,
-    sa.Column("model_key", sa.ForeignKey("models.key"), primary_key=True),
-    sa.Column("operator_key", sa.ForeignKey("operators.key"), primary_key=True),
-    sa.Column("occurrences", sa.Integer, nullable=False),
-    sa.Column("positions", sa.JSON, nullable=False),
+    Column("model_key", ForeignKey("models.key"), primary_key=True),
+    Column("operator_key", ForeignKey("operators.key"), primary_key=True),
+    Column("name", Text, nullable=False),  # the kernel's name in this model: the same operator is named anew in each
+    Column("occurrences", Integer, nullable=False),
+    Column("positions", Json, nullable=False),
+    Index("model_operators_of_operator", "operator_key"),
 )
 
-schedules = sa.Table(
+schedules = Table(
     "schedules",
     metadata,
-    sa.Column("key", sa.String(16), primary_key=True),
-    sa.Column("template", sa.String, nullable=False),
-    sa.Column("knobs", sa.JSON, nullable=False),
-    sa.Column("origin", sa.String, nullable=False),
+    Column("key", Text, primary_key=True),
+    Column("template", Text, nullable=False),
+    Column("knobs", Json, nullable=False),
+    Column("origin", Text, nullable=False),
+)
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("threads", Integer, nullable=False),
+    Column("threads_effective", Integer),
+    Column("core_set", Json, nullable=False),
+    Column("core_set_effective", Json, nullable=False),
+    Column("cache", Text, nullable=False),
+    Column("cache_mechanism", Text, nullable=False),
+    Column("parallel_type", Text, nullable=False),
+    Column("streams", Integer, nullable=False),
+    Column("precision", Text, nullable=False),
+    Column("executor", Text, nullable=False),
 )
 
 
-def _asked_for() -> list[sa.Column]:
-    """What decides whether two runs measure the same."""
+def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
+    """The fields of `Measurement`, and what must hold between them: a time or an error, never a stand-in for a time."""
     return [
-        sa.Column("device_key", sa.ForeignKey("devices.key"), primary_key=True),
-        sa.Column("threads", sa.Integer, primary_key=True),
-        sa.Column("core_set", sa.String, primary_key=True),
-        sa.Column("cache", sa.String, primary_key=True),
-        sa.Column("parallel_type", sa.String, primary_key=True),
-        sa.Column("streams", sa.Integer, primary_key=True),
-        sa.Column("precision", sa.String, primary_key=True),
-        sa.Column("executor", sa.String, primary_key=True),
+        Column("samples_us", Json, nullable=False),
+        Column("rounds", Integer, nullable=False),
+        Column("min_us", Double),
+        Column("median_us", Double),
+        Column("mean_us", Double),
+        Column("std_us", Double),
+        Column("ci_low_us", Double),
+        Column("ci_high_us", Double),
+        Column("load_before", Double),
+        Column("load_after", Double),
+        Column("foreign_load", Boolean, nullable=False),
+        Column("energy_mj", Double),
+        Column("error", Text),
+        Column("complete", Boolean, nullable=False),
+        Column("measured_at", Text, nullable=False),
+        CheckConstraint("NOT complete OR (error IS NULL) <> (median_us IS NULL)", name=f"{table}_time_or_error"),
+        CheckConstraint(
+            "error IS NULL OR (median_us IS NULL AND min_us IS NULL AND mean_us IS NULL AND rounds = 0)",
+            name=f"{table}_no_time_beside_error",
+        ),
+        CheckConstraint("min_us IS NULL OR min_us >= 0", name=f"{table}_times_are_not_negative"),
     ]
 
 
-def _found() -> list[sa.Column]:
-    """What was read back, the samples, and their statistics."""
-    return [
-        sa.Column("threads_effective", sa.Integer),
-        sa.Column("core_set_effective", sa.String, nullable=False),
-        sa.Column("cache_mechanism", sa.String, nullable=False),
-        sa.Column("samples_us", sa.JSON, nullable=False),
-        sa.Column("min_us", sa.Float),
-        sa.Column("median_us", sa.Float),
-        sa.Column("mean_us", sa.Float),
-        sa.Column("std_us", sa.Float),
-        sa.Column("ci_low_us", sa.Float),
-        sa.Column("ci_high_us", sa.Float),
-        sa.Column("load_before", sa.Float),
-        sa.Column("load_after", sa.Float),
-        sa.Column("foreign_load", sa.Boolean, nullable=False),
-        sa.Column("energy_mj", sa.Float),
-        sa.Column("error", sa.String),
-        sa.Column("complete", sa.Boolean, nullable=False),
-        sa.Column("measured_at", sa.String, nullable=False),
-        sa.CheckConstraint("(error IS NULL) <> (median_us IS NULL)", name="time_or_error"),
-        sa.CheckConstraint("median_us > 0", name="positive_time"),
-    ]
-
-
-measurements = sa.Table(
+measurements = Table(
     "measurements",
     metadata,
-    sa.Column("operator_key", sa.ForeignKey("operators.key"), primary_key=True),
-    sa.Column("schedule_key", sa.ForeignKey("schedules.key"), primary_key=True),
-    sa.Column("model_key", sa.String(16), primary_key=True),
-    *_asked_for(),
-    *_found(),
+    Column("key", Text, primary_key=True),  # `measurement_key`: what was asked for, never what was read back
+    Column("operator_key", ForeignKey("operators.key"), nullable=False),
+    Column("schedule_key", ForeignKey("schedules.key"), nullable=False),
+    Column("settings_key", ForeignKey("settings.key"), nullable=False),
+    Column("device_key", ForeignKey("devices.key"), nullable=False),
+    Column("model_key", ForeignKey("models.key")),  # NULL: measured outside a model
+    *_time_columns("measurements"),
+    Index("measurements_of_operator", "operator_key", "model_key"),
+    Index("measurements_of_model", "model_key"),
 )
 
-model_timings = sa.Table(
+model_timings = Table(
     "model_timings",
     metadata,
-    sa.Column("model_key", sa.ForeignKey("models.key"), primary_key=True),
-    *_asked_for(),
-    *_found(),
-    sa.Column("before_us", sa.Float),
-    sa.Column("after_us", sa.Float),
-    sa.Column("sum_of_operators_us", sa.Float),
-    sa.Column("unmeasured", sa.JSON, nullable=False),
-    sa.Column("details", sa.JSON, nullable=False),
+    Column("key", Text, primary_key=True),  # `timing_key`
+    Column("model_key", ForeignKey("models.key"), nullable=False),
+    Column("settings_key", ForeignKey("settings.key"), nullable=False),
+    Column("device_key", ForeignKey("devices.key"), nullable=False),
+    Column("before_us", Double),
+    Column("after_us", Double),
+    Column("sum_of_operators_us", Double),
+    Column("unmeasured", Json, nullable=False),
+    Column("details", Json, nullable=False),
+    *_time_columns("model_timings"),
+    Index("model_timings_of_model", "model_key"),
 )
 
-
-def _one_to_two(connection: sa.Connection) -> None:
-    """Version 1, of the first development builds, did not say of what a model was to be warned."""
-    connection.execute(sa.text("ALTER TABLE models ADD COLUMN notes JSON NOT NULL DEFAULT '[]'"))
+_READ_BACK = ("threads_effective", "core_set_effective", "cache_mechanism")
 
 
-STEPS: dict[int, Callable[[sa.Connection], None]] = {1: _one_to_two}
+def requested(settings: Settings) -> dict[str, Any]:
+    """The fields of settings that were asked for; what was read back is left out."""
+    return {name: value for name, value in dataclasses.asdict(settings).items() if name not in _READ_BACK}
+
+
+def measurement_key(operator_key: str, schedule_key: str, device_key: str, settings: Settings, model_key: str) -> str:
+    """Identity of a measurement, 32 hex digits: the same key means that it was already measured."""
+    return _digest([operator_key, schedule_key, device_key, requested(settings), model_key])
+
+
+def timing_key(model_key: str, device_key: str, settings: Settings) -> str:
+    """Identity of the timing of a whole model, 32 hex digits."""
+    return _digest([model_key, device_key, requested(settings)])
+
+
+def _digest(identity: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def stored_version(connection: Connection) -> int | None:
+    """Version of the tables in a database; None where there are none."""
+    if not inspect(connection).has_table(schema_version.name):
+        return None
+    found = connection.execute(schema_version.select()).scalar()
+    return None if found is None else int(found)
+
+
+def foreign_tables(connection: Connection) -> list[str]:
+    """Tables in a database without a version that stand in the way of creating ours.
+
+    A SQLite file belongs to one program, so any table counts; a PostgreSQL database may be shared.
+    """
+    present = inspect(connection).get_table_names()
+    if connection.dialect.name == "sqlite":
+        return present
+    return [name for name in present if name in metadata.tables]
+
+
+def create(connection: Connection, now: str) -> None:
+    """Create all tables in an empty database, inside the caller's transaction."""
+    metadata.create_all(connection)
+    connection.execute(schema_version.insert(), {"version": VERSION, "since": now})
+
+
+def upgrade(connection: Connection, found: int, now: str) -> None:
+    """Take a database from version `found` to `VERSION`, inside the caller's transaction."""
+    for version in range(found, VERSION):
+        MIGRATIONS[version](connection)
+    connection.execute(schema_version.update().values(version=VERSION, since=now))

@@ -193,7 +193,8 @@ class Rounds:
         meter.foreign_cores()
         turn = samples[self._main].rounds
         wanted = self._wanted(samples)
-        while meter.elapsed_seconds() < self._limits.window_seconds:
+        most = max(self._limits.maximum_rounds - turn, 1)
+        while meter.elapsed_seconds() < self._limits.window_seconds and window[self._main].rounds < most:
             offset = turn % len(self._threads)
             for count in self._threads[offset:] + self._threads[:offset]:
                 self._pool.use(count)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from op_profiler.compiler import load_tvm
@@ -22,12 +23,14 @@ class Occurrence:
         label: the compiler's hash of the function; the executors' graphs carry the same.
         function: the Relay function (owned by the module that it was extracted from).
         constant: for each of its parameters, whether the model passes a constant (a weight).
+        anchor_signature: what the compiler chooses a schedule by; see `signature`.
     """
 
     operator: Operator
     label: str
     function: Any
     constant: tuple[bool, ...]
+    anchor_signature: str
 
 
 def extract(module: Any) -> list[Occurrence]:
@@ -37,7 +40,7 @@ def extract(module: Any) -> list[Occurrence]:
         module: a `tvm.IRModule` after `LabelOps`; its primitive functions are inline in ``main`` or global.
     """
     relay = load_tvm().relay
-    cache: dict[tuple[int, tuple[bool, ...]], Operator] = {}
+    cache: dict[tuple[int, tuple[bool, ...]], tuple[Operator, str]] = {}
     found: list[Occurrence] = []
     keep_alive: list[Any] = []
     for entry in _entry_functions(module):
@@ -53,8 +56,10 @@ def extract(module: Any) -> list[Occurrence]:
             identity = (function.handle.value, constant)
             if identity not in cache:
                 keep_alive.append(function)
-                cache[identity] = describe(function, constant)
-            found.append(Occurrence(cache[identity], str(function.attrs["hash"]), function, constant))
+                walk = _Describer(function, constant)
+                cache[identity] = walk.operator(), walk.anchor_signature()
+            operator, anchor_signature = cache[identity]
+            found.append(Occurrence(operator, str(function.attrs["hash"]), function, constant, anchor_signature))
 
         relay.analysis.post_order_visit(entry.body, visit)
     return found
@@ -142,6 +147,9 @@ class _Describer:
 
     def __init__(self, function: Any, constant: tuple[bool, ...]) -> None:
         self.relay = load_tvm().relay
+        self.function = function
+        self.constant = constant
+        self.op_inputs: list[list[TensorSpec]] = []
         self.names: dict[Any, str] = {}
         self.ops: list[str] = []
         self.attrs: list[dict[str, Any]] = []
@@ -186,6 +194,7 @@ class _Describer:
         outputs = tensors(node.checked_type)
         self.ops.append(op)
         self.attrs.append(attrs)
+        self.op_inputs.append(inputs)
         self.op_flops.append(cost.flops(op, attrs, inputs, outputs))
         self.edges.append(f"{op}({','.join(arguments)})")
         if cost.looks_up(op) and arguments and arguments[0] in self.read_bytes:
@@ -193,6 +202,47 @@ class _Describer:
                 self.read_bytes[arguments[0]], sum(cost.size_bytes(t) for t in outputs)
             )
         return f"%{len(self.ops) - 1}"
+
+    def anchor(self) -> int:
+        """Index of the heavy op; else of the one with most arithmetic; else the first."""
+        for index, op in enumerate(self.ops):
+            if op in cost.HEAVY:
+                return index
+        return max(range(len(self.ops)), key=lambda i: self.op_flops[i], default=0)
+
+    def anchor_signature(self) -> str:
+        """`signature` of the anchor; empty for a function without ops."""
+        if not self.ops:
+            return ""
+        anchor = self.anchor()
+        return signature(self.ops[anchor], self.attrs[anchor], self.op_inputs[anchor])
+
+    def operator(self) -> Operator:
+        """All that was written down, as an `Operator`."""
+        parameters = list(zip(self.function.params, self.constant))
+        function = self.function
+        outputs = tensors(function.ret_type if function.ret_type is not None else function.body.checked_type)
+        anchor = self.anchor()
+        anchor_attrs = self.attrs[anchor] if self.ops else {}
+        return Operator(
+            name="fused_" + "_".join(op.replace(".", "_") for op in self.ops),
+            anchor=self.ops[anchor] if self.ops else "identity",
+            op_names=tuple(self.ops),
+            inputs=tuple(t for p, c in parameters if not c for t in tensors(p.checked_type)),
+            params=tuple(t for p, c in parameters if c for t in tensors(p.checked_type)),
+            outputs=outputs,
+            attrs=tuple(self.attrs),
+            layouts={k: str(v) for k, v in anchor_attrs.items() if k.endswith("layout")},
+            structure=";".join(self.edges),
+            flops=sum(self.op_flops),
+            bytes_read=sum(self.read_bytes.values()),
+            bytes_written=sum(cost.size_bytes(t) for t in outputs),
+        )
+
+
+def signature(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> str:
+    """What the compiler chooses an implementation by: the op, its attributes, and the tensors that it reads."""
+    return json.dumps([op, attrs, [dataclasses.astuple(t) for t in inputs]], sort_keys=True)
 
 
 def describe(function: Any, constant: tuple[bool, ...]) -> Operator:
@@ -202,31 +252,4 @@ def describe(function: Any, constant: tuple[bool, ...]) -> Operator:
         function: type-checked Relay function.
         constant: for each of its parameters, whether the model passes a constant (a weight).
     """
-    walk = _Describer(function, constant)
-    inputs = tuple(t for p, c in zip(function.params, constant) if not c for t in tensors(p.checked_type))
-    params = tuple(t for p, c in zip(function.params, constant) if c for t in tensors(p.checked_type))
-    outputs = tensors(function.ret_type if function.ret_type is not None else function.body.checked_type)
-    anchor = _anchor(walk)
-    anchor_attrs = walk.attrs[anchor] if walk.ops else {}
-    return Operator(
-        name="fused_" + "_".join(op.replace(".", "_") for op in walk.ops),
-        anchor=walk.ops[anchor] if walk.ops else "identity",
-        op_names=tuple(walk.ops),
-        inputs=inputs,
-        params=params,
-        outputs=outputs,
-        attrs=tuple(walk.attrs),
-        layouts={k: str(v) for k, v in anchor_attrs.items() if k.endswith("layout")},
-        structure=";".join(walk.edges),
-        flops=sum(walk.op_flops),
-        bytes_read=sum(walk.read_bytes.values()),
-        bytes_written=sum(cost.size_bytes(t) for t in outputs),
-    )
-
-
-def _anchor(walk: _Describer) -> int:
-    """Index of the heavy op; else of the one with most arithmetic; else the first."""
-    for index, op in enumerate(walk.ops):
-        if op in cost.HEAVY:
-            return index
-    return max(range(len(walk.ops)), key=lambda i: walk.op_flops[i], default=0)
+    return _Describer(function, constant).operator()

@@ -64,15 +64,17 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
 
 
 def single_operator_model(occurrence: Occurrence) -> RelayModel:
-    """An operator as a model of its own, for where the model around it cannot be built."""
+    """An operator as a model of its own, for where the model around it cannot be built.
+
+    The function stays marked as primitive, so that the compiler neither takes it apart nor changes its layouts.
+    """
     from op_profiler.frontends._base import InputSpec
 
     tvm = load_tvm()
     relay = tvm.relay
     function = occurrence.function
     variables = [relay.Var(f"x{i}", p.checked_type) for i, p in enumerate(function.params)]
-    plain = relay.Function(function.params, function.body, function.ret_type)
-    module = tvm.IRModule.from_expr(relay.Function(variables, relay.Call(plain, variables)))
+    module = tvm.IRModule.from_expr(relay.Function(variables, relay.Call(function, variables)))
     module = relay.transform.InferType()(module)
     inputs = tuple(
         InputSpec(v.name_hint, tuple(int(d) for d in v.checked_type.shape), str(v.checked_type.dtype))
@@ -134,4 +136,6 @@ def last_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "Check failed" in line or "error:" in line.lower() or "Error:" in line]
     chosen = telling[-1] if telling else (lines[-1] if lines else type(error).__name__)
+    if chosen.endswith(":") and chosen != lines[-1]:
+        chosen += " " + lines[lines.index(chosen) + 1]
     return chosen[:500]

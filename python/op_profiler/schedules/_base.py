@@ -29,3 +29,7 @@ class Schedule:
         """16 hex digits over template, knobs and origin."""
         text = json.dumps([self.template, self.knobs, self.origin], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+UNKNOWN = Schedule("unknown")
+"""Of an operator that was never compiled to the end."""

@@ -1,0 +1,94 @@
+"""Do the operators add up to the model? Sum of operators over whole model, beside TVM's debug executor.
+
+    python benchmarks/additivity.py [MODEL ...]        (about ten minutes for all of them)
+
+Everything of one model is measured in one process. Printed per model and thread count: the whole model, the ratio of
+op_profiler's sum to it, and the ratio of the debug executor's sum to the whole model measured between its runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import numpy as np
+from common import FIGURE_MODELS, in_own_process, provenance
+
+_DEBUG_ROUNDS = 15
+
+
+def measure(source: str, name: str) -> dict[str, list[float]]:
+    """Ratios of one model by thread count: [whole us, ours, debug executor's]."""
+    from tvm.contrib.debugger import debug_executor
+
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collect.session import Session
+    from op_profiler.compiler import load_tvm, resolve_target, usable_cores
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.cache import load_cached
+    from op_profiler.measure.device import describe_host
+    from op_profiler.measure.kernels import load_graph
+    from op_profiler.measure.rounds import Samples
+    from op_profiler.operators.lower import compile_model
+
+    tvm = load_tvm()
+    target = resolve_target("llvm")
+    request = CollectRequest(model=ModelRequest(source=source, name=name), threads=tuple(sorted({1, usable_cores()})))
+    model = load_cached(get_frontend(source), request.model)
+    compiled = compile_model(model, target)
+    rng = np.random.default_rng(0)
+    inputs = {spec.name: spec.random(rng) for spec in model.inputs}
+    graph = load_graph(compiled, tvm.cpu(), inputs)
+    operators = [compiled.by_label[label].operator for label in graph.labels]
+    session = Session(request, describe_host(target), graph, operators)
+    results = session.measure({n: Samples() for n in request.threads}, lambda *_: None)
+
+    factory = compiled.library
+    debug = debug_executor.create(factory.get_graph_json(), factory.get_lib(), tvm.cpu())
+    debug.set_input(**factory.get_params())
+    for key, value in inputs.items():
+        debug.set_input(key, value)
+    ratios = {}
+    for result in results:
+        session.pool.use(result.threads)
+        debug.profile()
+        whole, sums = [], []
+        for _ in range(_DEBUG_ROUNDS):
+            graph.run_model()
+            whole.append(graph.time_model())
+            calls = debug.profile().calls
+            sums.append(sum(float(c["Duration (us)"].microseconds) for c in calls))
+        debug_ratio = float(np.median(sums) / np.median(whole))
+        ratios[str(result.threads)] = [result.timing.whole_model.median_us, result.timing.ratio, debug_ratio]
+    return ratios
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="names among the figure's models; default: all")
+    parser.add_argument("--one", nargs=2, metavar=("SOURCE", "NAME"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(*arguments.one)))
+        return
+    print(provenance())
+    print(f"{'model':20} {'threads':>7} {'whole us':>11} {'op_profiler':>12} {'debug executor':>15}")
+    distances, debug_distances = [], []
+    for source, name in FIGURE_MODELS:
+        if arguments.models and name not in arguments.models:
+            continue
+        ratios = in_own_process(__file__, ["--one", source, name])
+        if ratios is None:
+            print(f"{name:20} failed", flush=True)
+            continue
+        for threads, (whole, ours, debug) in ratios.items():
+            distances.append(abs(ours - 1))
+            debug_distances.append(abs(debug - 1))
+            print(f"{name:20} {threads:>7} {whole:>11.1f} {ours:>12.3f} {debug:>15.3f}", flush=True)
+    for label, values in (("op_profiler", distances), ("debug executor", debug_distances)):
+        print(f"{label}: distance from 1: median {np.median(values):.1%}, worst {np.max(values):.1%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""How long does a collection take, against the compiler alone? First and second collection of resnet-18.
+
+    python benchmarks/collection_time.py [MODEL]
+
+`relay.build` alone, the first collection into an empty dataset and the second of the same are timed in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from common import collect, in_own_process, provenance
+
+
+def build(name: str) -> dict[str, float]:
+    """Seconds that `relay.build` of a model takes, without anything of this project around it."""
+    from op_profiler.compiler import load_tvm, resolve_target
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends._base import ModelRequest
+
+    tvm = load_tvm()
+    model = get_frontend("local").load(ModelRequest(source="local", name=name))
+    target = resolve_target("llvm")
+    started = time.perf_counter()
+    with tvm.transform.PassContext(opt_level=3):
+        tvm.relay.build(model.mod, target=target, params=model.params)
+    return {"seconds": time.perf_counter() - started}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", default="resnet-18")
+    parser.add_argument("--build", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.build:
+        print(json.dumps(build(arguments.build)))
+        return
+    print(provenance())
+    alone = in_own_process(__file__, ["--build", arguments.model])
+    assert alone is not None, "relay.build alone failed"
+    seconds = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(2):
+            started = time.perf_counter()
+            code, summary = collect(
+                ["--modelname", arguments.model, "--db", f"sqlite:///{folder}/figure.db"], Path(folder)
+            )
+            seconds.append(time.perf_counter() - started)
+            assert code == 0, f"the collection ended with {code}"
+        assert all(entry["measured"] == 0 and entry["reused"] == entry["operators"] for entry in summary)
+    first, second = seconds
+    print(f"relay.build alone   {alone['seconds']:8.2f} s")
+    print(f"first collection    {first:8.2f} s   {first / alone['seconds']:.2f} times the build")
+    print(f"second collection   {second:8.2f} s   {second / first:.1%} of the first")
+
+
+if __name__ == "__main__":
+    main()

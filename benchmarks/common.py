@@ -1,0 +1,67 @@
+"""What every benchmark prints beside its figures: machine, versions, date."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+FIGURE_MODELS = (
+    ("local", "resnet-18"),
+    ("local", "resnet-50"),
+    ("local", "mobilenet"),
+    ("local", "squeezenet_v1.1"),
+    ("local", "inception_v3"),
+    ("local", "densenet-121"),
+    ("transformers", "bert"),
+    ("remoteonnx", "light_shufflenet"),
+)
+
+
+def provenance() -> str:
+    """One line: when, on what, with which versions."""
+    from importlib import metadata
+
+    from op_profiler.compiler import usable_cores
+
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    about = {line.split(":")[0].strip(): line.split(":")[1].strip() for line in lines if ":" in line}
+    processor = f"{about.get('model name', '?')} family {about.get('cpu family', '?')} model {about.get('model', '?')}"
+    tvm = metadata.version("xtc-tvm-python-bindings")
+    date = datetime.date.today().isoformat()
+    return f"# {date}, {processor}, {usable_cores()} cores, TVM {tvm}, Python {sys.version.split()[0]}, commit {commit}"
+
+
+def in_own_process(script: str, arguments: list[str]) -> dict[str, Any] | None:
+    """Run a part of a benchmark in a process of its own; its last line of output is its result as JSON."""
+    environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
+    done = subprocess.run(
+        [sys.executable, script, *arguments], env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode != 0:
+        return None
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
+
+
+def collect(arguments: list[str], folder: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Run the collector as a user would; exit code and summary."""
+    summary = folder / "summary.json"
+    environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
+    script = ROOT / "collector" / "op_performance_collector.py"
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments, "--summary-json", str(summary), "--quiet"],
+        env=environment,
+        check=False,
+    )
+    return done.returncode, json.loads(summary.read_text()) if summary.exists() else []

@@ -1,0 +1,106 @@
+"""Between the project's dataclasses and rows of the tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from op_profiler.dataset._base import Model, StoredMeasurement, StoredTiming
+from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
+from op_profiler.operators._base import Operator, TensorSpec
+from op_profiler.schedules._base import Schedule
+
+Columns = dict[str, Any]
+T = TypeVar("T")
+
+_TUPLES = {"core_set", "core_set_effective", "notes", "unmeasured", "op_names", "attrs"}
+_TENSORS = {"inputs", "params", "outputs"}
+
+
+def to_columns(item: Operator | Schedule | Settings | Device) -> Columns:
+    """One column a field, and the natural key."""
+    return {"key": item.key} | dataclasses.asdict(item)
+
+
+def measurement_columns(measurement: Measurement) -> Columns:
+    """One column a field, and the number of rounds."""
+    columns: Columns = {f.name: getattr(measurement, f.name) for f in dataclasses.fields(measurement)}
+    if measurement.error is not None:  # PostgreSQL's text holds neither NUL nor half a surrogate pair
+        columns["error"] = measurement.error.encode("utf-8", "replace").decode().replace("\0", "")
+    return columns | {"rounds": len(measurement.samples_us)}
+
+
+def timing_columns(timing: ModelTiming) -> Columns:
+    """The fields beside the whole model, and those of the whole model."""
+    return {
+        "before_us": timing.before_us,
+        "after_us": timing.after_us,
+        "sum_of_operators_us": timing.sum_of_operators_us,
+        "unmeasured": timing.unmeasured,
+        "details": timing.details,
+    } | measurement_columns(timing.whole_model)
+
+
+def build(kind: type[T], row: Mapping[str, Any], prefix: str = "") -> T:
+    """A dataclass from the columns of the same names.
+
+    Args:
+        prefix: stands before the names of the columns where a row holds several dataclasses.
+    """
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    return kind(**{f.name: _value(f.name, row[prefix + f.name]) for f in fields})
+
+
+def _value(name: str, value: Any) -> Any:
+    """JSON has no tuples; the dataclasses compare and hash by them."""
+    if name in _TENSORS:
+        return tuple(TensorSpec(tuple(tensor["shape"]), tensor["dtype"]) for tensor in value)
+    if name == "samples_us":
+        return tuple(tuple(sample) for sample in value)
+    return tuple(value) if name in _TUPLES else value
+
+
+def stored_measurement(row: Mapping[str, Any]) -> StoredMeasurement:
+    """From a row of measurements joined with ``settings_*`` and ``schedules_*``."""
+    return StoredMeasurement(
+        operator_key=row["operator_key"],
+        schedule=build(Schedule, row, "schedules_"),
+        settings=build(Settings, row, "settings_"),
+        device_key=row["device_key"],
+        model_key=row["model_key"] or "",
+        measurement=build(Measurement, row),
+        complete=row["complete"],
+        measured_at=row["measured_at"],
+    )
+
+
+def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
+    """From a row of model timings joined with ``settings_*``."""
+    timing = ModelTiming(
+        whole_model=build(Measurement, row),
+        before_us=row["before_us"],
+        after_us=row["after_us"],
+        sum_of_operators_us=row["sum_of_operators_us"],
+        unmeasured=tuple(row["unmeasured"]),
+        details=row["details"],
+    )
+    return StoredTiming(
+        model_key=row["model_key"],
+        settings=build(Settings, row, "settings_"),
+        device_key=row["device_key"],
+        timing=timing,
+        complete=row["complete"],
+        measured_at=row["measured_at"],
+    )
+
+
+def model(row: Mapping[str, Any]) -> Model:
+    """From a row of models."""
+    return build(Model, row)
+
+
+def distinct(items: Iterable[Operator | Schedule | Settings | Device]) -> Sequence[Columns]:
+    """Each item once, as columns, in the order of keys: two processes then write them in the same order."""
+    by_key = {item.key: item for item in items}
+    return [to_columns(by_key[key]) for key in sorted(by_key)]

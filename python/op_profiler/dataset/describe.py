@@ -1,0 +1,170 @@
+"""Two tables that describe a dataset: what was measured, and on which hardware with which settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Select, and_, func, select
+
+from op_profiler.dataset import schema
+from op_profiler.dataset.store import Dataset
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table to print; every cell is text."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def operator_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
+    """One row for each operator and schedule that was measured; operators without a measurement come with none.
+
+    Args:
+        model_key: only the operators of this model; None: all.
+
+    Raises:
+        DatasetError: the database cannot be read.
+    """
+    headers = ("main op", "models", "input data", "parameter data", "schedule configuration")
+    models: dict[str, list[str]] = {}
+    for use in dataset.rows(_uses()):
+        models.setdefault(use["operator_key"], []).append(f"{use['name']} x{use['occurrences']}")
+    rows = [
+        (
+            row["anchor"],
+            ", ".join(dict.fromkeys(models.get(row["key"], ()))),
+            _tensors(row["inputs"]),
+            _tensors(row["params"]),
+            _schedule(row),
+        )
+        for row in dataset.rows(_operators_with_schedules(model_key))
+    ]
+    return Table(headers, tuple(rows))
+
+
+def hardware_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
+    """One row for each hardware setting: the values that were asked for, and what was used of the hardware.
+
+    Args:
+        model_key: only what was measured inside this model; None: all.
+
+    Raises:
+        DatasetError: the database cannot be read.
+    """
+    settings = dataset.rows(_used(schema.settings, "settings_key", model_key))
+    devices = dataset.rows(_used(schema.devices, "device_key", model_key))
+    limits = dataset.rows(_limits(model_key))[0]
+    rows = [
+        ("processor", _each(devices, "processor"), f"{_each(devices, 'cores')} cores, {_clock(devices)}"),
+        ("caches L1, L2, L3", "; ".join(dict.fromkeys(map(_caches, devices))), ""),
+        ("memory", ", ".join(dict.fromkeys(_bytes(d["memory_bytes"]) for d in devices)), _moved(limits)),
+        ("threads", _each(settings, "threads"), f"{_each(settings, 'threads_effective')} running"),
+        ("core set", _each(settings, "core_set"), _each(settings, "core_set_effective")),
+        ("cache", _each(settings, "cache"), _each(settings, "cache_mechanism")),
+        ("parallel type", _each(settings, "parallel_type"), f"{_each(settings, 'streams')} streams"),
+        ("precision", _each(settings, "precision"), ""),
+        ("executor", _each(settings, "executor"), ""),
+        ("load of others", "0 to 1", _range(limits["load_least"], limits["load_most"], ".2f")),
+        ("energy per call", "", _range(limits["energy_least"], limits["energy_most"], ".3f", " mJ")),
+    ]
+    return Table(("hardware setting", "range", "resource usage"), tuple(rows))
+
+
+def _uses() -> Select[Any]:
+    link, models = schema.model_operators.c, schema.models
+    query = select(link.operator_key, link.occurrences, models.c.name).join(models, models.c.key == link.model_key)
+    return query.order_by(models.c.name)
+
+
+def _operators_with_schedules(model_key: str | None) -> Select[Any]:
+    table, measured, schedules = schema.operators, schema.measurements, schema.schedules
+    query = (
+        select(table, schedules.c.template, schedules.c.knobs, schedules.c.origin)
+        .outerjoin(measured, measured.c.operator_key == table.c.key)
+        .outerjoin(schedules, schedules.c.key == measured.c.schedule_key)
+        .distinct()
+        .order_by(table.c.anchor, table.c.key, schedules.c.origin, schedules.c.template)
+    )
+    if model_key is None:
+        return query
+    link = schema.model_operators.c
+    return query.join(schema.model_operators, and_(link.operator_key == table.c.key, link.model_key == model_key))
+
+
+def _used(table: Any, column: str, model_key: str | None) -> Select[Any]:
+    keys = select(schema.measurements.c[column])
+    if model_key is not None:
+        keys = keys.where(schema.measurements.c.model_key == model_key)
+    order = (table.c.threads, table.c.key) if "threads" in table.c else (table.c.key,)
+    return select(table).where(table.c.key.in_(keys)).order_by(*order)
+
+
+def _limits(model_key: str | None) -> Select[Any]:
+    measured, operators = schema.measurements.c, schema.operators.c
+    moved = operators.bytes_read + operators.bytes_written
+    query = (
+        select(
+            func.min(measured.load_before).label("load_least"),
+            func.max(measured.load_after).label("load_most"),
+            func.min(measured.energy_mj).label("energy_least"),
+            func.max(measured.energy_mj).label("energy_most"),
+            func.max(moved).label("most_moved_bytes"),
+        )
+        .select_from(schema.measurements)
+        .join(schema.operators, operators.key == measured.operator_key)
+    )
+    return query if model_key is None else query.where(measured.model_key == model_key)
+
+
+def _tensors(tensors: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{tensor['dtype']}[{'x'.join(map(str, tensor['shape']))}]" for tensor in tensors)
+
+
+def _schedule(row: Mapping[str, Any]) -> str:
+    if row["origin"] is None:
+        return "not measured"
+    knobs = ", ".join(f"{name}={value}" for name, value in row["knobs"].items())
+    name = row["template"] if row["template"] == row["origin"] else f"{row['template']} ({row['origin']})"
+    return f"{name}: {knobs}" if knobs else name
+
+
+def _each(rows: Iterable[Mapping[str, Any]], column: str) -> str:
+    """The distinct values of a column, in order of appearance."""
+    values = [row[column] for row in rows if row[column] not in (None, "", [])]
+    return ", ".join(dict.fromkeys(map(str, values)))
+
+
+def _clock(devices: Iterable[Mapping[str, Any]]) -> str:
+    clocks = [device["clock_mhz"] for device in devices if device["clock_mhz"] is not None]
+    return f"{_range(min(clocks), max(clocks), '.0f', ' MHz')}" if clocks else "clock unknown"
+
+
+def _caches(device: Mapping[str, Any]) -> str:
+    return ", ".join(_bytes(device[f"l{level}_bytes"]) for level in (1, 2, 3))
+
+
+def _bytes(count: int | None) -> str:
+    """A size with a binary prefix; empty caches and memories do not exist, so None means unknown."""
+    if count is None:
+        return "unknown"
+    size, prefixes = float(count), ["", "Ki", "Mi", "Gi", "Ti"]
+    while size >= 1024 and len(prefixes) > 1:
+        size /= 1024
+        prefixes.pop(0)
+    return f"{size:.4g} {prefixes[0]}B"
+
+
+def _moved(limits: Mapping[str, Any]) -> str:
+    most = limits["most_moved_bytes"]
+    return "" if most is None else f"up to {_bytes(most)} read and written by one operator"
+
+
+def _range(least: float | None, most: float | None, form: str, unit: str = "") -> str:
+    if least is None or most is None:
+        return "not measured"
+    low, high = f"{least:{form}}", f"{most:{form}}"
+    return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"

@@ -1,0 +1,256 @@
+"""Opening a database: which ones are supported, how they are set up, and what to say when they fail.
+
+Writers queue instead of failing: SQLite by ``BEGIN IMMEDIATE`` and its busy timeout, PostgreSQL by an advisory lock
+that lasts as long as the transaction. Two processes therefore never deadlock, in whatever order they write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy
+from sqlalchemy import URL, Connection, Engine, event, exc
+
+from op_profiler.dataset import schema
+from op_profiler.errors import DatasetError, MissingPackageError, UsageError
+
+WAIT_SECONDS = 30
+"""How long a writer waits for the other writers."""
+
+_EXAMPLE = "sqlite:///results/op_profiler.db or postgresql://user@host/name"
+_LOCK = 0x6F705F70  # any number will do, as long as every op_profiler uses the same
+_WRITE = {"op_profiler_write": True}
+
+_SQLITE_FAILURES = {
+    "not a database": "is not a SQLite database; nothing was changed. Give another file with --db",
+    "malformed": "is damaged or cut off; nothing was changed. Restore a copy, or save what is readable with: "
+    "sqlite3 FILE .recover",
+    "disk is full": "cannot grow: the disk is full. What was stored before is intact; free some space and run the "
+    "same command again, or give a file on another disk with --db",
+    "disk i/o": "cannot be read or written: the disk reports an error. Check its free space and health, or give a "
+    "file on another disk with --db",
+    "readonly": "cannot be written: the file or its folder is read-only. Make both writable, or give another file "
+    "with --db",
+    "unable to open": "cannot be opened: its folder is missing or may not be used by this user. Give another file "
+    "with --db",
+    "locked": f"was kept locked by another process for over {WAIT_SECONDS} s. Wait for it or end it, then run the same "
+    "command again",
+}
+
+
+def parse_url(text: str) -> URL:
+    """The address of a dataset, checked.
+
+    Raises:
+        UsageError: not an address, or not of a database that is supported.
+    """
+    try:
+        url = sqlalchemy.make_url(text)
+    except exc.ArgumentError:
+        raise UsageError(f"{text!r} is not the address of a dataset; write it like {_EXAMPLE}") from None
+    kind = url.get_backend_name()
+    if kind in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if kind != "sqlite":
+        raise UsageError(f"datasets in {kind} are not supported; write an address like {_EXAMPLE}")
+    if not url.database or url.database == ":memory:":
+        raise UsageError(f"a dataset in memory would be lost with the process; write an address like {_EXAMPLE}")
+    return url
+
+
+def utc_now() -> str:
+    """The time in UTC, ISO 8601 with microseconds, so that times compare as text."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
+
+
+@contextlib.contextmanager
+def translated(url: URL) -> Iterator[None]:
+    """Turn what a driver raises into a sentence about the database.
+
+    Raises:
+        DatasetError: in place of any error of SQLAlchemy's.
+    """
+    try:
+        yield
+    except exc.SQLAlchemyError as error:
+        raise DatasetError(describe_failure(url, error)) from error
+
+
+def describe_failure(url: URL, error: exc.SQLAlchemyError) -> str:
+    """What went wrong with a database and what to do about it."""
+    detail = str(getattr(error, "orig", None) or error).strip()
+    if url.get_backend_name() == "sqlite":
+        for sign, sentence in _SQLITE_FAILURES.items():
+            if sign in detail.lower():
+                return f"the dataset {url.database} {sentence}"
+    elif isinstance(error, exc.OperationalError):
+        return f"the dataset {url} cannot be used: {detail}. Check the address, and that the server is running"
+    return f"the dataset {_shown(url)} refused: {detail}"
+
+
+def open_engine(text: str, *, create: bool, read_only: bool) -> tuple[Engine, URL]:
+    """Connect, and bring the tables to the newest version.
+
+    Args:
+        create: make the database's file, its folder and its tables where they are missing (not with `read_only`).
+        read_only: refuse every write; an older version of the tables is then refused too.
+
+    Raises:
+        UsageError: the address is none of a supported database.
+        MissingPackageError: PostgreSQL without psycopg.
+        DatasetError: it cannot be opened, is none of op_profiler's, or has tables newer than this program.
+    """
+    url = parse_url(text)
+    create = create and not read_only
+    if url.get_backend_name() == "sqlite":
+        _check_file(url, create=create)
+    engine = _engine(url, read_only=read_only)
+    try:
+        with translated(url):
+            _prepare(engine, url, create=create, read_only=read_only)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine, url
+
+
+def _check_file(url: URL, *, create: bool) -> None:
+    """Give a clear sentence about a missing file or folder before SQLite gives an unclear one."""
+    path = Path(str(url.database))
+    if path.is_dir():
+        raise DatasetError(f"the dataset {path} is a folder; give a file with --db")
+    if path.exists():
+        return
+    if not create:
+        raise DatasetError(f"there is no dataset {path}; collect one first, or give another address with --db")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise DatasetError(f"the folder {path.parent} for the dataset cannot be made: {reason}") from error
+
+
+def _engine(url: URL, *, read_only: bool) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        target = _read_only_sqlite(url) if read_only else url
+        engine = sqlalchemy.create_engine(target, connect_args={"timeout": WAIT_SECONDS})
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    options = f"-c lock_timeout={WAIT_SECONDS * 1000}"
+    if read_only:
+        options += " -c default_transaction_read_only=on"
+    try:
+        engine = sqlalchemy.create_engine(url, connect_args={"options": options, "connect_timeout": 10})
+    except ImportError:
+        raise MissingPackageError("psycopg[binary]", "a dataset in PostgreSQL", extra="postgres") from None
+    event.listen(engine, "begin", _begin_postgresql)
+    return engine
+
+
+def _read_only_sqlite(url: URL) -> URL:
+    """The same file, opened for reading only.
+
+    A reader of a WAL file makes a ``-shm`` file beside it. Where that is impossible (a read-only folder or disk), and
+    no ``-wal`` file holds changes that the main file lacks, the file is declared immutable, which needs no other file.
+    """
+    path = Path(str(url.database)).absolute()
+    query = {"mode": "ro", "uri": "true"}
+    if not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK):
+        query["immutable"] = "1"
+    return URL.create("sqlite", database=f"file:{quote(str(path))}", query=query)
+
+
+def _set_up_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # this driver would otherwise start its own transactions, and too late
+    connection.execute("PRAGMA foreign_keys = ON")
+    # With WAL this keeps every transaction through a killed process, and the file whole through a loss of power;
+    # waiting for the disk at each check point would disturb what is being measured.
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    write = connection.get_execution_options().get("op_profiler_write", False)
+    connection.exec_driver_sql(f"PRAGMA query_only = {not write}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _begin_postgresql(connection: Connection) -> None:
+    if connection.get_execution_options().get("op_profiler_write", False):
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+    else:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
+@contextlib.contextmanager
+def write_transaction(engine: Engine) -> Iterator[Connection]:
+    """A transaction that holds the only right to write; rolled back when the block raises."""
+    with engine.connect().execution_options(**_WRITE) as connection, connection.begin():
+        yield connection
+
+
+def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None:
+    with engine.connect() as connection:
+        found = schema.stored_version(connection)
+        foreign = [] if found is not None else schema.foreign_tables(connection)
+    if foreign and found is None:
+        raise DatasetError(_not_ours(url, foreign))
+    if found is not None and found > schema.VERSION:
+        raise DatasetError(
+            f"the dataset {_shown(url)} has tables of version {found}; this op_profiler knows up to {schema.VERSION}. "
+            "Nothing was changed. Upgrade op_profiler, or give another address with --db"
+        )
+    if found is None and not create:
+        raise DatasetError(f"{_shown(url)} holds no dataset; collect one first, or give another address with --db")
+    if found != schema.VERSION and read_only:
+        raise DatasetError(
+            f"the dataset {_shown(url)} has tables of the older version {found}; open it once for writing (any "
+            "'op-profiler collect --dry-run' with this --db does) to upgrade it"
+        )
+    if url.get_backend_name() == "sqlite" and not read_only:
+        _use_wal(engine)
+    if found != schema.VERSION:
+        _create_or_upgrade(engine)
+
+
+def _create_or_upgrade(engine: Engine) -> None:
+    with write_transaction(engine) as connection:
+        found = schema.stored_version(connection)  # another process may have been faster
+        if found is None:
+            schema.create(connection, utc_now())
+        else:
+            schema.upgrade(connection, found, utc_now())
+
+
+def _use_wal(engine: Engine) -> None:
+    """Switch the file to write-ahead logging; while another process does the same, SQLite fails without waiting."""
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        connection = engine.raw_connection()
+        try:
+            connection.cursor().execute("PRAGMA journal_mode = WAL")
+            return
+        except Exception as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise exc.OperationalError("PRAGMA journal_mode", None, error) from error
+            time.sleep(0.01)
+        finally:
+            connection.close()
+
+
+def _not_ours(url: URL, tables: list[str]) -> str:
+    shown = ", ".join(sorted(tables)[:3])
+    return (
+        f"{_shown(url)} holds tables of another program ({shown}); nothing was changed. Give another address with --db"
+    )
+
+
+def _shown(url: URL) -> str:
+    return str(url.database) if url.get_backend_name() == "sqlite" else str(url)

@@ -1,0 +1,146 @@
+"""The flat table as a file."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from op_profiler.dataset.flat import COLUMNS, Column, flat_rows
+from op_profiler.dataset.store import Dataset
+from op_profiler.errors import DatasetError, MissingPackageError, UnknownNameError
+
+FlatRow = dict[str, Any]
+_BATCH = 500
+
+
+def export_table(dataset: Dataset, path: str | os.PathLike[str], *, format: str, where: str | None = None) -> int:
+    """Write all measurements, one row each, with the columns of `COLUMNS`.
+
+    The file appears under its name when it is whole; an older one is kept until then.
+
+    Args:
+        format: one of `FORMATS`. In CSV an empty cell is a missing value; nested values are JSON in CSV and Parquet,
+            except for the samples, which are a list of lists in Parquet.
+        where: condition in SQL over the columns, e.g. ``anchor = 'nn.conv2d' and threads = 2``.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        UsageError: unknown format, or a condition that cannot be used; names the columns.
+        DatasetError: the dataset cannot be read, or the file cannot be written.
+        MissingPackageError: Parquet without pyarrow.
+    """
+    if format not in FORMATS:
+        raise UnknownNameError("format", format, FORMATS)
+    with _whole_file(Path(path)) as temporary:
+        return FORMATS[format](temporary, flat_rows(dataset, where=where))
+
+
+@contextlib.contextmanager
+def _whole_file(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to, renamed at the end and removed when anything fails."""
+    path = path.resolve()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if path.exists() and not path.is_file():  # renaming over /dev/null would replace it
+        raise DatasetError(f"cannot write {path}: it is not a regular file; give another path with --output")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise DatasetError(f"cannot write {path}: {reason}; give another path with --output") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _write_csv(path: Path, rows: Iterable[FlatRow]) -> int:
+    count = 0
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(column.name for column in COLUMNS)
+        for count, row in enumerate(rows, 1):  # noqa: B007 - the last one is the number of rows
+            writer.writerow(_cell(column, row[column.name]) for column in COLUMNS)
+    return count
+
+
+def _cell(column: Column, value: Any) -> Any:
+    if value is None:
+        return ""
+    return value if column.type in ("text", "integer", "real") else json.dumps(value)
+
+
+def _write_jsonl(path: Path, rows: Iterable[FlatRow]) -> int:
+    count = 0
+    with open(path, "w", encoding="utf-8") as file:
+        for count, row in enumerate(rows, 1):  # noqa: B007 - the last one is the number of rows
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+    return count
+
+
+def _write_parquet(path: Path, rows: Iterable[FlatRow]) -> int:
+    pyarrow, parquet = _pyarrow()
+    schema = _parquet_schema(pyarrow)
+    nested = [column.name for column in COLUMNS if column.type == "json"]
+    count, remaining = 0, iter(rows)
+    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        while batch := list(itertools.islice(remaining, _BATCH)):
+            for row in batch:
+                row.update((name, json.dumps(row[name])) for name in nested if row[name] is not None)
+            writer.write_table(pyarrow.Table.from_pylist(batch, schema))
+            count += len(batch)
+    return count
+
+
+def read_parquet(path: str | os.PathLike[str]) -> list[FlatRow]:
+    """The rows of a file that `export_table` wrote, with the same values as `flat_rows`.
+
+    Raises:
+        DatasetError: the file is missing or no Parquet file.
+        MissingPackageError: pyarrow is not installed.
+    """
+    pyarrow, parquet = _pyarrow()
+    try:
+        rows: list[FlatRow] = parquet.read_table(path).to_pylist()
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
+    nested = {column.name for column in COLUMNS if column.type == "json"}
+    return [{k: json.loads(v) if k in nested and v is not None else v for k, v in row.items()} for row in rows]
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingPackageError("pyarrow", "Parquet", extra="all") from None
+    return pyarrow, parquet
+
+
+def _parquet_schema(pyarrow: Any) -> Any:
+    """The columns with their descriptions, so that a file explains itself."""
+    types = {
+        "text": pyarrow.string(),
+        "integer": pyarrow.int64(),
+        "real": pyarrow.float64(),
+        "boolean": pyarrow.bool_(),
+        "json": pyarrow.string(),
+        "samples": pyarrow.list_(pyarrow.list_(pyarrow.float64())),
+    }
+    return pyarrow.schema(
+        [pyarrow.field(c.name, types[c.type], metadata={"description": c.description}) for c in COLUMNS]
+    )
+
+
+Writer = Callable[[Path, Iterable[FlatRow]], int]
+
+FORMATS: dict[str, Writer] = {"parquet": _write_parquet, "csv": _write_csv, "jsonl": _write_jsonl}
+"""Every format with the function that writes it."""
