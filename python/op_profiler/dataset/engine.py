@@ -26,7 +26,8 @@ WAIT_SECONDS = 30
 
 _EXAMPLE = "sqlite:///results/op_profiler.db or postgresql://user@host/name"
 _LOCK = 0x6F705F70  # any number will do, as long as every op_profiler uses the same
-_WRITE = {"op_profiler_write": True}
+_WRITE = "op_profiler_write"  # options of connections and engines, read when a transaction begins
+_READ_ONLY = "op_profiler_read_only"
 
 _SQLITE_FAILURES = {
     "not a database": "is not a SQLite database; nothing was changed. Give another file with --db",
@@ -91,7 +92,8 @@ def describe_failure(url: URL, error: exc.SQLAlchemyError) -> str:
             if sign in detail.lower():
                 return f"the dataset {url.database} {sentence}"
     elif isinstance(error, exc.OperationalError):
-        return f"the dataset {url} cannot be used: {detail}. Check the address, and that the server is running"
+        reason = detail.splitlines()[0]
+        return f"the dataset {_shown(url)} cannot be used: {reason}. Check the address, and that the server is running"
     return f"the dataset {_shown(url)} refused: {detail}"
 
 
@@ -124,23 +126,48 @@ def open_engine(text: str, *, create: bool, read_only: bool) -> tuple[Engine, UR
 def _check_file(url: URL, *, create: bool) -> None:
     """Give a clear sentence about a missing file or folder before SQLite gives an unclear one."""
     path = Path(str(url.database))
-    if path.is_dir():
-        raise DatasetError(f"the dataset {path} is a folder; give a file with --db")
-    if path.exists():
-        return
-    if not create:
-        raise DatasetError(f"there is no dataset {path}; collect one first, or give another address with --db")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            raise DatasetError(f"the dataset {path} is a folder; give a file with --db")
+        if path.exists():
+            if _was_cut_off(path):
+                raise DatasetError(f"the dataset {path} {_SQLITE_FAILURES['malformed']}")
+        elif create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        else:
+            raise DatasetError(f"there is no dataset {path}; collect one first, or give another address with --db")
     except OSError as error:
         reason = error.strerror or error
-        raise DatasetError(f"the folder {path.parent} for the dataset cannot be made: {reason}") from error
+        raise DatasetError(f"the dataset {path} cannot be opened: {reason}. Give another file with --db") from error
+
+
+def _was_cut_off(path: Path) -> bool:
+    """Whether the file ends inside a page, which SQLite would silently fill up with zeros; and not as it is growing."""
+    if not _ends_inside_a_page(path):
+        return False
+    time.sleep(0.1)
+    return _ends_inside_a_page(path)
+
+
+def _ends_inside_a_page(path: Path) -> bool:
+    try:
+        with open(path, "rb") as file:
+            header = file.read(18)
+            size = file.seek(0, os.SEEK_END)
+    except OSError:
+        return False  # SQLite says it better
+    if not header.startswith(b"SQLite format 3\0") or len(header) < 18:
+        return False
+    page = int.from_bytes(header[16:], "big")
+    return size % (65536 if page == 1 else page or 1) != 0
 
 
 def _engine(url: URL, *, read_only: bool) -> Engine:
     if url.get_backend_name() == "sqlite":
         target = _read_only_sqlite(url) if read_only else url
-        engine = sqlalchemy.create_engine(target, connect_args={"timeout": WAIT_SECONDS})
+        engine = sqlalchemy.create_engine(
+            target, connect_args={"timeout": WAIT_SECONDS}, execution_options={_READ_ONLY: read_only}
+        )
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -156,14 +183,16 @@ def _engine(url: URL, *, read_only: bool) -> Engine:
 
 
 def _read_only_sqlite(url: URL) -> URL:
-    """The same file, opened for reading only.
+    """The same file, opened without making it.
 
-    A reader of a WAL file makes a ``-shm`` file beside it. Where that is impossible (a read-only folder or disk), and
-    no ``-wal`` file holds changes that the main file lacks, the file is declared immutable, which needs no other file.
+    A reader of a WAL file makes two files beside it, and takes them away again only if it could also write, so it is
+    allowed to; `_begin_sqlite` sees to it that it does not. In a folder where no file can be made, and where no
+    ``-wal`` file holds changes that the main file lacks, the file is declared immutable, which needs no other file.
     """
     path = Path(str(url.database)).absolute()
-    query = {"mode": "ro", "uri": "true"}
-    if not Path(f"{path}-wal").exists() and not os.access(path.parent, os.W_OK):
+    folder_is_writable = os.access(path.parent, os.W_OK)
+    query = {"uri": "true", "mode": "rw" if folder_is_writable and os.access(path, os.W_OK) else "ro"}
+    if not folder_is_writable and not Path(f"{path}-wal").exists():
         query["immutable"] = "1"
     return URL.create("sqlite", database=f"file:{quote(str(path))}", query=query)
 
@@ -177,13 +206,14 @@ def _set_up_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    write = connection.get_execution_options().get("op_profiler_write", False)
+    options = connection.get_execution_options()
+    write = options.get(_WRITE, False) and not options[_READ_ONLY]
     connection.exec_driver_sql(f"PRAGMA query_only = {not write}")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
 def _begin_postgresql(connection: Connection) -> None:
-    if connection.get_execution_options().get("op_profiler_write", False):
+    if connection.get_execution_options().get(_WRITE, False):
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     else:
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -192,7 +222,7 @@ def _begin_postgresql(connection: Connection) -> None:
 @contextlib.contextmanager
 def write_transaction(engine: Engine) -> Iterator[Connection]:
     """A transaction that holds the only right to write; rolled back when the block raises."""
-    with engine.connect().execution_options(**_WRITE) as connection, connection.begin():
+    with engine.connect().execution_options(**{_WRITE: True}) as connection, connection.begin():
         yield connection
 
 
@@ -200,7 +230,7 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
     with engine.connect() as connection:
         found = schema.stored_version(connection)
         foreign = [] if found is not None else schema.foreign_tables(connection)
-    if foreign and found is None:
+    if foreign:
         raise DatasetError(_not_ours(url, foreign))
     if found is not None and found > schema.VERSION:
         raise DatasetError(
@@ -214,18 +244,20 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
             f"the dataset {_shown(url)} has tables of the older version {found}; open it once for writing (any "
             "'op-profiler collect --dry-run' with this --db does) to upgrade it"
         )
-    if url.get_backend_name() == "sqlite" and not read_only:
+    if read_only:
+        return
+    if url.get_backend_name() == "sqlite":
         _use_wal(engine)
-    if found != schema.VERSION:
-        _create_or_upgrade(engine)
+    _create_or_upgrade(engine)
 
 
 def _create_or_upgrade(engine: Engine) -> None:
+    """Does nothing to a database that is up to date, but finds out whether it can be written before time is spent."""
     with write_transaction(engine) as connection:
         found = schema.stored_version(connection)  # another process may have been faster
         if found is None:
             schema.create(connection, utc_now())
-        else:
+        elif found < schema.VERSION:
             schema.upgrade(connection, found, utc_now())
 
 
@@ -253,4 +285,5 @@ def _not_ours(url: URL, tables: list[str]) -> str:
 
 
 def _shown(url: URL) -> str:
-    return str(url.database) if url.get_backend_name() == "sqlite" else str(url)
+    """The address without its password."""
+    return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)

@@ -189,7 +189,6 @@ def flat_rows(dataset: Dataset, *, where: str | None = None) -> Iterator[dict[st
     query = _query(where)
     with dataset.read() as connection:
         try:
-            connection.execute(query.limit(0))
             rows = connection.execute(query.execution_options(stream_results=True, yield_per=500)).mappings()
             for row in rows:
                 yield {column.name: _decoded(column, row[column.name]) for column in COLUMNS}
@@ -211,9 +210,7 @@ def _query(where: str | None) -> Select[Any]:
         .join(settings, settings.c.key == origin.settings_key)
         .join(devices, devices.c.key == origin.device_key)
         .outerjoin(models, models.c.key == origin.model_key)
-        .outerjoin(
-            model_operators, and_(link.model_key == origin.model_key, link.operator_key == origin.operator_key)
-        )
+        .outerjoin(model_operators, and_(link.model_key == origin.model_key, link.operator_key == origin.operator_key))
         .outerjoin(
             model_timings,
             and_(

@@ -11,6 +11,7 @@ from op_profiler.compiler import load_tvm
 from op_profiler.operators import cost
 from op_profiler.operators._base import Operator, TensorSpec
 
+_RESHAPE_ONLY = "relay.reshape_only"  # the executors give such a function no kernel, only another view
 _NOT_STRUCTURE = frozenset({"auto_scheduler_rewritten_layout", "meta_schedule_original_shape", "hash", "Primitive"})
 
 
@@ -34,7 +35,7 @@ class Occurrence:
 
 
 def extract(module: Any) -> list[Occurrence]:
-    """Every call of a fused function in `main`, in execution order.
+    """Every call of a fused function in `main` that becomes a kernel, in execution order.
 
     Args:
         module: a `tvm.IRModule` after `LabelOps`; its primitive functions are inline in ``main`` or global.
@@ -95,9 +96,9 @@ def _primitive(op: Any, module: Any, bound: dict[Any, Any]) -> Any | None:
         op = module[op]
     elif isinstance(op, tvm.relay.Var):
         op = bound.get(op)
-    if isinstance(op, tvm.relay.Function) and _is_primitive(op) and "hash" in op.attrs.keys():
-        return op
-    return None
+    if not isinstance(op, tvm.relay.Function) or not _is_primitive(op) or "hash" not in op.attrs.keys():
+        return None
+    return None if _RESHAPE_ONLY in op.attrs.keys() else op
 
 
 def _is_constant(argument: Any, bound: dict[Any, Any]) -> bool:

@@ -1,0 +1,126 @@
+"""What the commands say: help, lists, and every way of being asked for the impossible."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAIN = [sys.executable, "-c", "from op_profiler.cli import main; main()"]
+COLLECTOR = [sys.executable, str(ROOT / "collector" / "op_performance_collector.py")]
+OLDER = [sys.executable, str(ROOT / "python" / "performance_collector" / "op_performance_collector.py")]
+
+
+def run(command: list[str], *arguments: str, folder: Path | None = None) -> tuple[subprocess.CompletedProcess[str], float]:
+    started = time.perf_counter()
+    done = subprocess.run(
+        [*command, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "COLUMNS": "120", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done, time.perf_counter() - started
+
+
+@pytest.mark.parametrize("command", [[*MAIN, "collect"], COLLECTOR, OLDER])
+def test_help_names_every_option(command: list[str]) -> None:
+    done, _ = run(command, "--help")
+    assert done.returncode == 0
+    for option in (
+        "modelsource modelname target batchsize precision executor threads coverage cache inputname inputshape "
+        "sequence-length iftune ifcompare tuner trials host port db summary-json dry-run quiet"
+    ).split():
+        assert f"--{option}" in done.stdout
+    assert "Examples" in done.stdout
+
+
+def test_help_is_quick() -> None:
+    fastest = min(run(COLLECTOR, "--help")[1] for _ in range(3))
+    assert fastest < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--modelname", "resnet-81"], ["resnet-81", "resnet-18"]),
+        (["--modelsource", "lokal"], ["lokal", "local"]),
+        (["--target", "lvm"], ["lvm", "llvm"]),
+        (["--target", "cuda", "--modelname", "mlp"], ["cuda", "not supported yet"]),
+        (["--target", "pynq", "--modelname", "mlp"], ["pynq", "not supported yet"]),
+        (["--tuner", "xgboost", "--modelname", "mlp"], ["xgboost", "xgb"]),
+        (["--trials", "9", "--modelname", "mlp"], ["9", "10 to 3000"]),
+        (["--batchsize", "0", "--modelname", "mlp"], ["--batchsize 0", "1 or more"]),
+        (["--threads", "0", "--modelname", "mlp"], ["--threads 0"]),
+        (["--threads", "4096", "--modelname", "mlp"], ["--threads 4096", "cores"]),
+        (["--threads", "two", "--modelname", "mlp"], ["'two'"]),
+        (["--coverage", "1.5", "--modelname", "mlp"], ["--coverage 1.5"]),
+        (["--cache", "warm", "--modelname", "mlp"], ["warm", "hot"]),
+        (["--precision", "float8", "--modelname", "mlp"], ["float8", "float16"]),
+        (["--executor", "vm", "--cache", "hot", "--modelname", "mlp"], ["vm", "model only"]),
+        (["--iftune", "maybe", "--modelname", "mlp"], ["--iftune", "'maybe'"]),
+        (["--inputshape", "1,a", "--modelname", "mlp"], ["--inputshape", "1,a"]),
+        (["--host", "127.0.0.1", "--modelname", "mlp"], ["--host", "RPC"]),
+        (["--modelsource", "file"], ["--modelname"]),
+    ],
+)
+def test_wrong_usage_is_refused_in_a_sentence_and_at_once(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+    done, seconds = run(COLLECTOR, *arguments, folder=tmp_path)
+    assert done.returncode == 2, done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == ""
+    assert seconds < 2.0
+    assert list(tmp_path.iterdir()) == [], "a refused command leaves nothing behind"
+
+
+def test_an_empty_model_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.onnx").touch()
+    done, _ = run(COLLECTOR, "--modelsource=file", "--modelname=empty.onnx", folder=tmp_path)
+    assert done.returncode == 4
+    assert "empty.onnx" in done.stderr and "empty" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_database_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+    other = tmp_path / "letter.db"
+    other.write_text("Dear reader, this is not a database.")
+    done, _ = run(COLLECTOR, "--modelname=mlp", f"--db=sqlite:///{other}", folder=tmp_path)
+    assert done.returncode == 5
+    assert "letter.db" in done.stderr and "Traceback" not in done.stderr
+    assert other.read_text() == "Dear reader, this is not a database."
+
+
+def test_a_summary_file_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
+    done, seconds = run(COLLECTOR, "--modelname=mlp", "--summary-json=missing/summary.json", folder=tmp_path)
+    assert done.returncode == 5 and "summary-json" in done.stderr and seconds < 2.0
+
+
+def test_models_are_listed() -> None:
+    done, _ = run(MAIN, "models", "--json")
+    names = json.loads(done.stdout)
+    assert {"resnet-18", "mobilenet", "lstm"} <= set(names["local"])
+    assert "conv2d" in names["simple"]
+    listed, _ = run(COLLECTOR, "--modelname", "list")
+    assert "resnet-18" in listed.stdout.split()
+
+
+def test_devices_tells_the_build() -> None:
+    done, _ = run(MAIN, "devices", "--local", "--json")
+    about = json.loads(done.stdout)
+    assert about["tvm"]["tvm_version"] and about["tvm"]["llvm_version"]
+    assert "LLVM" in about["tvm"]["built_with"] and "CUDA" not in about["tvm"]["built_with"]
+    assert about["device"]["cores"] >= 1
+
+
+def test_export_without_a_dataset_says_so(tmp_path: Path) -> None:
+    done, _ = run(MAIN, "export", "--output", "x.csv", "--format", "csv", folder=tmp_path)
+    assert done.returncode == 5 and "Traceback" not in done.stderr
+    assert not (tmp_path / "x.csv").exists() and not (tmp_path / "results").exists()

@@ -1,0 +1,229 @@
+"""The whole way of a user: command line, worker process, dataset, summary; with kills and crashes on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "collector" / "op_performance_collector.py"
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def summary(folder: Path) -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads((folder / "summary.json").read_text())
+    return entries
+
+
+def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder / "results" / "op_profiler.db") as connection:
+        return connection.execute(query).fetchall()
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    folder = tmp_path_factory.mktemp("collected")
+    done = run(folder, "--modelsource=local", "--modelname", "mlp", "--summary-json", "summary.json")
+    return folder, done
+
+
+def test_a_collection_prints_its_tables_and_nothing_of_tvm(collected: Any) -> None:
+    folder, done = collected
+    assert done.returncode == 0, done.stderr
+    assert "whole model" in done.stdout and "GFLOP/s" in done.stdout and "ratio" in done.stdout
+    assert "tuned" not in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_summary_has_what_it_promises(collected: Any) -> None:
+    folder, _ = collected
+    entries = summary(folder)
+    assert [e["threads"] for e in entries] == sorted({e["threads"] for e in entries})
+    for entry in entries:
+        assert entry["threads_effective"] == entry["threads"]
+        assert entry["operators"] == entry["measured"] == 4
+        assert entry["reused"] == entry["failed"] == 0
+        assert 0.5 < entry["ratio"] < 2.0
+        assert entry["ratio"] == pytest.approx(entry["sum_of_operators_us"] / entry["whole_model_us"])
+
+
+def test_every_operator_has_a_schedule_samples_and_an_interval(collected: Any) -> None:
+    folder, _ = collected
+    found = rows(
+        folder,
+        "SELECT s.template, m.samples_us, m.rounds, m.ci_low_us, m.median_us, m.ci_high_us, m.complete "
+        "FROM measurements m JOIN schedules s ON s.key = m.schedule_key",
+    )
+    assert len(found) == 4 * len(summary(folder))
+    for template, samples, rounds, low, median, high, complete in found:
+        assert template != "unknown" and complete
+        assert len(json.loads(samples)) == rounds >= 11
+        assert low <= median <= high
+
+
+def test_the_second_collection_measures_nothing(collected: Any) -> None:
+    folder, _ = collected
+    before = rows(folder, "SELECT key, measured_at FROM measurements ORDER BY key")
+    started = time.perf_counter()
+    done = run(folder, "--modelname", "mlp", "--summary-json", "summary.json", "--quiet")
+    assert time.perf_counter() - started < 3.0
+    assert done.returncode == 0 and done.stdout == "" and done.stderr == ""
+    assert all(e["measured"] == 0 and e["reused"] == 4 for e in summary(folder))
+    assert rows(folder, "SELECT key, measured_at FROM measurements ORDER BY key") == before
+
+
+def test_another_batch_size_is_another_model(collected: Any) -> None:
+    folder, _ = collected
+    done = run(folder, "--modelname", "mlp", "--batchsize", "4", "--threads", "1", "--summary-json", "summary.json")
+    assert done.returncode == 0, done.stderr
+    (entry,) = summary(folder)
+    assert entry["batch_size"] == 4 and entry["measured"] == 4
+    shapes = rows(folder, "SELECT inputs FROM operators WHERE anchor LIKE '%softmax%'")
+    assert sorted(json.loads(s)[0]["shape"][0] for (s,) in shapes) == [1, 4]
+
+
+@pytest.mark.parametrize("cache", ["hot", "cold"])
+def test_hot_and_cold_caches(collected: Any, cache: str) -> None:
+    folder, _ = collected
+    done = run(folder, "--modelname=mlp", f"--cache={cache}", "--threads=1", "--summary-json", "summary.json")
+    assert done.returncode == 0, done.stderr
+    assert summary(folder)[0]["measured"] == 4
+    mechanism = rows(folder, f"SELECT DISTINCT cache_mechanism FROM settings WHERE cache = '{cache}'")
+    assert mechanism == [("repeat" if cache == "hot" else "clflush",)]
+
+
+def test_the_virtual_machine_executor(collected: Any) -> None:
+    folder, _ = collected
+    done = run(folder, "--modelname=mlp", "--executor=vm", "--threads=1", "--summary-json", "summary.json")
+    assert done.returncode == 0, done.stderr
+    assert summary(folder)[0]["measured"] == 4
+    assert summary(folder)[0]["ratio"] is not None
+
+
+def test_a_dry_run_counts_and_measures_nothing(tmp_path: Path) -> None:
+    done = run(tmp_path, "--modelname", "mlp", "--dry-run", "--summary-json", "summary.json")
+    assert done.returncode == 0, done.stderr
+    for entry in summary(tmp_path):
+        assert entry["operators"] == 4 and entry["flops"] == 2 * (784 * 128 + 128 * 64 + 64 * 10) + 2 * (128 + 64) + 10 + 50
+        assert entry["whole_model_us"] is None and entry["measured"] == 0
+    assert rows(tmp_path, "SELECT count(*) FROM measurements") == [(0,)]
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """Killed while it measures: the samples that were stored stay, and the next run adds to them."""
+    arguments = ["--modelname", "squeezenet_v1.1", "--threads", "1", "--summary-json", "summary.json"]
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPT), *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    database = tmp_path / "results" / "op_profiler.db"
+    deadline = time.monotonic() + 120
+    partial: list[tuple[Any, ...]] = []
+    while not partial and time.monotonic() < deadline:
+        time.sleep(0.05)
+        if database.exists():
+            try:
+                partial = rows(tmp_path, "SELECT key, samples_us FROM measurements WHERE NOT complete")
+            except sqlite3.OperationalError:
+                partial = []
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert partial, "the run ended before it could be killed"
+    time.sleep(0.5)  # the worker dies with its supervisor
+    kept = dict(rows(tmp_path, "SELECT key, samples_us FROM measurements"))
+    operators = rows(tmp_path, "SELECT key FROM operators")
+    assert len(kept) == len(operators)
+    time.sleep(0.5)
+    assert dict(rows(tmp_path, "SELECT key, samples_us FROM measurements")) == kept, "the worker outlived its supervisor"
+
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    after = dict(rows(tmp_path, "SELECT key, samples_us FROM measurements WHERE complete"))
+    assert after.keys() == kept.keys()
+    for key, samples in kept.items():
+        old = json.loads(samples)
+        assert json.loads(after[key])[: len(old)] == old
+    third = run(tmp_path, *arguments)
+    assert third.returncode == 0
+    assert summary(tmp_path)[0]["reused"] == len(operators)
+
+
+def test_operators_that_do_not_build_are_recorded_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    """A model file with a grouped 3-D convolution, which TVM 0.19 cannot compile for llvm."""
+    onnx = pytest.importorskip("onnx", reason="the broken model is written as ONNX")
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = numpy_helper.from_array(np.ones((8, 4, 3, 3, 3), "float32"), "w")
+    graph = helper.make_graph(
+        [
+            helper.make_node("Relu", ["x"], ["r"]),
+            helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2, 2]),
+            helper.make_node("Conv", ["p", "w"], ["y"], group=2, kernel_shape=[3, 3, 3]),
+        ],
+        "broken",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 8, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 5, 5, 5])],
+        [weights],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "broken.onnx")
+    done = run(tmp_path, "--modelsource=file", "--modelname=broken.onnx", "--threads=1", "--summary-json=summary.json")
+    assert done.returncode == 1, done.stderr
+    (entry,) = summary(tmp_path)
+    assert entry["failed"] == 1 and entry["ratio"] is None and len(entry["not_in_sum"]) == 1
+    failures = rows(tmp_path, "SELECT error, median_us FROM measurements WHERE error IS NOT NULL")
+    assert len(failures) == 1 and failures[0][1] is None
+    times = rows(tmp_path, "SELECT median_us FROM measurements WHERE error IS NULL")
+    assert times and all(t > 0 for (t,) in times)
+
+
+def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker is killed by a signal while it checks one kernel, as a crash would do."""
+    hook = tmp_path / "sitecustomize.py"
+    hook.write_text(
+        "import os, signal, sys\n"
+        "if 'op_profiler.collect.worker' in ' '.join(sys.orig_argv):\n"
+        "    import op_profiler.measure.kernels as kernels\n"
+        "    def crash(self, index, original=kernels.GraphKernels.kernel_error):\n"
+        "        if 'softmax' in self.kernels[index].name and len(self.kernels) > 0:\n"
+        "            os.kill(os.getpid(), signal.SIGSEGV)\n"
+        "        return original(self, index)\n"
+        "    kernels.GraphKernels.kernel_error = crash\n"
+    )
+    done = run(
+        tmp_path,
+        *["--modelname", "mlp", "--threads", "1", "--summary-json", "summary.json"],
+        PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT / 'python'}",
+    )
+    assert done.returncode == 1, done.stderr
+    (entry,) = summary(tmp_path)
+    assert entry["failed"] == 1
+    failed = rows(tmp_path, "SELECT o.anchor, m.error FROM measurements m JOIN operators o ON o.key = m.operator_key "
+                            "WHERE m.error IS NOT NULL")
+    assert [anchor for anchor, _ in failed] == ["nn.softmax"]
+    assert "SIGSEGV" in failed[0][1]
+    assert rows(tmp_path, "SELECT count(*) FROM measurements WHERE median_us > 0")[0][0] >= 3

@@ -1,0 +1,360 @@
+"""Opening a database: what is made, what is refused, and that nothing is written over."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+from sqlalchemy import Connection, event
+
+from op_profiler.dataset import Dataset, schema
+from op_profiler.errors import DatasetError, MissingPackageError, UsageError
+
+
+def file_of(url: str) -> Path:
+    return Path(url.removeprefix("sqlite:///"))
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, op_profiler.dataset as d; assert 'Dataset' in dir(d) or d.__all__;"
+        "heavy = {'sqlalchemy', 'pandas', 'pyarrow', 'psycopg'} & set(sys.modules); assert not heavy, heavy"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "python")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+def test_every_public_name_is_there() -> None:
+    import op_profiler.dataset as package
+
+    assert all(getattr(package, name) is not None for name in package.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        package.Nothing  # noqa: B018
+
+
+def test_what_was_written_is_there_when_opened_again(url: str, example: Any) -> None:
+    with Dataset.open(url) as dataset:
+        example.fill(dataset)
+        counts = dataset.counts()
+    for read_only in (True, False):
+        with Dataset.open(url, create=False, read_only=read_only) as dataset:
+            assert dataset.counts() == counts
+
+
+def test_reading_one_model_is_fast(sqlite_url: str, example: Any) -> None:
+    """Goal: 50 ms; the limit leaves room for a busy machine."""
+    with Dataset.open(sqlite_url) as dataset:
+        example.add_model(dataset, operators=60)
+        dataset.record_all([example.row(i, measurement=example.measurement(60)) for i in range(60)])
+    seconds = []
+    for _ in range(5):
+        started = time.perf_counter()
+        with Dataset.open(sqlite_url, read_only=True) as dataset:
+            assert len(dataset.model_operators("m")) == len(dataset.measurements_of("m", threads=2, cache="model"))
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.1
+
+
+def test_sqlite_is_set_up_for_several_processes(sqlite_url: str) -> None:
+    with Dataset.open(sqlite_url) as dataset, dataset.read() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+
+
+def test_a_dataset_opened_for_reading_refuses_to_write(url: str, example: Any) -> None:
+    with Dataset.open(url) as dataset:
+        example.add_model(dataset)
+    with Dataset.open(url, read_only=True) as dataset, pytest.raises(DatasetError, match="read-only"):
+        dataset.record(example.row())
+
+
+def test_reading_leaves_no_other_files(sqlite_url: str, example: Any) -> None:
+    with Dataset.open(sqlite_url) as dataset:
+        example.fill(dataset)
+    content = file_of(sqlite_url).read_bytes()
+    with Dataset.open(sqlite_url, read_only=True) as dataset:
+        assert dataset.counts()["measurements"] == 2
+    assert os.listdir(file_of(sqlite_url).parent) == ["test.db"]
+    assert file_of(sqlite_url).read_bytes() == content
+
+
+def test_the_connection_that_reads_cannot_write(filled: Dataset) -> None:
+    with pytest.raises(DatasetError, match="read-?only"), filled.read() as connection:
+        connection.exec_driver_sql("DELETE FROM measurements")
+    assert filled.counts()["measurements"] == 2
+
+
+def test_nothing_is_made_where_that_was_not_asked_for(url: str) -> None:
+    for options in ({"create": False}, {"read_only": True}):
+        with pytest.raises(DatasetError, match="no dataset"):
+            Dataset.open(url, **options)
+    if url.startswith("sqlite"):
+        assert not file_of(url).parent.exists()
+
+
+# Versions
+
+
+def add_a_column(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE models ADD COLUMN licence TEXT NOT NULL DEFAULT 'unknown'")
+
+
+def fail_half_way(connection: Connection) -> None:
+    connection.exec_driver_sql("DELETE FROM measurements")
+    connection.exec_driver_sql("ALTER TABLE no_such_table ADD COLUMN x TEXT")
+
+
+def test_every_version_has_a_step_to_the_next() -> None:
+    assert sorted(schema.MIGRATIONS) == list(range(1, schema.VERSION))
+
+
+def test_an_older_version_is_upgraded_with_what_it_holds(
+    url: str, example: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Dataset.open(url) as dataset:
+        example.fill(dataset)
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 2)
+    monkeypatch.setitem(schema.MIGRATIONS, schema.VERSION - 2, add_a_column)
+    monkeypatch.setitem(schema.MIGRATIONS, schema.VERSION - 1, lambda connection: None)
+    with pytest.raises(DatasetError, match="older version .* open it once for writing"):
+        Dataset.open(url, read_only=True)
+    for _ in range(2):
+        with Dataset.open(url) as dataset, dataset.read() as connection:
+            assert schema.stored_version(connection) == schema.VERSION
+            assert connection.exec_driver_sql("SELECT licence FROM models").scalar() == "unknown"
+            assert dataset.counts()["measurements"] == 2
+
+
+def test_an_upgrade_that_fails_changes_nothing(url: str, example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Dataset.open(url) as dataset:
+        example.fill(dataset)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "VERSION", schema.VERSION + 1)
+        patch.setitem(schema.MIGRATIONS, schema.VERSION - 1, fail_half_way)
+        with pytest.raises(DatasetError, match="no_such_table"):
+            Dataset.open(url)
+    with Dataset.open(url) as dataset:
+        assert dataset.counts()["measurements"] == 2
+
+
+def test_a_newer_version_is_refused_and_left_alone(url: str, example: Any) -> None:
+    with Dataset.open(url) as dataset:
+        example.fill(dataset)
+        with dataset._write() as connection:
+            connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))
+    content = file_of(url).read_bytes() if url.startswith("sqlite") else b""
+    for read_only in (True, False):
+        with pytest.raises(DatasetError, match=rf"version {schema.VERSION + 1}; .* up to {schema.VERSION}.*Upgrade"):
+            Dataset.open(url, read_only=read_only)
+    if url.startswith("sqlite"):
+        assert file_of(url).read_bytes() == content
+
+
+# Files that are something else
+
+
+@pytest.mark.parametrize(
+    "content", [b"PK\3\4" + b"x" * 5000, b"SQLite format 3\0" + b"\xff" * 4080], ids=["zip", "junk"]
+)
+@pytest.mark.parametrize("read_only", [False, True], ids=["write", "read"])
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, content: bytes, read_only: bool) -> None:
+    path = tmp_path / "other.db"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match="other.db .*nothing was changed"):
+        Dataset.open(f"sqlite:///{path}", read_only=read_only)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.96, 0.9999])
+def test_a_file_that_was_cut_off_is_refused_and_left_alone(sqlite_url: str, example: Any, share: float) -> None:
+    with Dataset.open(sqlite_url) as dataset:
+        example.fill(dataset)
+    path = file_of(sqlite_url)
+    content = path.read_bytes()[: int(path.stat().st_size * share)]
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match="cut off; nothing was changed. Restore a copy"):
+        Dataset.open(sqlite_url)
+    assert path.read_bytes() == content
+
+
+def test_an_empty_file_holds_no_dataset_and_becomes_one(tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    with pytest.raises(DatasetError, match="holds no dataset"):
+        Dataset.open(f"sqlite:///{path}", read_only=True)
+    with Dataset.open(f"sqlite:///{path}") as dataset:
+        assert dataset.models() == []
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "browser.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE cookies (value TEXT)")
+    connection.close()
+    content = path.read_bytes()
+    with pytest.raises(DatasetError, match="another program .cookies.; nothing was changed"):
+        Dataset.open(f"sqlite:///{path}")
+    assert path.read_bytes() == content
+
+
+def test_postgresql_is_shared_with_other_programs_unless_names_collide(postgres_url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE cookies (value TEXT)")
+        connection.execute("CREATE TABLE models (value TEXT)")
+        with pytest.raises(DatasetError, match="another program .models."):
+            Dataset.open(postgres_url)
+        connection.execute("DROP TABLE models")
+    with Dataset.open(postgres_url) as dataset:
+        assert dataset.models() == []
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="is a folder"):
+        Dataset.open(f"sqlite:///{tmp_path}")
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DatasetError, match="cannot be opened: Not a directory"):
+        Dataset.open(f"sqlite:///{tmp_path}/file/folder/x.db")
+
+
+# Disks and rights
+
+
+def as_nobody(work: Callable[[], list[str]]) -> list[str]:
+    """What `work` returns in a process that does not have root's right to write everywhere."""
+
+    def run() -> None:
+        if os.getuid() == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        results.put(work())
+
+    context = multiprocessing.get_context("fork")  # the interpreter itself may be where only root can read
+    results = context.SimpleQueue()
+    process = context.Process(target=run)
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+    return results.get()
+
+
+def message_of(url: str) -> str:
+    with pytest.raises(DatasetError) as caught:
+        Dataset.open(url)
+    return str(caught.value)
+
+
+def test_read_only_files_and_folders(example: Any) -> None:
+    with tempfile.TemporaryDirectory() as name:  # below pytest's own folders nobody but their owner may look
+        folder = Path(name)
+        url = f"sqlite:///{folder}/test.db"
+        with Dataset.open(url) as dataset:
+            example.fill(dataset)
+        file_of(url).chmod(0o444)
+        (folder / "closed").mkdir(0o000)
+        folder.chmod(0o555)
+
+        def work() -> list[str]:
+            names = ("test.db", "new.db", "new/new.db", "closed/new.db")
+            messages = [message_of(f"sqlite:///{folder}/{name}") for name in names]
+            with Dataset.open(url, read_only=True) as dataset:
+                return [*messages, str(dataset.counts()["measurements"])]
+
+        out = as_nobody(work)
+        folder.chmod(0o755)
+        assert sorted(os.listdir(folder)) == ["closed", "test.db"]
+    assert "test.db cannot be written: the file or its folder is read-only" in out[0]
+    assert "new.db cannot be opened: its folder is missing or may not be used" in out[1]
+    assert "cannot be opened: Permission denied" in out[2]
+    assert "cannot be opened: Permission denied" in out[3]
+    assert out[4] == "2"
+
+
+def test_a_full_disk_loses_nothing_and_says_so(sqlite_url: str, example: Any) -> None:
+    with Dataset.open(sqlite_url) as dataset:
+        example.fill(dataset)
+        with dataset.read() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        dataset.close()  # the next connection gets the limit, which stands in for a disk without free space
+
+        @event.listens_for(dataset._engine, "connect")
+        def limit(connection: Any, _record: Any) -> None:
+            connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+
+        row = example.row(settings=example.changed(threads=1), measurement=example.measurement(5000))
+        with pytest.raises(DatasetError, match="disk is full.*free some space"):
+            dataset.record(row)
+        assert dataset.counts()["measurements"] == 2
+    with Dataset.open(sqlite_url) as dataset:
+        dataset.record(row)
+        assert dataset.counts()["measurements"] == 3
+
+
+def test_a_lock_that_is_never_released(sqlite_url: str, example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("op_profiler.dataset.engine.WAIT_SECONDS", 0.1)
+    with Dataset.open(sqlite_url) as dataset, Dataset.open(sqlite_url) as other:
+        with dataset.transaction(), pytest.raises(DatasetError, match="locked by another process"):
+            example.add_model(other)
+        example.add_model(other)
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    "url, message",
+    [
+        ("results/x.db", "write it like sqlite:///results"),
+        ("", "write it like sqlite:///results"),
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+        ("mysql://user:secret@host/name", "mysql are not supported"),
+    ],
+)
+def test_addresses_that_cannot_work(url: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        Dataset.open(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(DatasetError, match="cannot be used: .*Check the address") as caught:
+        Dataset.open(f"postgresql://someone:secret@/name?host={tmp_path}")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+psycopg2"])
+def test_every_way_to_write_postgresql_uses_psycopg(postgres_url: str, scheme: str) -> None:
+    with Dataset.open(postgres_url.replace("postgresql", scheme, 1)) as dataset:
+        assert dataset._engine.driver == "psycopg"
+
+
+def test_postgresql_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingPackageError, match="env_var.sh postgres"):
+        Dataset.open("postgresql://host/name")
+
+
+def test_paths_with_characters_that_mean_something_in_addresses(tmp_path: Path, example: Any) -> None:
+    url = sqlalchemy.URL.create("sqlite", database=str(tmp_path / "a b%20#1 µ.db")).render_as_string()
+    with Dataset.open(url) as dataset:
+        example.fill(dataset)
+    with Dataset.open(url, read_only=True) as dataset:
+        assert dataset.counts()["measurements"] == 2
