@@ -163,7 +163,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         _check_writable(summary_json)
     with Collection(db) as collection:
         summaries = collection.run(frontend, requests, screen)
-        screen.show(summaries, tables=tables)
+        screen.show(summaries, collection.dataset if tables else None)
     if summary_json is not None:
         _write_atomically(summary_json, json.dumps([entry for s in summaries for entry in s.to_json()], indent=1) + "\n")
     code = max((s.exit_code for s in summaries), default=0) if len(names) == 1 else _exit_of_many(summaries)

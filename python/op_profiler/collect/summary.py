@@ -36,6 +36,7 @@ class ModelReport:
     """One model of a collection.
 
     Attributes:
+        model_key: identity of the lowered model in the dataset.
         operators: each distinct operator and how often the model calls it.
         threads: by thread count; empty in a dry run and where the model could not be lowered.
         error: why the model has no numbers, or not all of them.
@@ -44,6 +45,7 @@ class ModelReport:
     """
 
     request: CollectRequest
+    model_key: str = ""
     operators: tuple[tuple[Operator, int], ...] = ()
     threads: dict[int, ThreadReport] = dataclasses.field(default_factory=dict)
     error: str | None = None

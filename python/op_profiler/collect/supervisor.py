@@ -113,7 +113,7 @@ class Collection:
             key = request.model_key(frontend.fingerprint(request.model))
         except OpProfilerError as error:
             return ModelReport(request, error=str(error), error_code=error.exit_code)
-        stored = self.dataset.find_model(key)
+        stored = self.dataset.find_model(key) is not None
         present = self._complete_threads(key, request) if stored else set()
         missing = tuple(n for n in request.threads if n not in present)
         outcome = _Outcome(done=True)
@@ -183,6 +183,7 @@ class Collection:
         found = self.dataset.find_model(key)
         return ModelReport(
             request,
+            key,
             operators,
             threads,
             outcome.error,

@@ -217,13 +217,14 @@ class Worker:
 
     def _keep(self, results: list[ThreadResult], share: float) -> None:
         """Store what is there; called during the rounds, so that a kill costs less than a second of measuring."""
-        for result in results:
-            self._record(list(result.operators), complete=result.complete)
-            details = result.timing.details | {"build_seconds": round(self.build_seconds, 3)}
-            timing = dataclasses.replace(result.timing, details=details)
-            self.dataset.record_model_timing(
-                self.order.model_key, result.settings, self.device, timing, complete=result.complete
-            )
+        with self.dataset.transaction():
+            for result in results:
+                self._record(list(result.operators), complete=result.complete)
+                details = result.timing.details | {"build_seconds": round(self.build_seconds, 3)}
+                timing = dataclasses.replace(result.timing, details=details)
+                self.dataset.record_model_timing(
+                    self.order.model_key, result.settings, self.device, timing, complete=result.complete
+                )
         self.announce(stage="measuring", share=share)
 
     def _record(self, results: list[OperatorResult], complete: bool) -> None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 import functools
 import importlib.util
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from op_profiler.errors import MissingPackageError
+from op_profiler.errors import MissingPackageError, UsageError
 from op_profiler.frontends._base import ModelRequest, RelayModel
+from op_profiler.frontends._shapes import batch_of, shapes_by_name
+
+RANDOM_WEIGHTS = "random weights: the times are those of the architecture, the outputs mean nothing"
 
 _REGISTERED = re.compile(r"@register_model\((?:name=)?[\"']?(\w*)[\"']?\)\n(?:@[^\n]*\n|\s[^\n]*\n|\)\n)*def (\w+)\(")
 _IMPORTED = re.compile(r"^from \.\w+ import (\w+)$", re.MULTILINE)
@@ -58,15 +62,37 @@ def load(request: ModelRequest) -> RelayModel:
 
     torch = _torch.load_torch()
     torch.manual_seed(0)
-    if request.name in torchvision_names():
-        model, image = _torchvision(request.name)
-    else:
-        model, image = _pretrainedmodels(request.name)
-    shape = request.input_shapes[0] if request.input_shapes else (request.batch_size, *image)
+    with _torch.quiet():
+        make = _torchvision if request.name in torchvision_names() else _pretrainedmodels
+        model, image = make(request.name)
+    shape = shape_of(request, image)
     example = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
     names = request.input_names or ("data",)
-    note = "random weights: the times are those of the architecture, the outputs mean nothing"
-    return _torch.lower(model, (example,), name=request.name, source=request.source, input_names=names, notes=(note,))
+    return _torch.lower(
+        model,
+        (example,),
+        name=request.name,
+        source=request.source,
+        input_names=names,
+        batch_size=shape[0],
+        notes=(RANDOM_WEIGHTS,),
+    )
+
+
+def shape_of(request: ModelRequest, image: Sequence[int]) -> tuple[int, ...]:
+    """Shape of the one input, an image with a batch in front.
+
+    Raises:
+        UsageError: --inputshape has another number of dimensions, or contradicts --batchsize.
+    """
+    given = shapes_by_name(request, request.input_names or ("data",))
+    if not given:
+        return (request.batch_size, *image)
+    shape = next(iter(given.values()))
+    if len(shape) != len(image) + 1:
+        raise UsageError(f"{request.name} takes an input of {len(image) + 1} dimensions, not {shape}")
+    batch_of(request, shape)
+    return shape
 
 
 def _torchvision(name: str) -> tuple[Any, tuple[int, int, int]]:

@@ -45,6 +45,9 @@ class LoadedModel(Protocol):
     def kernel_error(self, index: int) -> str | None:
         """Run one kernel with checks: None, or what is wrong with it."""
 
+    def cache_mechanism(self, cache: Cache) -> str:
+        """How `walk` brings the caches into that state; raises MeasureError where it cannot."""
+
 
 class Kernel:
     """One call of one kernel with its arguments bound; `run` raises nothing and answers False where the call failed."""
@@ -92,10 +95,10 @@ class Kernel:
 
 
 def _address(array: Any) -> int:
-    handle = getattr(array, "_tvm_handle", None)
-    if handle is None:
-        handle = ctypes.cast(array.handle, ctypes.c_void_p).value
-    return int(handle)
+    """Address of an array's DLTensor, with either of TVM's two Python bindings (Cython, ctypes)."""
+    if hasattr(array, "_tvm_handle"):
+        return int(array._tvm_handle)
+    return int(ctypes.cast(array.handle, ctypes.c_void_p).value or 0)
 
 
 @dataclasses.dataclass(frozen=True)

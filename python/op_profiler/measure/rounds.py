@@ -136,7 +136,7 @@ class Rounds:
         *,
         threads: Sequence[int],
         cache: Cache,
-        groups: Sequence[int],
+        groups: Sequence[int] | np.ndarray,
         failed: Sequence[bool],
         coverage: float,
         limits: Limits,

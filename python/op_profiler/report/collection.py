@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from op_profiler.collect.summary import ModelReport
+    from op_profiler.dataset import Dataset
     from op_profiler.operators._base import Operator
 
 _REFRESH_PER_SECOND = 2  # drawing takes processor time away from what is being measured
@@ -75,8 +76,8 @@ class Screen:
             self._progress.stop()
             self._progress = None
 
-    def show(self, reports: Sequence[ModelReport], *, tables: bool) -> None:
-        """Print the tables of every model."""
+    def show(self, reports: Sequence[ModelReport], describe: Dataset | None = None) -> None:
+        """Print the tables of every model; with a dataset, also the two that describe its operators and hardware."""
         if self._quiet:
             return
         from rich.console import Console
@@ -84,8 +85,8 @@ class Screen:
         console = Console(width=None if sys.stdout.isatty() else 150)
         for report in reports:
             _show_model(console, report)
-            if tables:
-                _show_details(console, report)
+            if describe is not None and report.operators:
+                _show_details(console, describe, report)
 
 
 def _show_model(console: Console, report: ModelReport) -> None:
@@ -205,25 +206,16 @@ def _failures(report: ModelReport) -> list[tuple[Operator, str]]:
     return [(operator, errors[operator.key]) for operator, _ in report.operators if operator.key in errors]
 
 
-def _show_details(console: Console, report: ModelReport) -> None:
+def _show_details(console: Console, dataset: Dataset, report: ModelReport) -> None:
     """The two tables that describe what ran: the operators with their data, and the hardware settings."""
     from rich.table import Table
 
-    operators = Table(title="operators", title_justify="left")
-    for name in ("main op", "model", "input data", "parameter data", "schedule"):
-        operators.add_column(name)
-    for operator, _ in report.ranked():
-        inputs = ", ".join(f"{t.dtype}{list(t.shape)}" for t in operator.inputs)
-        params = ", ".join(f"{t.dtype}{list(t.shape)}" for t in operator.params)
-        operators.add_row(operator.anchor, report.request.model.name, inputs, params, "default")
-    console.print(operators, markup=False)
-    hardware = Table(title="hardware settings", title_justify="left")
-    for name in ("hardware setting", "range", "resource usage"):
-        hardware.add_column(name)
-    for count, thread in sorted(report.threads.items()):
-        settings = thread.settings
-        if settings is not None:
-            cores = ",".join(map(str, settings.core_set_effective))
-            hardware.add_row("threads", f"1 to {max(report.threads)}", f"{settings.threads_effective} on cores {cores}")
-            hardware.add_row("cache", "model, hot, cold", f"{settings.cache} ({settings.cache_mechanism})")
-    console.print(hardware)
+    from op_profiler.dataset import hardware_table, operator_table
+
+    tables = {"operators": operator_table, "hardware settings": hardware_table}
+    for title, make in tables.items():
+        content = make(dataset, model_key=report.model_key)
+        table = Table(*content.headers, title=title, title_justify="left")
+        for row in content.rows:
+            table.add_row(*map(str, row))
+        console.print(table, markup=False)
