@@ -18,7 +18,7 @@ _DEBUG_ROUNDS = 15
 
 
 def measure(source: str, name: str) -> dict[str, list[float]]:
-    """Ratios of one model by thread count: [whole us, ours, debug executor's]."""
+    """By thread count: whole model in us, our ratio, the debug executor's, and 1.0 where foreign load was marked."""
     from tvm.contrib.debugger import debug_executor
 
     from op_profiler.collect.request import CollectRequest
@@ -60,7 +60,9 @@ def measure(source: str, name: str) -> dict[str, list[float]]:
             calls = debug.profile().calls
             sums.append(sum(float(c["Duration (us)"].microseconds) for c in calls))
         debug_ratio = float(np.median(sums) / np.median(whole))
-        ratios[str(result.threads)] = [result.timing.whole_model.median_us, result.timing.ratio, debug_ratio]
+        whole_model = result.timing.whole_model
+        marked = float(whole_model.foreign_load)
+        ratios[str(result.threads)] = [whole_model.median_us, result.timing.ratio, debug_ratio, marked]
     return ratios
 
 
@@ -82,10 +84,10 @@ def main() -> None:
         if ratios is None:
             print(f"{name:20} failed", flush=True)
             continue
-        for threads, (whole, ours, debug) in ratios.items():
+        for threads, (whole, ours, debug, marked) in ratios.items():
             distances.append(abs(ours - 1))
             debug_distances.append(abs(debug - 1))
-            print(f"{name:20} {threads:>7} {whole:>11.1f} {ours:>12.3f} {debug:>15.3f}", flush=True)
+            print(f"{name:20} {threads:>7} {whole:>11.1f} {ours:>12.3f} {debug:>15.3f}{'  under foreign load' * int(marked)}", flush=True)
     for label, values in (("op_profiler", distances), ("debug executor", debug_distances)):
         print(f"{label}: distance from 1: median {np.median(values):.1%}, worst {np.max(values):.1%}")
 

@@ -129,3 +129,11 @@ def test_export_without_a_dataset_says_so(tmp_path: Path) -> None:
     done, _ = run(MAIN, "export", "--output", "x.csv", "--format", "csv", folder=tmp_path)
     assert done.returncode == 5 and "Traceback" not in done.stderr
     assert not (tmp_path / "x.csv").exists() and not (tmp_path / "results").exists()
+
+
+def test_the_readme_names_every_column_and_option() -> None:
+    from op_profiler.dataset import COLUMNS
+
+    text = (ROOT / "README.md").read_text()
+    assert [c.name for c in COLUMNS if f"`{c.name}`" not in text] == []
+    assert [o for o in OPTIONS if f"`--{o}`" not in text] == []

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -33,7 +33,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         str, typer.Option(help="local, transformers, remoteonnx, simple, tflite or file.", rich_help_panel="Model")
     ] = "local",
     modelname: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(
             help="A name of that source, a path, an address, or 'list'. Left out: all default models of the source.",
             rich_help_panel="Model",
@@ -48,7 +48,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         typer.Option(help="Shapes of the inputs: 1,3,224,224; a semicolon between inputs.", rich_help_panel="Model"),
     ] = "",
     sequence_length: Annotated[
-        Optional[int], typer.Option(help="Tokens per sequence of language models.", rich_help_panel="Model")
+        int | None, typer.Option(help="Tokens per sequence of language models.", rich_help_panel="Model")
     ] = None,
     target: Annotated[
         str,
@@ -59,7 +59,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         str, typer.Option(help="default (graph), or vm for dynamic shapes.", rich_help_panel="Measuring")
     ] = "default",
     threads: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(
             help="Thread counts to measure at: 1,2,4. Default: powers of two up to the usable cores, and that number.",
             rich_help_panel="Measuring",
@@ -88,18 +88,18 @@ def collect(  # noqa: PLR0913 - the options are the interface
     tuner: Annotated[str, typer.Option(help="xgb, ga, random, gridsearch, ...", rich_help_panel="Tuning")] = "xgb",
     trials: Annotated[int, typer.Option(help="10 to 3000 trials per operator.", rich_help_panel="Tuning")] = 3000,
     host: Annotated[
-        Optional[str],
+        str | None,
         typer.Option(help="RPC tracker. Not in this version.", envvar="TVM_TRACKER_HOST", rich_help_panel="Device"),
     ] = None,
     port: Annotated[
-        Optional[int],
+        int | None,
         typer.Option(help="Its port. Not in this version.", envvar="TVM_TRACKER_PORT", rich_help_panel="Device"),
     ] = None,
     db: Annotated[
         str, typer.Option(help="SQLAlchemy address of the dataset.", rich_help_panel="Output")
     ] = "sqlite:///results/op_profiler.db",
     summary_json: Annotated[
-        Optional[Path], typer.Option(help="File for the summary as JSON.", rich_help_panel="Output")
+        Path | None, typer.Option(help="File for the summary as JSON.", rich_help_panel="Output")
     ] = None,
     tables: Annotated[
         bool, typer.Option("--tables", help="Also print the operator and hardware tables.", rich_help_panel="Output")
@@ -165,7 +165,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
         summaries = collection.run(frontend, requests, screen)
         screen.show(summaries, collection.dataset if tables else None)
     if summary_json is not None:
-        _write_atomically(summary_json, json.dumps([entry for s in summaries for entry in s.to_json()], indent=1) + "\n")
+        entries = [entry for summary in summaries for entry in summary.to_json()]
+        _write_atomically(summary_json, json.dumps(entries, indent=1) + "\n")
     code = max((s.exit_code for s in summaries), default=0) if len(names) == 1 else _exit_of_many(summaries)
     if code:
         raise typer.Exit(code)

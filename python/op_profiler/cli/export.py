@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ op-profiler export --format csv --output convs.csv --where "anchor LIKE 'nn.%con
 
 
 def export(
-    output: Annotated[Optional[Path], typer.Option(help="File to write.")] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write.")] = None,
     format: Annotated[str, typer.Option(help="parquet, csv or jsonl.")] = "parquet",
     where: Annotated[str, typer.Option(help="SQL condition over the columns; see --columns.")] = "",
     db: Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.")] = "sqlite:///results/op_profiler.db",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ op-profiler models --modelsource transformers --json
 
 
 def models(
-    modelsource: Annotated[Optional[str], typer.Option(help="Only this source.")] = None,
+    modelsource: Annotated[str | None, typer.Option(help="Only this source.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object: source to names.")] = False,
 ) -> None:
     """List the models that can be collected, by source; an asterisk marks those that run when no name is given."""

@@ -1,7 +1,7 @@
 """The process that lowers, compiles and measures one model, and writes what it measured to the dataset.
 
 A process of its own, because a compiler or a kernel that crashes must cost one operator and not the run, because TVM
-reads its environment once, and because whatever TVM prints from C++ ends up in this process's log and not on the screen.
+reads its environment once, and because whatever TVM prints from C++ ends up in this process's log, off the screen.
 It announces what it is about to do, one JSON object a line; the last announcement before a crash tells what crashed.
 """
 
@@ -121,7 +121,6 @@ class Worker:
         from op_profiler.measure.kernels import load_graph
         from op_profiler.measure.vm import VmKernels, operators_at_run_time
         from op_profiler.operators.lower import compile_model
-
         from op_profiler.schedules.record import recorded_schedules
 
         self.announce(stage="compiling")

@@ -160,7 +160,11 @@ def _converters(relay: Any) -> dict[str, Any]:
             data = relay.subtract(after, relay.strided_slice(data, begin=[0], end=[size - 1], axes=[axis]))
         return data
 
-    return {"aten::diff": diff}
+    def zero_(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+        """TVM's own wants a static shape, which a slice computed while tracing (swin_v2's bias) has not."""
+        return relay.zeros_like(inputs[0])
+
+    return {"aten::diff": diff, "aten::zero_": zero_}
 
 
 def _last_line(error: BaseException) -> str:

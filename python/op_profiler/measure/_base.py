@@ -22,7 +22,7 @@ class Settings:
         core_set_effective: cores that the worker threads may run on, read from the operating system.
         cache: state of the caches before each call. ``model``: as the preceding operators of the model left them;
             ``hot``: as a previous call of the same operator left them; ``cold``: its tensors flushed.
-        cache_mechanism: how that state was brought about (``in-graph``, ``repeat``, ``clflush``); caches cannot be read.
+        cache_mechanism: how that state was brought about (``in-graph``, ``repeat``, ``clflush``); it cannot be read.
         parallel_type: ``sequential``, ``stream`` or ``full``.
         streams: device streams.
         precision: dtype of the arithmetic asked for.

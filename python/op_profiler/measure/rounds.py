@@ -1,10 +1,10 @@
 """The rounds in which a model and its kernels are timed, interleaved over thread counts.
 
 One round visits every thread count; at each it runs the whole model twice (the second is timed) and then walks through
-the kernels once, timing each. Whole model and operators therefore see the same minute of the machine. Rounds go on until
-the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy operator at every thread
-count, or until a limit. After every window of at least 0.25 s the load that others put on the machine is read; rounds of
-a window under foreign load are thrown away and repeated, and kept and marked when that goes on for too long.
+the kernels once, timing each. Whole model and operators therefore see the same minute of the machine. Rounds go on
+until the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy operator at every
+thread count, or until a limit. After every window of at least 0.25 s the load that others put on the machine is read;
+rounds of a window under foreign load are thrown away and repeated, and kept and marked when that lasts too long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kernels of a model in the Relay virtual machine, which is what runs models with dynamic shapes.
 
-The machine decides at run time what it calls and with which shapes, so a walk is one run under TVM's own profiler, which
-times every kernel where it stands. The profiler adds to the machine's bookkeeping, not to the kernels.
+The machine decides at run time what it calls and with which shapes, so a walk is one run under TVM's own profiler,
+which times every kernel where it stands. The profiler adds to the machine's bookkeeping, not to the kernels.
 """
 
 from __future__ import annotations

@@ -17,26 +17,104 @@ import numpy as np
 from op_profiler.operators._base import TensorSpec
 
 _MOVES_DATA = frozenset(
-    """reshape contrib_reverse_reshape expand_dims squeeze transpose layout_transform concatenate split strided_slice
-    stack copy cast cast_like broadcast_to broadcast_to_like full full_like zeros zeros_like ones ones_like take gather
-    gather_nd embedding tile repeat reverse arange where shape_of nn.pad nn.batch_flatten nn.upsampling sequence_mask
-    annotation.stop_fusion device_copy slice_like dyn.reshape reinterpret meshgrid scatter_elements scatter_nd
-    on_device nn.space_to_depth nn.depth_to_space image.resize2d unravel_index adv_index""".split()
+    [
+        "reshape",
+        "contrib_reverse_reshape",
+        "expand_dims",
+        "squeeze",
+        "transpose",
+        "layout_transform",
+        "concatenate",
+        "split",
+        "strided_slice",
+        "stack",
+        "copy",
+        "cast",
+        "cast_like",
+        "broadcast_to",
+        "broadcast_to_like",
+        "full",
+        "full_like",
+        "zeros",
+        "zeros_like",
+        "ones",
+        "ones_like",
+        "take",
+        "gather",
+        "gather_nd",
+        "embedding",
+        "tile",
+        "repeat",
+        "reverse",
+        "arange",
+        "where",
+        "shape_of",
+        "nn.pad",
+        "nn.batch_flatten",
+        "nn.upsampling",
+        "sequence_mask",
+        "annotation.stop_fusion",
+        "device_copy",
+        "slice_like",
+        "dyn.reshape",
+        "reinterpret",
+        "meshgrid",
+        "scatter_elements",
+        "scatter_nd",
+        "on_device",
+        "nn.space_to_depth",
+        "nn.depth_to_space",
+        "image.resize2d",
+        "unravel_index",
+        "adv_index",
+    ]
 )
 _LOOKS_UP = frozenset({"take", "gather", "gather_nd", "embedding", "strided_slice", "adv_index"})
 _REDUCES = frozenset(
-    "sum mean max min prod all any argmax argmin variance logsumexp nn.global_avg_pool2d nn.global_max_pool2d".split()
+    [
+        "sum",
+        "mean",
+        "max",
+        "min",
+        "prod",
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "variance",
+        "logsumexp",
+        "nn.global_avg_pool2d",
+        "nn.global_max_pool2d",
+    ]
 )
 _PER_ELEMENT = {"nn.softmax": 5, "nn.log_softmax": 5, "nn.fast_softmax": 5, "nn.lrn": 5, "nn.batch_norm": 2}
 _PER_ELEMENT |= {"nn.layer_norm": 8, "nn.instance_norm": 8, "nn.group_norm": 8, "nn.l2_normalize": 4}
 _SORTS = frozenset({"sort", "argsort", "topk"})
 
 HEAVY = frozenset(
-    """nn.conv1d nn.conv2d nn.conv3d nn.contrib_conv2d_NCHWc nn.contrib_depthwise_conv2d_NCHWc nn.contrib_conv2d_NCHWc_int8
-    nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.dense nn.contrib_dense_pack nn.batch_matmul nn.matmul
-    nn.deformable_conv2d nn.contrib_conv2d_winograd_without_weight_transform qnn.conv2d qnn.dense qnn.batch_matmul
-    nn.contrib_conv2d_gemm_without_weight_transform nn.contrib_conv3d_winograd_without_weight_transform
-    nn.sparse_dense""".split()
+    [
+        "nn.conv1d",
+        "nn.conv2d",
+        "nn.conv3d",
+        "nn.contrib_conv2d_NCHWc",
+        "nn.contrib_depthwise_conv2d_NCHWc",
+        "nn.contrib_conv2d_NCHWc_int8",
+        "nn.conv1d_transpose",
+        "nn.conv2d_transpose",
+        "nn.conv3d_transpose",
+        "nn.dense",
+        "nn.contrib_dense_pack",
+        "nn.batch_matmul",
+        "nn.matmul",
+        "nn.deformable_conv2d",
+        "nn.contrib_conv2d_winograd_without_weight_transform",
+        "qnn.conv2d",
+        "qnn.dense",
+        "qnn.batch_matmul",
+        "nn.contrib_conv2d_gemm_without_weight_transform",
+        "nn.contrib_conv3d_winograd_without_weight_transform",
+        "nn.sparse_dense",
+    ]
 )
 
 

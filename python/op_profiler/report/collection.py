@@ -46,8 +46,14 @@ class Screen:
         if self._quiet:
             return
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         console = Console(stderr=True)
         self._progress = Progress(
@@ -178,9 +184,8 @@ def _model_table(report: ModelReport) -> object:
                 f"{timing.ratio:.3f}" if timing.ratio is not None else "-",
             ]
             rounds = str(timing.details.get("rounds", "-"))
-        table.add_row(
-            str(count), *cells, str(thread.measured), str(thread.reused), str(thread.failed), rounds, _remarks(report, count)
-        )
+        counted = [str(n) for n in (thread.measured, thread.reused, thread.failed)]
+        table.add_row(str(count), *cells, *counted, rounds, _remarks(report, count))
     return table
 
 
