@@ -111,6 +111,21 @@ def test_hot_and_cold_caches(collected: Any, cache: str) -> None:
     assert mechanism == [("repeat" if cache == "hot" else "clflush",)]
 
 
+def test_a_hot_operator_that_another_model_brought_in_is_not_measured_again(tmp_path: Path) -> None:
+    """The same convolution, asked for once by its shapes and once by the defaults: two models, the same operators."""
+    options = ["--cache=hot", "--threads=1", "--summary-json", "summary.json"]
+    shape = "--inputshape=1,64,56,56;64,64,3,3"
+    first = run(tmp_path, "--modelsource=simple", "--modelname=conv2d", shape, *options)
+    assert first.returncode == 0, first.stderr
+    before = summary(tmp_path)[0]
+    assert before["measured"] == before["operators"]
+    batch = run(tmp_path, "--modelsource=simple", "--modelname=conv2d", "--batchsize=1", *options)
+    assert batch.returncode == 0, batch.stderr
+    after = summary(tmp_path)[0]
+    assert after["measured"] == 0 and after["reused"] == before["operators"]
+    assert after["ratio"] is not None
+
+
 def test_the_virtual_machine_executor(collected: Any) -> None:
     folder, _ = collected
     done = run(folder, "--modelname=mlp", "--executor=vm", "--threads=1", "--summary-json", "summary.json")

@@ -82,7 +82,7 @@ def test_rounds_stop_and_keep_every_sample(graph: Any) -> None:
         threads=threads,
         cache="model",
         groups=list(range(len(graph.kernels))),
-        failed=[False] * len(graph.kernels),
+        skipped=[False] * len(graph.kernels),
         coverage=0.95,
         limits=Limits(usual_rounds=20, usual_seconds=0.3, maximum_seconds=2.0, repeat_seconds=0.5),
     )
@@ -104,7 +104,7 @@ def test_rounds_go_on_from_earlier_samples(graph: Any) -> None:
         threads=(1,),
         cache="model",
         groups=list(range(kernels)),
-        failed=[False] * kernels,
+        skipped=[False] * kernels,
         coverage=1.0,
         limits=limits,
     )

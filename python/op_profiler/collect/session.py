@@ -45,8 +45,8 @@ class Session:
     Args:
         model: on its device, ready to run.
         kernel_operators: the operator behind each kernel of `model`, in the same order.
-        check_step: called before each kernel of the first, checked run, with the operator's name; the last name that
-            was called tells which kernel took the process down, should one do so.
+        known: by thread count and workload key, what needs not be timed again (hot and cold operators that another
+            model brought in); it counts in the sum.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Session:
         kernel_operators: Sequence[Operator],
         *,
         limits: Limits | None = None,
+        known: dict[int, dict[str, Measurement]] | None = None,
     ) -> None:
         self.request = request
         self.device = device
@@ -69,9 +70,14 @@ class Session:
         self.groups = np.asarray([order.index(key) for key in keys], dtype=np.intp)
         self.pool = ThreadPool()
         self.errors: dict[int, str] = {}
+        self._known = known or {}
 
     def check_kernels(self, step: Callable[[Operator], None]) -> None:
-        """Run every kernel once with TVM's own checks, in order; remember what fails."""
+        """Run every kernel once with TVM's own checks, in order; remember what fails.
+
+        Args:
+            step: called before each kernel, so that the last call tells which one took the process down.
+        """
         for index, group in enumerate(self.groups):
             step(self.operators[group])
             error = self.model.kernel_error(index)
@@ -92,7 +98,7 @@ class Session:
             threads=threads,
             cache=self.request.cache,
             groups=self.groups,
-            failed=[int(g) in self.errors for g in self.groups],
+            skipped=[int(g) in self.errors or self._is_known(self.operators[g]) for g in self.groups],
             coverage=self.request.coverage,
             limits=self.limits,
         )
@@ -105,6 +111,9 @@ class Session:
         outcome = rounds.run(samples, report)
         after = {n: rounds.whole_model_us(n) for n in threads}
         return [self._result(n, settings[n], samples[n], outcome, before[n], after[n]) for n in threads]
+
+    def _is_known(self, operator: Operator) -> bool:
+        return all(operator.key in self._known.get(n, {}) for n in self.request.threads)
 
     def _settings(self, threads: int) -> Settings:
         """Asked for, and read back after the pool has run a kernel with it."""
@@ -152,11 +161,12 @@ class Session:
             load_after=load_after,
             foreign_load=foreign,
         )
-        timing = self._timing(whole, results, samples, outcome, before, after)
+        timing = self._timing(threads, whole, results, samples, outcome, before, after)
         return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
 
     def _timing(
         self,
+        threads: int,
         whole: Measurement,
         results: Sequence[OperatorResult],
         samples: Samples,
@@ -164,7 +174,8 @@ class Session:
         before: float,
         after: float | None,
     ) -> ModelTiming:
-        times = {r.operator.key: r.measurement.median_us for r in results}
+        times = {key: m.median_us for key, m in self._known.get(threads, {}).items()}
+        times |= {r.operator.key: r.measurement.median_us for r in results}
         missing = tuple(o.key for o in self.operators if times.get(o.key) is None)
         counts = np.bincount(self.groups)
         total = None if missing else sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, counts))

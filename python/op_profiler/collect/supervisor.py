@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from op_profiler.collect.request import CollectRequest
 from op_profiler.collect.summary import ModelReport, ThreadReport
 from op_profiler.collect.worker import Order
+from op_profiler.dataset.engine import utc_now
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends._base import Frontend
 
@@ -118,11 +119,11 @@ class Collection:
         missing = tuple(n for n in request.threads if n not in present)
         outcome = _Outcome(done=True)
         needs_worker = not stored if request.dry_run else bool(missing)
-        before = {n: self._finished(key, request, n) for n in missing}
+        started = utc_now()
         if needs_worker:
             order = Order(dataclasses.replace(request, threads=missing), key)
             outcome = self._work(order, progress, index)
-        return self._report(request, key, outcome, before)
+        return self._report(request, key, outcome, started)
 
     def _work(self, order: Order, progress: Progress, index: int) -> _Outcome:
         """Workers until the order is carried out: a new one after each crash, without the operator that crashed."""
@@ -145,11 +146,6 @@ class Collection:
         outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
         return outcome
 
-    def _finished(self, key: str, request: CollectRequest, threads: int) -> set[str]:
-        """Workload keys that are complete in the dataset at one thread count."""
-        rows = self.dataset.measurements_of(key, threads=threads, cache=request.cache)
-        return {k for k, stored in rows.items() if stored.complete}
-
     def _complete_threads(self, key: str, request: CollectRequest) -> set[int]:
         """Thread counts at which this model needs nothing more."""
         complete = set()
@@ -160,10 +156,8 @@ class Collection:
                 complete.add(threads)
         return complete
 
-    def _report(
-        self, request: CollectRequest, key: str, outcome: _Outcome, finished_before: dict[int, set[str]]
-    ) -> ModelReport:
-        """What the dataset now says about this model."""
+    def _report(self, request: CollectRequest, key: str, outcome: _Outcome, started: str) -> ModelReport:
+        """What the dataset now says about this model; what was stored since `started` was measured by this run."""
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
         for count in () if request.dry_run else request.threads:
@@ -171,14 +165,14 @@ class Collection:
             timing = self.dataset.find_model_timing(key, threads=count, cache=request.cache)
             if not stored and timing is None:
                 continue
-            complete = {k for k, row in stored.items() if row.complete}
-            old = complete & finished_before[count] if count in finished_before else complete
+            complete = [row for row in stored.values() if row.complete]
+            new = sum(1 for row in complete if row.measured_at >= started)
             threads[count] = ThreadReport(
                 settings=timing.settings if timing else next(iter(stored.values())).settings,
                 timing=timing.timing if timing else None,
                 measurements={k: row.measurement for k, row in stored.items()},
-                measured=len(complete) - len(old),
-                reused=len(old),
+                measured=new,
+                reused=len(complete) - new,
             )
         found = self.dataset.find_model(key)
         return ModelReport(

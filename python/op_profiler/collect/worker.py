@@ -146,7 +146,7 @@ class Worker:
             return
         self.build_seconds = compiled.build_seconds
         self._store_operators(operators, model)
-        session = Session(self.request, self.device, loaded, operators)
+        session = Session(self.request, self.device, loaded, operators, known=self._known())
         session.check_kernels(lambda operator: self.announce(stage="checking", operator=operator.key))
         self.announce(stage="measuring", share=0.0)
         samples = self._restore(session)
@@ -174,6 +174,16 @@ class Worker:
     def _stored(self, threads: int) -> dict[str, Measurement]:
         rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
         return {key: row.measurement for key, row in rows.items()}
+
+    def _known(self) -> dict[int, dict[str, Measurement]]:
+        """Complete measurements that hold in any model; in the state ``model`` there are none."""
+        if self.request.cache == "model":
+            return {}
+        known = {}
+        for threads in self.request.threads:
+            rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
+            known[threads] = {k: row.measurement for k, row in rows.items() if row.complete and not row.measurement.error}
+        return known
 
     def _restore(self, session: Session) -> dict[int, Samples]:
         """Samples that an earlier process of the same request stored before it was killed.

@@ -11,6 +11,7 @@ from typing import Any
 from op_profiler.compiler import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends._base import InputSpec, RelayModel
+from op_profiler.frontends._inplace import make_explicit
 from op_profiler.frontends._relay import finish, unsupported
 
 
@@ -139,6 +140,7 @@ def _convert(traced: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, A
     tvm = load_tvm()
     try:
         with quiet():
+            make_explicit(traced)
             return tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=_converters(tvm.relay))
     except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
         raise unsupported(name, error) from error

@@ -1,10 +1,11 @@
 """The rounds in which a model and its kernels are timed, interleaved over thread counts.
 
-One round visits every thread count; at each it runs the whole model twice (the second is timed) and then walks through
-the kernels once, timing each. Whole model and operators therefore see the same minute of the machine. Rounds go on
-until the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy operator at every
-thread count, or until a limit. After every window of at least 0.25 s the load that others put on the machine is read;
-rounds of a window under foreign load are thrown away and repeated, and kept and marked when that lasts too long.
+One round visits every thread count; at each it runs the model once to settle, and then times the whole model and walks
+through the kernels, timing each; which of the two comes first alternates, as does the first thread count. Whole model
+and operators therefore see the same minute of the machine. Rounds go on until the 95 % interval of the median is
+narrower than +-1 % for the whole model and for every heavy operator at every thread count, or until a limit. After every
+window of at least 0.25 s the load that others put on the machine is read; rounds of a window under foreign load are
+thrown away and repeated, and kept and marked when that lasts too long.
 """
 
 from __future__ import annotations
@@ -127,7 +128,13 @@ def heavy_operators(matrix: np.ndarray, groups: np.ndarray, coverage: float) -> 
 
 
 class Rounds:
-    """Times one loaded model; `run` may be called again with the samples of an earlier process to go on from there."""
+    """Times one loaded model.
+
+    Args:
+        groups: for each kernel, the number of its operator.
+        skipped: for each kernel, whether it is run without being timed (it fails, or its time is known).
+        coverage: share of the time whose operators have to settle.
+    """
 
     def __init__(
         self,
@@ -137,7 +144,7 @@ class Rounds:
         threads: Sequence[int],
         cache: Cache,
         groups: Sequence[int] | np.ndarray,
-        failed: Sequence[bool],
+        skipped: Sequence[bool],
         coverage: float,
         limits: Limits,
     ) -> None:
@@ -146,7 +153,7 @@ class Rounds:
         self._threads = tuple(threads)
         self._cache = cache
         self._groups = np.asarray(groups, dtype=np.intp)
-        self._failed = np.asarray(failed, dtype=bool)
+        self._skipped = np.asarray(skipped, dtype=bool)
         self._coverage = coverage
         self._limits = limits
         self._main = max(threads)
@@ -199,10 +206,20 @@ class Rounds:
             for count in self._threads[offset:] + self._threads[:offset]:
                 self._pool.use(count)
                 self._model.run_model()
-                window[count].whole_us.append(self._model.time_model())
-                window[count].kernels_us.append(self._model.walk(self._cache, wanted[count]))
+                whole_us, kernels_us = self._one_round(wanted[count], turn // len(self._threads) % 2 == 0)
+                window[count].whole_us.append(whole_us)
+                window[count].kernels_us.append(kernels_us)
             turn += 1
         return window
+
+    def _one_round(self, timed: list[bool], whole_first: bool) -> tuple[float, list[float]]:
+        """The whole model and its kernels, in the order that is asked for."""
+        if whole_first:
+            return self._model.time_model(), self._model.walk(self._cache, timed)
+        kernels_us = self._model.walk(self._cache, timed)
+        if self._cache != "model":
+            self._model.run_model()  # puts the caches back
+        return self._model.time_model(), kernels_us
 
     def _heavy(self, samples: dict[int, Samples]) -> np.ndarray:
         return heavy_operators(samples[self._main].matrix(), self._groups, self._coverage)
@@ -213,7 +230,7 @@ class Rounds:
         In the state that the model leaves, timing a light operator costs nothing, as it has to run anyway. Hot and cold
         cost a flush or a second call, so there the light ones are timed at the largest thread count only.
         """
-        able = ~self._failed
+        able = ~self._skipped
         everywhere = able
         if self._cache != "model" and samples[self._main].rounds:
             everywhere = able & self._heavy(samples)[self._groups]
