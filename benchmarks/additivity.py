@@ -87,7 +87,8 @@ def main() -> None:
         for threads, (whole, ours, debug, marked) in ratios.items():
             distances.append(abs(ours - 1))
             debug_distances.append(abs(debug - 1))
-            print(f"{name:20} {threads:>7} {whole:>11.1f} {ours:>12.3f} {debug:>15.3f}{'  under foreign load' * int(marked)}", flush=True)
+            remark = "  under foreign load" if marked else ""
+            print(f"{name:20} {threads:>7} {whole:>11.1f} {ours:>12.3f} {debug:>15.3f}{remark}", flush=True)
     for label, values in (("op_profiler", distances), ("debug executor", debug_distances)):
         print(f"{label}: distance from 1: median {np.median(values):.1%}, worst {np.max(values):.1%}")
 

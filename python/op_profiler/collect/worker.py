@@ -182,7 +182,8 @@ class Worker:
         known = {}
         for threads in self.request.threads:
             rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
-            known[threads] = {k: row.measurement for k, row in rows.items() if row.complete and not row.measurement.error}
+            complete = {key: row.measurement for key, row in rows.items() if row.complete}
+            known[threads] = {key: measurement for key, measurement in complete.items() if not measurement.error}
         return known
 
     def _restore(self, session: Session) -> dict[int, Samples]:

@@ -24,11 +24,19 @@ def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: I
         fields["name"] = Path(request.name).name  # the content counts, not where it lies
     versions = {name: _version(name) for name in (*_TVM_PACKAGES, *packages)}
     digest.update(json.dumps([_LOWERING, fields, versions], sort_keys=True).encode())
+    if files:
+        digest.update(hash_files(files).encode())
+    return digest.hexdigest()[:16]
+
+
+def hash_files(files: Iterable[Path]) -> str:
+    """SHA-256 over the content of files, in order."""
+    digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
             while chunk := file.read(1 << 20):
                 digest.update(chunk)
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()
 
 
 def _version(package: str) -> str | None:

@@ -1,100 +1,270 @@
-"""From ONNX to Relay."""
+"""From an ONNX file to Relay."""
 
 from __future__ import annotations
 
-import re
+import importlib.util
+import sys
+import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from op_profiler.compiler import load_tvm
-from op_profiler.errors import MissingPackageError, ModelError, UsageError
+from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends._base import InputSpec, ModelRequest, RelayModel
 from op_profiler.frontends._content import check_file
+from op_profiler.frontends._relay import finish, unsupported
+from op_profiler.frontends._shapes import batch_of, shapes_by_name
 
-_UNSUPPORTED = re.compile(r"not supported for frontend ONNX:\s*(.*)")
+_WEIGHT_ELEMENTS = 1024  # larger tensors stay parameters; smaller ones may be shapes, which the importer has to know
+
+Dims = tuple[Any, ...]  # a size, or None where it is only known at run time
 
 
 def load_onnx() -> Any:
-    """Import onnx, or say how to install it."""
+    """Import onnx, in a form that TVM 0.19's importer accepts.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    if importlib.util.find_spec("onnx") is None:
+        raise MissingPackageError("onnx", "an ONNX model")
+    import onnx
+
     try:
-        import onnx
-    except ImportError as error:
-        raise MissingPackageError("onnx<1.19", "ONNX models") from error
+        import onnx.mapping  # noqa: F401
+    except ImportError:
+        # onnx 1.19 dropped the table that the importer reads
+        table = {t: onnx.helper.tensor_dtype_to_np_dtype(t) for t in onnx.TensorProto.DataType.values() if _known(t)}
+        mapping = types.ModuleType("onnx.mapping")
+        mapping.TENSOR_TYPE_TO_NP_TYPE = table  # type: ignore[attr-defined]
+        sys.modules["onnx.mapping"] = mapping
+        onnx.mapping = mapping
     return onnx
 
 
-def lower(path: Path, request: ModelRequest) -> RelayModel:
-    """Import an ONNX file with the batch size and shapes that the user asked for.
+def _known(element: int) -> bool:
+    import onnx
+
+    try:
+        onnx.helper.tensor_dtype_to_np_dtype(element)
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
+def read(path: Path) -> Any:
+    """The `ModelProto` in a file, with the data that lies in files beside it.
 
     Raises:
-        ModelError: the file is no ONNX model, or an operator of it is not supported (named).
-        UsageError: a shape is needed, or does not fit.
+        ModelError: not there, empty, cut off, or no ONNX.
     """
     check_file(path)
     onnx = load_onnx()
     try:
         model = onnx.load(str(path))
-        onnx.checker.check_model(model)
-    except Exception as error:  # noqa: BLE001 - onnx and protobuf raise their own kinds
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"{path} is not a readable ONNX model: {first}") from error
-    inputs = _inputs(onnx, model, request, str(path))
-    tvm = load_tvm()
-    shapes = {i.name: tuple(tvm.relay.Any() if d is None else d for d in i.shape) for i in inputs}
+    except Exception as error:  # protobuf's DecodeError, onnx's checks of external data, OSError
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(f"{path} cannot be read as ONNX: {reason}") from error
+    if not model.graph.node or not model.opset_import:
+        raise ModelError(f"{path} is no ONNX model: it holds no graph")
+    return model
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file and those beside it that hold its weights."""
+    check_file(path)
+    onnx = load_onnx()
     try:
-        module, params = tvm.relay.frontend.from_onnx(model, shape=shapes, freeze_params=True)
-        module = tvm.relay.transform.DynamicToStatic()(module)
-    except Exception as error:  # noqa: BLE001 - TVM's importer raises nearly everything
-        raise ModelError(f"{path.name} cannot be lowered: {_reason(error)}") from error
-    used = {v.name_hint for v in module["main"].params}
-    inputs = tuple(i for i in inputs if i.name in used)
-    batch = inputs[0].shape[0] if inputs and inputs[0].shape and inputs[0].shape[0] else 1
-    return RelayModel(request.name, request.source, module, dict(params), inputs, int(batch))
+        model = onnx.load(str(path), load_external_data=False)
+    except Exception:  # `load` says what is wrong with it
+        return [path]
+    beside = {e.value for t in model.graph.initializer for e in t.external_data if e.key == "location"}
+    return [path, *(p for name in sorted(beside) if (p := path.parent / name).is_file())]
 
 
-def _reason(error: BaseException) -> str:
-    found = _UNSUPPORTED.search(str(error))
-    if found:
-        return f"operators without a counterpart in Relay: {found.group(1)}"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
+def lower(path: Path, request: ModelRequest) -> RelayModel:
+    """Lower the model in a file.
+
+    Raises:
+        ModelError: it cannot be read, has operators that TVM does not know, or fixes its batch size.
+    """
+    model = read(path)
+    graph = model.graph
+    _fold_constants(graph)
+    constants = {t.name for t in graph.initializer}
+    own = {i.name: _dims(i) for i in graph.input if i.name not in constants}
+    shapes, batch = _shapes(request, own)
+    if batch is not None:
+        _free_batch(graph, own)
+    weights = _weights_as_inputs(graph, shapes)
+    module, params = _convert(model, shapes, request.name)
+    specs = [
+        InputSpec(i.name, shapes[i.name], high=_vocabulary(graph, i.name, weights)) for i in graph.input if i.name in own
+    ]
+    lowered = finish(
+        module,
+        {**params, **weights},
+        specs,
+        name=request.name,
+        source=request.source,
+        batch_size=_leading(shapes, own) or 1,
+    )
+    _check_batch(lowered, graph, own, batch)
+    return lowered
 
 
-def _inputs(onnx: Any, model: Any, request: ModelRequest, name: str) -> tuple[InputSpec, ...]:
-    """The graph's real inputs (initializers are listed as inputs too), with the shapes asked for."""
-    constants = {i.name for i in model.graph.initializer}
-    wanted = [i for i in model.graph.input if i.name not in constants]
-    unknown = set(request.input_names) - {i.name for i in wanted}
-    if unknown:
-        raise UsageError(f"{name} has no input {', '.join(sorted(unknown))}; it has {', '.join(i.name for i in wanted)}")
-    order = list(request.input_names) or [i.name for i in wanted]
-    given = dict(zip(order, request.input_shapes))
-    specs = []
-    for value in wanted:
-        tensor = value.type.tensor_type
-        dtype = str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-        specs.append(InputSpec(value.name, _shape(value, given.get(value.name), request, name), dtype))
-    return tuple(specs)
+def _dims(value: Any) -> Dims:
+    dims = value.type.tensor_type.shape.dim
+    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in dims)
 
 
-def _shape(
-    value: Any, given: tuple[int, ...] | None, request: ModelRequest, name: str
-) -> tuple[int | None, ...]:
-    """The file's shape; a dimension that it leaves open is the batch where it comes first, else the user's."""
-    dimensions = value.type.tensor_type.shape.dim
-    if given is not None:
-        if dimensions and len(given) != len(dimensions):
-            raise UsageError(f"input {value.name!r} of {name} has {len(dimensions)} dimensions, --inputshape {given}")
-        return given
-    shape: list[int | None] = [int(d.dim_value) if d.dim_value > 0 else None for d in dimensions]
-    if shape and (shape[0] is None or (request.batch_size != 1 and shape[0] == 1)):
-        shape[0] = request.batch_size
-    elif shape and shape[0] != request.batch_size and request.batch_size != 1:
-        raise UsageError(
-            f"{name} is made for {shape[0]} in the first dimension of {value.name!r}; give its --inputshape"
-        )
-    if request.sequence_length is not None and len(shape) > 1 and shape[1] is None:
-        shape[1] = request.sequence_length
-    if None in shape:
-        raise UsageError(f"input {value.name!r} of {name} has the open shape {tuple(shape)}; give its --inputshape")
-    return tuple(shape)
+def _leading(shapes: Mapping[str, Dims], own: Mapping[str, Dims]) -> int | None:
+    return next((shapes[name][0] for name in own if shapes[name]), None)
+
+
+def _shapes(request: ModelRequest, own: Mapping[str, Dims]) -> tuple[dict[str, Dims], int | None]:
+    """The shape of every input, and the batch size where it is not the model's own.
+
+    The batch is the leading dimension of the first input and of every other one that has the same. Batch 1 leaves a
+    model that was made with another fixed size as it is.
+    """
+    given = shapes_by_name(request, tuple(own))
+    first = next((dims[0] for dims in own.values() if dims), None)
+    batch = request.batch_size if first is None or request.batch_size > 1 else first
+    leading = next((name for name, dims in own.items() if dims), None)
+    if leading in given:
+        batch = batch_of(request, given[leading])
+    shapes: dict[str, Dims] = {}
+    for name, dims in own.items():
+        shapes[name] = given.get(name) or ((batch, *dims[1:]) if dims and dims[0] == first else dims)
+    return shapes, (batch if batch != first else None)
+
+
+def _fold_constants(graph: Any) -> None:
+    """Turn constant nodes and what is made from constants alone into initializers.
+
+    The importer folds constants by compiling each, which took three quarters of its time on graphs that make their
+    weights with ConstantOfShape.
+    """
+    import numpy as np
+    from onnx import numpy_helper
+
+    known = {t.name: t for t in graph.initializer}
+    kept = []
+    for node in graph.node:
+        attributes = {a.name: a for a in node.attribute}
+        if node.op_type == "Constant" and "value" in attributes:
+            tensor = attributes["value"].t
+            tensor.name = node.output[0]
+        elif node.op_type == "ConstantOfShape" and node.input[0] in known:
+            value = numpy_helper.to_array(attributes["value"].t) if "value" in attributes else np.zeros(1, "float32")
+            shape = numpy_helper.to_array(known[node.input[0]])
+            tensor = numpy_helper.from_array(np.full(shape, value.reshape(-1)[0], value.dtype), node.output[0])
+        elif node.op_type == "Unsqueeze" and node.input[0] in known and "axes" in attributes:
+            data = np.expand_dims(numpy_helper.to_array(known[node.input[0]]), tuple(attributes["axes"].ints))
+            tensor = numpy_helper.from_array(data, node.output[0])
+        else:
+            kept.append(node)
+            continue
+        known[node.output[0]] = tensor
+    used = {name for node in kept for name in node.input} | {o.name for o in graph.output} | _used_inside(kept)
+    _replace(graph.node, kept)
+    _replace(graph.initializer, [tensor for name, tensor in known.items() if name in used])
+    _replace(graph.input, [i for i in graph.input if i.name not in known])
+
+
+def _used_inside(nodes: Any) -> set[str]:
+    """Names that the bodies of If and Loop take from outside."""
+    names: set[str] = set()
+    for node in nodes:
+        for attribute in node.attribute:
+            for body in [attribute.g, *attribute.graphs]:
+                names |= {name for inner in body.node for name in inner.input} | _used_inside(body.node)
+                names |= {o.name for o in body.output}
+    return names
+
+
+def _replace(field: Any, values: list[Any]) -> None:
+    del field[:]
+    field.extend(values)
+
+
+def _free_batch(graph: Any, own: Mapping[str, Dims]) -> None:
+    """Let every Reshape that keeps the model's own batch size in front keep whatever is in front (0 in ONNX)."""
+    from onnx import numpy_helper
+
+    first = next((dims[0] for dims in own.values() if dims), None)
+    known = {t.name: t for t in graph.initializer}
+    for index, node in enumerate(graph.node):
+        if node.op_type != "Reshape" or len(node.input) < 2 or node.input[0] in known or node.input[1] not in known:
+            continue
+        shape = numpy_helper.to_array(known[node.input[1]]).copy()
+        if first is None or not len(shape) or shape[0] != first or any(a.name == "allowzero" and a.i for a in node.attribute):
+            continue
+        shape[0] = 0
+        node.input[1] = f"{node.input[1]}__batch_{index}"
+        graph.initializer.append(numpy_helper.from_array(shape, node.input[1]))
+    del graph.value_info[:]
+
+
+def _weights_as_inputs(graph: Any, shapes: dict[str, Dims]) -> dict[str, Any]:
+    """Take the large tensors out of the graph; they come back as parameters of the Relay module.
+
+    As constants inside the module they would be copied with every pass that the importer runs.
+    """
+    from onnx import helper, numpy_helper
+
+    tvm, weights, kept = load_tvm(), {}, []
+    for tensor in graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype.kind != "f" or array.size < _WEIGHT_ELEMENTS:
+            kept.append(tensor)
+            continue
+        weights[tensor.name] = tvm.nd.array(array)
+        shapes[tensor.name] = tuple(array.shape)
+        graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, array.shape))
+    _replace(graph.initializer, kept)
+    return weights
+
+
+def _convert(model: Any, shapes: Mapping[str, Dims], name: str) -> tuple[Any, dict[str, Any]]:
+    from op_profiler.frontends._torch import quiet
+
+    tvm = load_tvm()
+    sizes = {n: tuple(tvm.relay.Any() if d is None else d for d in dims) for n, dims in shapes.items()}
+    try:
+        with quiet():
+            module, params = tvm.relay.frontend.from_onnx(model, shape=sizes, freeze_params=True)
+    except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
+        raise unsupported(name, error) from error
+    return module, params
+
+
+def _vocabulary(graph: Any, name: str, weights: Mapping[str, Any]) -> int:
+    """Rows of the table that an input of integers looks up in, 2 where it is something else."""
+    for node in graph.node:
+        if node.op_type == "Gather" and node.input[1] == name and node.input[0] in weights:
+            return int(weights[node.input[0]].shape[0])
+    return 2
+
+
+def _check_batch(lowered: RelayModel, graph: Any, own: Mapping[str, Dims], batch: int | None) -> None:
+    """The batch must reach the outputs: a model may hold its own size where it cannot be found.
+
+    Raises:
+        ModelError: it does not.
+    """
+    tvm = load_tvm()
+    first = next((dims[0] for dims in own.values() if dims), None)
+    if batch is None or first is None:
+        return
+    result = lowered.mod["main"].body.checked_type
+    kinds = list(result.fields) if isinstance(result, tvm.ir.TupleType) else [result]
+    for kind, output in zip(kinds, graph.output, strict=False):
+        dims = _dims(output)
+        if dims and dims[0] == first and len(kind.shape) and kind.shape[0] != batch:
+            raise ModelError(
+                f"{lowered.name} was made for batch size {first} and cannot be given {batch}: its output {output.name} "
+                f"stays at {kind.shape[0]}. Export it again with a dynamic batch dimension."
+            )

@@ -18,6 +18,9 @@ _MISSING = (
     re.compile(r"Operator (?P<names>[\w:]+) (?:is )?not (?:supported|implemented)"),
 )
 
+# Function of an importer that goes through the operators: its variable that holds the operator's name.
+_LOOPS = {"_construct_nodes": "op_name", "convert_op_to_relay": "op_code_str", "convert_operators": "operator"}
+
 
 def unsupported(name: str, error: BaseException) -> ModelError:
     """The error for a model that an importer gave up on, with the operators that stand in the way where it tells."""
@@ -26,7 +29,20 @@ def unsupported(name: str, error: BaseException) -> ModelError:
         if found := pattern.search(text):
             names = sorted({n.strip(" '\"") for n in re.split(r"[,\n]", found["names"])} - {""})
             return ModelError(f"{name} does not lower: TVM has no converter for {', '.join(names)}")
-    return ModelError(f"{name} does not lower: {said(error)}")
+    operator = _being_converted(error)
+    return ModelError(f"{name} does not lower: {f'{operator}: ' if operator else ''}{said(error)}")
+
+
+def _being_converted(error: BaseException) -> str | None:
+    """The operator that TVM's importer was busy with: a variable of its loop, since most of its errors do not say."""
+    frame = error.__traceback__
+    while frame is not None:
+        code = frame.tb_frame.f_code
+        if code.co_name in _LOOPS and "frontend" in code.co_filename:
+            found = frame.tb_frame.f_locals.get(_LOOPS[code.co_name])
+            return found if isinstance(found, str) else None
+        frame = frame.tb_next
+    return None
 
 
 def said(error: BaseException) -> str:

@@ -1,96 +1,95 @@
-"""From TFLite to Relay."""
+"""From a TFLite file to Relay."""
 
 from __future__ import annotations
 
-import re
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 from op_profiler.compiler import load_tvm
-from op_profiler.errors import MissingPackageError, ModelError, UsageError
+from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends._base import InputSpec, ModelRequest, RelayModel
 from op_profiler.frontends._content import check_file
+from op_profiler.frontends._relay import finish, unsupported
+from op_profiler.frontends._shapes import batch_of, shapes_by_name
 
-_IDENTIFIER = b"TFL3"
-_DTYPES = {0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16", 9: "int8"}
-_UNSUPPORTED = re.compile(r"not supported in frontend TFLite:?\s*(.*)", re.DOTALL)
+IDENTIFIER = b"TFL3"  # bytes 4 to 8 of every TFLite file
+_HIGHEST = {"uint8": 256, "int8": 128}
 
 
-def is_tflite(path: Path) -> bool:
-    """Whether a file carries TFLite's identifier."""
+def check_tflite(path: Path) -> None:
+    """Refuse what is no TFLite file.
+
+    Raises:
+        ModelError: not there, empty, or something else.
+    """
+    check_file(path)
     with path.open("rb") as file:
-        return file.read(8)[4:] == _IDENTIFIER
+        if file.read(8)[4:] != IDENTIFIER:
+            raise ModelError(f"{path} is no TFLite model: it does not start as one")
 
 
 def lower(path: Path, request: ModelRequest) -> RelayModel:
-    """Import a TFLite file.
+    """Lower the model in a file.
 
     Raises:
-        ModelError: no TFLite file, truncated, or an operator of it is not supported (named).
-        UsageError: it is made for another batch size.
+        ModelError: it is cut off, has operators that TVM does not know, or fixes its batch size.
     """
-    check_file(path)
-    try:
-        import tflite
-    except ImportError as error:
-        raise MissingPackageError("tflite", "TFLite models") from error
-    if not is_tflite(path):
-        raise ModelError(f"{path} is not a TFLite model (its identifier {_IDENTIFIER.decode()} is missing)")
+    check_tflite(path)
+    for package in ("tflite", "flatbuffers"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackageError(package, "a TFLite model")
+    model, own = _read(path)
+    given = shapes_by_name(request, tuple(own))
+    first = next((shape[0] for shape in own.values() if shape), 1)
+    leading = next((name for name, shape in own.items() if shape), None)
+    batch = request.batch_size if request.batch_size > 1 else first
+    if leading in given:
+        batch = batch_of(request, given[leading])
+    shapes = {
+        name: given.get(name) or ((batch, *shape[1:]) if shape and shape[0] == first else shape)
+        for name, shape in own.items()
+    }
+    module, params = _convert(model, shapes, request.name, own=first if batch != first else None)
     tvm = load_tvm()
-    try:
-        model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
-        specs = _inputs(model)
-    except Exception as error:  # noqa: BLE001 - flatbuffers raises what struct and numpy raise
-        raise ModelError(f"{path} is not a readable TFLite model: {error or type(error).__name__}") from error
-    batch = specs[0].shape[0] if specs and specs[0].shape else 1
-    if request.batch_size not in (1, batch):
-        raise UsageError(f"{path.name} is made for batch {batch}; TFLite graphs have their sizes built in")
-    try:
-        module, params = tvm.relay.frontend.from_tflite(
-            model,
-            shape_dict={s.name: s.shape for s in specs},
-            dtype_dict={s.name: s.dtype for s in specs},
-        )
-        module = tvm.relay.transform.InferType()(module)
-    except Exception as error:  # noqa: BLE001 - TVM's importer raises nearly everything
-        raise ModelError(f"{path.name} cannot be lowered: {_reason(error, model)}") from error
-    used = {v.name_hint for v in module["main"].params}
-    inputs = tuple(s for s in specs if s.name in used)
-    return RelayModel(request.name, request.source, module, dict(params), inputs, int(batch or 1))
+    kinds = {v.name_hint: str(v.type_annotation.dtype) for v in module["main"].params}
+    specs = [InputSpec(n, s, high=_HIGHEST.get(kinds.get(n, ""), 2)) for n, s in shapes.items()]
+    lowered = finish(module, params, specs, name=request.name, source=request.source, batch_size=batch)
+    result = lowered.mod["main"].body.checked_type
+    outputs = list(result.fields) if isinstance(result, tvm.ir.TupleType) else [result]
+    if batch != first and not any(len(kind.shape) and kind.shape[0] == batch for kind in outputs):
+        raise ModelError(f"{request.name} was made for batch size {first} and cannot be given {batch}")
+    return lowered
 
 
-def _inputs(model: Any) -> tuple[InputSpec, ...]:
-    graph = model.Subgraphs(0)
-    specs = []
-    for index in range(graph.InputsLength()):
-        tensor = graph.Tensors(graph.Inputs(index))
-        shape = tuple(int(d) for d in tensor.ShapeAsNumpy()) if tensor.ShapeLength() else ()
-        dtype = _DTYPES.get(tensor.Type(), "float32")
-        specs.append(InputSpec(tensor.Name().decode(), shape, dtype, 0, 256 if dtype == "uint8" else 2))
-    return tuple(specs)
-
-
-def _reason(error: BaseException, model: Any) -> str:
-    found = _UNSUPPORTED.search(str(error))
-    if found:
-        return f"operators without a counterpart in Relay: {' '.join(found.group(1).split())}"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    reason = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__
-    suspects = _unusual_operators(model)
-    return f"operators that TVM's importer cannot take: {', '.join(suspects)} ({reason})" if suspects else reason
-
-
-def _unusual_operators(model: Any) -> list[str]:
-    """Custom operators by name, and those that unpack sparse weights, which TVM 0.19 reads wrongly."""
+def _read(path: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:
+    """The model, and the shape of its inputs by name."""
     import tflite
 
-    builtin = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
-    names = set()
-    for index in range(model.OperatorCodesLength()):
-        code = model.OperatorCodes(index)
-        name = builtin.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), "?")
-        if name == "CUSTOM":
-            names.add((code.CustomCode() or b"CUSTOM").decode())
-        elif name == "DENSIFY":
-            names.add(name)
-    return sorted(names)
+    try:
+        model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
+        graph = model.Subgraphs(0)
+        tensors = [graph.Tensors(int(i)) for i in graph.InputsAsNumpy()]
+        shapes = {t.Name().decode(): tuple(int(d) for d in t.ShapeAsNumpy()) for t in tensors}
+    except Exception as error:  # a file that was cut off sends the reader anywhere
+        raise ModelError(f"{path} cannot be read as TFLite; is it complete? ({type(error).__name__}: {error})") from error
+    return model, shapes
+
+
+def _convert(
+    model: Any, shapes: dict[str, tuple[int, ...]], name: str, own: int | None
+) -> tuple[Any, dict[str, Any]]:
+    from op_profiler.frontends._torch import quiet
+
+    tvm = load_tvm()
+    from op_profiler.frontends._tflite_converter import Converter
+
+    class ForBatch(Converter):
+        own_batch = own
+
+    try:
+        with quiet():
+            module, params = tvm.relay.frontend.from_tflite(model, shape_dict=shapes, op_converter=ForBatch)
+    except Exception as error:  # the importer raises anything, AssertionError and struct.error among them
+        raise unsupported(name, error) from error
+    return module, params

@@ -1,149 +1,89 @@
-"""ONNX models from an address, a path, or from inside the onnx package; plain or in a .tar.gz."""
+"""ONNX models behind an address, in an archive, in a file, or in the onnx package itself."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
-import tarfile
-import tempfile
-import urllib.error
-import urllib.parse
-import urllib.request
-from pathlib import Path, PurePosixPath
+import functools
+import importlib.util
+from pathlib import Path
 
-from op_profiler.errors import ModelError, UnknownNameError
-from op_profiler.frontends import _onnx, _zoo
+from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
+from op_profiler.frontends import _fetch
 from op_profiler.frontends._base import Frontend, ModelRequest, RelayModel
-from op_profiler.frontends._content import check_file, fingerprint
-from op_profiler.frontends.cache import cache_folder
+from op_profiler.frontends._content import check_file, fingerprint, hash_files
 
-_TIMEOUT_SECONDS = 30
-_LARGEST_BYTES = 4 << 30
-_CHUNK_BYTES = 1 << 20
+_ARCHIVES = (".tar.gz", ".tgz")
 
 
 class RemoteOnnxFrontend(Frontend):
-    """``--modelname`` is an http(s) address, a path, or the name of a graph that the onnx package ships."""
+    """Graphs of the onnx package by name; any other ONNX model by address or path."""
 
     source = "remoteonnx"
-    summary = "ONNX by http(s) address, path, or name of a graph inside the onnx package; .onnx or .tar.gz"
+    summary = "an http(s) address or a path of an .onnx or .tar.gz, or a graph of the onnx package"
 
     def names(self) -> list[str]:
-        return sorted(_shipped())
+        return sorted(shipped_graphs())
 
     def default_names(self) -> list[str]:
         return self.names()
 
     def check(self, request: ModelRequest) -> None:
+        if importlib.util.find_spec("onnx") is None:
+            raise MissingPackageError("onnx", "the source remoteonnx")
         name = request.name
-        if _is_address(name) or name in _shipped():
+        if _fetch.is_address(name) or name in shipped_graphs():
             return
-        path = Path(name)
-        if not path.exists() and not name.endswith((".onnx", ".tar.gz", ".tgz")):
-            raise UnknownNameError("ONNX model", name, self.names(), "Give an http(s) address or a path.")
-        check_file(path)
+        if "://" in name:
+            raise ModelError(f"{name} is no http or https address")
+        if not Path(name).exists() and "/" not in name and not name.endswith((".onnx", *_ARCHIVES)):
+            hint = "A path or an http(s) address of an .onnx or .tar.gz works too."
+            raise UnknownNameError("remoteonnx model", name, shipped_graphs(), hint)
+        check_file(Path(name))
 
     def fingerprint(self, request: ModelRequest) -> str:
-        return fingerprint(request, packages=("onnx",), files=[_local_file(request.name)])
+        from op_profiler.frontends import _onnx
+
+        self.check(request)
+        file = _file_of(request.name)
+        files = [file] if file.name.endswith(_ARCHIVES) else _onnx.files_of(file)
+        return fingerprint(request, packages=("onnx",), files=files)
 
     def load(self, request: ModelRequest) -> RelayModel:
+        from op_profiler.frontends import _onnx
+
         self.check(request)
-        path = _local_file(request.name)
-        if path.name.endswith((".tar.gz", ".tgz")):
-            with tempfile.TemporaryDirectory(prefix="op_profiler-onnx-") as folder:
-                return _onnx.lower(_extract(path, Path(folder)), request)
-        return _onnx.lower(path, request)
+        file = _file_of(request.name)
+        return _onnx.lower(_graph_in(file) if file.name.endswith(_ARCHIVES) else file, request)
 
 
 FRONTEND = RemoteOnnxFrontend()
 
 
-def _shipped() -> dict[str, Path]:
-    """Real graphs of well-known networks that come with the onnx package; they make their own weights."""
-    folder = _zoo._folder("onnx")
-    if folder is None:
+@functools.cache
+def shipped_graphs() -> dict[str, Path]:
+    """Real networks inside the onnx package (weights are constants made by the graph), by name."""
+    spec = importlib.util.find_spec("onnx")
+    if spec is None or not spec.origin:
         return {}
-    light = folder / "backend" / "test" / "data" / "light"
-    return {p.stem: p for p in sorted(light.glob("light_*.onnx"))}
+    folder = Path(spec.origin).parent / "backend" / "test" / "data" / "light"
+    return {file.stem: file for file in sorted(folder.glob("light_*.onnx"))}
 
 
-def _is_address(name: str) -> bool:
-    return name.startswith(("http://", "https://"))
+def _file_of(name: str) -> Path:
+    if _fetch.is_address(name):
+        file = _fetch.download(name)
+        check_file(file)
+        return file
+    return shipped_graphs().get(name) or Path(name)
 
 
-def _local_file(name: str) -> Path:
-    if _is_address(name):
-        return _download(name)
-    return _shipped().get(name, Path(name))
-
-
-def _download(address: str) -> Path:
-    """Fetch once into the cache; a download that breaks off leaves nothing behind.
+def _graph_in(archive: Path) -> Path:
+    """The one .onnx of an archive.
 
     Raises:
-        ModelError: the address does not answer, or answers with an error; names it.
+        ModelError: it holds none, or several.
     """
-    base = PurePosixPath(urllib.parse.urlparse(address).path).name or "model.onnx"
-    folder = cache_folder() / "downloads" / hashlib.sha256(address.encode()).hexdigest()[:16]
-    target = folder / base
-    if target.exists():
-        return target
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{base}.{os.getpid()}"
-    try:
-        with urllib.request.urlopen(address, timeout=_TIMEOUT_SECONDS) as answer, partial.open("wb") as file:
-            _copy(answer, file, address)
-        partial.replace(target)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise ModelError(f"{address} cannot be fetched: {reason}") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return target
-
-
-def _copy(answer: object, file: object, address: str) -> None:
-    size = 0
-    while chunk := answer.read(_CHUNK_BYTES):  # type: ignore[attr-defined]
-        size += len(chunk)
-        if size > _LARGEST_BYTES:
-            raise ModelError(f"{address} is larger than {_LARGEST_BYTES >> 30} GiB")
-        file.write(chunk)  # type: ignore[attr-defined]
-
-
-def _extract(archive: Path, folder: Path) -> Path:
-    """The one .onnx file of an archive, and the data files beside it.
-
-    Only plain files whose paths stay inside the archive are taken out: no links, no devices, nothing above.
-    """
-    check_file(archive)
-    try:
-        with tarfile.open(archive, "r:gz") as tar:
-            members = tar.getmembers()
-            if sum(m.size for m in members) > _LARGEST_BYTES:
-                raise ModelError(f"{archive} unpacks to more than {_LARGEST_BYTES >> 30} GiB")
-            for member in members:
-                _take_out(tar, member, folder, archive)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise ModelError(f"{archive} is not a readable .tar.gz: {error}") from error
-    models = sorted(p for p in folder.rglob("*.onnx") if not p.name.startswith("."))
-    if len(models) != 1:
-        raise ModelError(f"{archive} holds {len(models)} .onnx files; exactly one is needed")
-    return models[0]
-
-
-def _take_out(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, archive: Path) -> None:
-    path = PurePosixPath(member.name)
-    if path.is_absolute() or ".." in path.parts:
-        raise ModelError(f"{archive} holds the path {member.name!r}, which leads out of it; it is refused")
-    if member.isdir():
-        return
-    if not member.isfile():
-        raise ModelError(f"{archive} holds {member.name!r}, which is no plain file; it is refused")
-    target = folder / path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    content = tar.extractfile(member)
-    assert content is not None, "a plain file has content"
-    with content, target.open("wb") as file:
-        shutil.copyfileobj(content, file)
+    graphs = sorted(f for f in _fetch.unpack(archive, hash_files([archive])).rglob("*.onnx") if not f.name.startswith("._"))
+    if len(graphs) != 1:
+        found = ", ".join(g.name for g in graphs[:5]) or "none"
+        raise ModelError(f"{archive} should hold one .onnx file; it holds {found}. Unpack it and give the path of one.")
+    return graphs[0]

@@ -1,174 +1,124 @@
-"""Models of the transformers library: made from a configuration with random weights, or read from a local folder."""
+"""Models of the transformers library: by configuration name with random weights, or a local checkpoint folder.
+
+Nothing is downloaded. Names are read from the sources of the installed package, without importing it.
+"""
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import functools
+import importlib.util
 import os
-from collections.abc import Callable
+import re
 from pathlib import Path
 from typing import Any
 
-from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
-from op_profiler.frontends import _torch, _zoo
+from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError, UsageError
 from op_profiler.frontends._base import Frontend, ModelRequest, RelayModel
 from op_profiler.frontends._content import fingerprint
 
 _DEFAULT_SEQUENCE = 128
-_DEFAULT_NAMES = ("bert", "gpt2", "roberta", "distilbert", "albert", "electra", "t5-encoder", "t5-decoder", "vit")
-_PARTS = ("encoder", "decoder")
-_NOTE = "random weights: the times are those of the architecture, the outputs mean nothing"
+_DEFAULTS = ("bert", "gpt2", "roberta", "distilbert", "albert", "electra", "t5-encoder", "vit")
+_PARTS = ("t5-encoder", "t5-decoder")  # names of ours, beside the library's; "t5" is the encoder
+_MAPPING = re.compile(r"^CONFIG_MAPPING_NAMES(?: = OrderedDict|\.update)\((.*?)^\)", re.MULTILINE | re.DOTALL)
+_ENTRY = re.compile(r'"([\w.\-]+)"\s*[,:]\s*"\w+Config"')
+_HINT = "A folder with a checkpoint works too; nothing is downloaded."
 
 
 class TransformersFrontend(Frontend):
-    """Any configuration name of the library (bert, gpt2, ...), ``NAME-encoder``, ``NAME-decoder``, or a folder."""
+    """Language, vision and speech models of Hugging Face's transformers."""
 
     source = "transformers"
-    summary = "configurations of the transformers library with random weights, or a local checkpoint folder"
+    summary = "transformers' architectures with random weights, or a local checkpoint folder"
 
     def names(self) -> list[str]:
-        return sorted({*_DEFAULT_NAMES, *_configuration_names()}) if _configuration_names() else []
+        known = configuration_names()
+        return sorted({*known, *_PARTS}) if known else []
 
     def default_names(self) -> list[str]:
-        return list(_DEFAULT_NAMES)
+        return list(_DEFAULTS)
 
     def check(self, request: ModelRequest) -> None:
-        if not _zoo.installed("transformers"):
-            raise MissingPackageError("transformers", f"the model {request.name!r} of source transformers")
-        if not _zoo.installed("torch"):
-            raise MissingPackageError("torch", f"the model {request.name!r} of source transformers")
-        folder = Path(request.name)
-        if folder.is_dir():
-            if not (folder / "config.json").is_file():
-                raise ModelError(f"{folder} is no checkpoint folder: it has no config.json")
-            return
-        name, _ = _split(request.name)
-        if name not in _configuration_names():
-            raise UnknownNameError("transformers model", request.name, self.names(), "A local folder works too.")
+        for package in ("transformers", "torch"):
+            if importlib.util.find_spec(package) is None:
+                raise MissingPackageError(package, f"the transformers model {request.name!r}")
+        if request.sequence_length is not None and request.sequence_length < 1:
+            raise UsageError(f"--sequence-length {request.sequence_length} is out of range; give 1 or more")
+        if _is_folder(request.name):
+            if not (Path(request.name) / "config.json").is_file():
+                raise ModelError(f"{request.name} has no config.json, so it is not a checkpoint of transformers")
+        elif request.name not in self.names():
+            raise UnknownNameError("transformers model", request.name, self.names(), _HINT)
 
     def fingerprint(self, request: ModelRequest) -> str:
-        folder = Path(request.name)
-        files = sorted(p for p in folder.glob("*") if p.is_file()) if folder.is_dir() else []
-        return fingerprint(request, packages=("torch", "transformers"), files=files)
+        files: list[Path] = []
+        if _is_folder(request.name):
+            folder = Path(request.name)
+            files = sorted(f for f in folder.iterdir() if f.suffix in (".json", ".safetensors", ".bin"))
+        return fingerprint(request, packages=("transformers", "torch"), files=files)
 
     def load(self, request: ModelRequest) -> RelayModel:
         self.check(request)
-        os.environ["HF_HUB_OFFLINE"] = "1"
+        from op_profiler.frontends import _torch, _transformers
+
+        _library()
         torch = _torch.load_torch()
         torch.manual_seed(0)
-        if _zoo.installed("torchvision"):
-            _torch.load_torchvision()  # transformers imports it where it is there
-        import transformers
-
-        transformers.logging.set_verbosity_error()
-        part = None
-        if Path(request.name).is_dir():
-            config = transformers.AutoConfig.from_pretrained(request.name, local_files_only=True)
-            model = _quietly(
-                lambda: transformers.AutoModel.from_pretrained(
-                    request.name, local_files_only=True, use_safetensors=True, attn_implementation="eager"
-                )
-            )
-            notes: tuple[str, ...] = ()
-        else:
-            name, part = _split(request.name)
-            config = transformers.CONFIG_MAPPING[name]()
-            model = _from_config(transformers, config, request.name)
-            notes = (_NOTE,)
-        return _lower(request, config, model.eval(), part, notes)
+        with _torch.quiet():
+            try:
+                model, notes = _transformers.build(request.name, folder=_is_folder(request.name))
+            except (OSError, ValueError, ImportError, KeyError, AttributeError, RuntimeError) as error:
+                reason = str(error).strip().splitlines() or [type(error).__name__]
+                raise ModelError(f"{request.name} cannot be made by transformers: {reason[0][:300]}") from error
+        inputs = _transformers.inputs_of(model, request, request.sequence_length or _DEFAULT_SEQUENCE)
+        names = list(inputs)
+        return _torch.lower(
+            _transformers.by_keyword(model, names),
+            [made.tensor for made in inputs.values()],
+            name=request.name,
+            source=request.source,
+            input_names=names,
+            batch_size=int(inputs[names[0]].tensor.shape[0]),
+            highs={name: made.high for name, made in inputs.items()},
+            notes=notes,
+        )
 
 
 FRONTEND = TransformersFrontend()
 
 
 @functools.cache
-def _configuration_names() -> frozenset[str]:
-    """Every configuration name, read from the library's source: importing it takes seconds."""
-    folder = _zoo._folder("transformers")
-    if folder is None:
-        return frozenset()
+def configuration_names() -> tuple[str, ...]:
+    """Model types that the installed library knows; empty where there is none."""
+    spec = importlib.util.find_spec("transformers")
+    if spec is None or not spec.origin:
+        return ()
+    folder = Path(spec.origin).parent / "models" / "auto"
     names: set[str] = set()
-    for file in ("auto_mappings.py", "configuration_auto.py"):
-        path = folder / "models" / "auto" / file
-        if not path.is_file():
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, (ast.Assign, ast.AnnAssign)):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(isinstance(t, ast.Name) and t.id == "CONFIG_MAPPING_NAMES" for t in targets):
-                    names |= {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and _is_name(n.value)}
-    return frozenset(names)
+    for file in ("configuration_auto.py", "auto_mappings.py"):  # the table moved from one to the other
+        if (folder / file).is_file():
+            for table in _MAPPING.findall((folder / file).read_text(encoding="utf-8")):
+                names.update(_ENTRY.findall(table))
+    return tuple(sorted(names))
 
 
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and not value.endswith("Config")
+def _is_folder(name: str) -> bool:
+    """A folder is meant where the name has a slash, or is no model type and lies in the current folder."""
+    return Path(name).is_dir() and (os.sep in name or name not in configuration_names())
 
 
-def _split(name: str) -> tuple[str, str | None]:
-    """``t5-decoder`` is the decoder of ``t5``; ``bert`` is all of bert."""
-    if name in _configuration_names():
-        return name, None
-    base, _, part = name.rpartition("-")
-    return (base, part) if part in _PARTS and base else (name, None)
+def _library() -> Any:
+    """Import transformers without its network, advice and progress bars."""
+    for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_PROGRESS_BARS"):
+        os.environ.setdefault(variable, "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    from op_profiler.frontends import _torch
+
+    with _torch.quiet():
+        if importlib.util.find_spec("torchvision") is not None:
+            _torch.load_torchvision()  # transformers imports it where it is there
+        import transformers
+
+    transformers.logging.set_verbosity_error()
+    return transformers
 
 
-def _quietly(make: Callable[[], Any]) -> Any:
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), contextlib.redirect_stdout(nowhere):
-        return make()
-
-
-def _from_config(transformers: Any, config: Any, name: str) -> Any:
-    try:
-        return _quietly(lambda: transformers.AutoModel.from_config(config, attn_implementation="eager"))
-    except Exception as error:  # noqa: BLE001 - a configuration may need anything
-        raise ModelError(f"transformers cannot make {name} from its configuration: {error}") from error
-
-
-def _lower(request: ModelRequest, config: Any, model: Any, part: str | None, notes: tuple[str, ...]) -> RelayModel:
-    torch = _torch.load_torch()
-    config.use_cache = False
-    if part is None and getattr(config, "is_encoder_decoder", False):
-        part = "encoder"
-    body = model.get_encoder() if part == "encoder" else model.get_decoder() if part == "decoder" else model
-    generator = torch.Generator().manual_seed(0)
-    batch = request.batch_size
-    length = request.sequence_length or _DEFAULT_SEQUENCE
-    vocabulary = int(getattr(config, "vocab_size", 0) or 0)
-    if vocabulary:
-        shapes = request.input_shapes or ((batch, length),)
-        examples = [torch.randint(0, vocabulary, shapes[0], generator=generator)]
-        names = ["input_ids"]
-        if part == "decoder":
-            width = int(getattr(config, "d_model", None) or config.hidden_size)
-            examples.append(torch.randn(*(*shapes[0], width), generator=generator))
-            names.append("encoder_hidden_states")
-    else:
-        size = config.image_size if isinstance(config.image_size, int) else config.image_size[0]
-        shapes = request.input_shapes or ((batch, int(getattr(config, "num_channels", 3)), size, size),)
-        examples, names = [torch.randn(*shapes[0], generator=generator)], ["pixel_values"]
-    fixed = {"use_cache": False} if part == "decoder" else {}
-    return _torch.lower(
-        _positional(body, names, fixed),
-        examples,
-        name=request.name,
-        source=request.source,
-        input_names=request.input_names or names,
-        high=max(vocabulary, 2),
-        notes=notes,
-    )
-
-
-def _positional(body: Any, names: list[str], fixed: dict[str, Any]) -> Any:
-    """A module that takes its inputs by position and returns the first output: what tracing wants."""
-    torch = _torch.load_torch()
-
-    class Positional(torch.nn.Module):  # type: ignore[misc,name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = body
-
-        def forward(self, *inputs: Any) -> Any:
-            return self.body(**dict(zip(names, inputs)), **fixed, return_dict=False)[0]
-
-    return Positional().eval()

@@ -1,6 +1,9 @@
-"""Writing in place, put into words that Relay knows.
+"""What has to be changed in the graph of a trace before TVM's importer reads it.
 
-Relay's values never change, and TVM's importer keeps only what an in-place operator returns: code that goes on with the
+Weights: a layer that is called twice (all of ALBERT's) is read once per call, and the importer would copy its weights for
+each. Here each weight is read once.
+
+Writing in place: Relay's values never change, and TVM's importer keeps only what an in-place operator returns: code that goes on with the
 tensor that was written to gets the old values, without a word. Here every later use is pointed at what the operator
 returned, and `fill_` and `zero_` of a part of a tensor become `masked_fill` of the whole.
 """
@@ -13,12 +16,13 @@ _FILLS = ("aten::fill_", "aten::zero_")
 _VIEWS = ("aten::slice", "aten::select", "aten::unsqueeze")
 
 
-def make_explicit(traced: Any) -> None:
+def prepare(traced: Any) -> None:
     """Rewrite the graph of a trace, in place."""
     import torch
 
     graph = traced.graph
     torch._C._jit_pass_inline(graph)
+    _read_weights_once(graph)
     for node in list(graph.nodes()):
         kind = node.kind()
         if not kind.startswith("aten::") or not kind.endswith("_") or kind.endswith("__") or kind == "aten::copy_":
@@ -28,6 +32,16 @@ def make_explicit(traced: Any) -> None:
             _fill_part(graph, node)
         else:
             written.replaceAllUsesAfterNodeWith(node, node.output())
+
+
+def _read_weights_once(graph: Any) -> None:
+    first: dict[tuple[str, str], Any] = {}
+    for node in list(graph.nodes()):
+        if node.kind() == "prim::GetAttr":
+            value = first.setdefault((node.inputsAt(0).debugName(), node.s("name")), node.output())
+            if value is not node.output():
+                node.output().replaceAllUsesWith(value)
+                node.destroy()
 
 
 def _fill_part(graph: Any, node: Any) -> None:
