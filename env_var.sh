@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Set up the environment of op_profiler in this shell, bash or zsh:
 #
-#     source ./env_var.sh [base|models|test|cuda|postgres|predict|all ...]
+#     source ./env_var.sh [base|models|yolo|test|cuda|postgres|predict|all ...]
 #
 # At first use it makes .venv beside this file and installs the package there; the names add extras (see setup.py). Then
 # it activates .venv. Variables that it reads:
@@ -76,10 +76,11 @@ install() {
         case $name in
             base) ;;
             models | cuda | postgres | predict) wanted="$wanted $name" ;;
+            yolo) wanted="$wanted models yolo" ;;
             test) wanted="$wanted models postgres test" ;;
-            all) wanted="$wanted models postgres test cuda predict all" ;;
+            all) wanted="$wanted models yolo postgres test cuda predict all" ;;
             *)
-                fail "env_var.sh does not know '$name'; it takes any of: models test cuda postgres predict all (a" \
+                fail "env_var.sh does not know '$name'; it takes any of: models yolo test cuda postgres predict all (a" \
                     "script that has arguments of its own says: source env_var.sh base)"
                 ;;
         esac

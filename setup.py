@@ -33,12 +33,12 @@ EXTRAS: dict[str, list[str]] = {
         "transformers>=5",
         "pretrainedmodels",
         "six",  # pretrainedmodels imports it without declaring it
-        "timm",
         # TVM 0.19's importer needs onnx<1.19, which has no wheel for Python 3.14: ONNX models need 3.13 or older.
         "onnx>=1.16,<1.19; python_version<'3.14'",
         "tflite",
     ],
     "postgres": ["psycopg[binary]"],
+    "yolo": ["libreyolo>=1.6"],  # YOLO's Darknet architectures (MIT); brings OpenCV along
     "predict": [
         "pandas",
         "xgboost-cpu",  # the same module as xgboost, without the nvidia-nccl that xgboost pulls in on Linux

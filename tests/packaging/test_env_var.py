@@ -21,7 +21,7 @@ SHELLS = [
     ),
 ]
 BASH = ["bash", "--norc", "--noprofile"]
-EXTRAS = ["models", "test", "cuda", "postgres", "predict", "all"]
+EXTRAS = ["models", "yolo", "test", "cuda", "postgres", "predict", "all"]
 
 # A build backend in place of setuptools, which pip would have to download. Two variables make it fail.
 BACKEND = """

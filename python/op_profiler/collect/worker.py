@@ -123,13 +123,14 @@ class Worker:
         from op_profiler.operators.lower import compile_model
         from op_profiler.schedules.record import recorded_schedules
 
-        self.announce(stage="compiling")
         executor = "vm" if self.request.executor == "vm" else "graph"
+        specs = _static(model, self.request)
+        self.announce(stage="compiling")
         try:
             with recorded_schedules() as choices:
                 compiled = compile_model(model, target, executor)
             rng = np.random.default_rng(0)
-            inputs = {spec.name: spec.random(rng) for spec in _static(model, self.request)}
+            inputs = {spec.name: spec.random(rng) for spec in specs}
             self.announce(stage="loading")
             if executor == "vm":
                 loaded: Any = VmKernels(compiled, runtime_device(target), list(inputs.values()))
@@ -161,13 +162,16 @@ class Worker:
         distinct = {o.operator.key: o for o in occurrences}
         for key, reason in self.order.excluded.items():
             self._record(failed_operator(self.request, distinct.pop(key).operator, reason), complete=True)
+        stored = [self._complete(threads) for threads in self.request.threads]
         for done, (key, occurrence) in enumerate(distinct.items()):
+            if all(key in rows for rows in stored):
+                continue  # an earlier process of this request came that far
             self.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
             self.schedules[key], results = measure_alone(self.request, occurrence, target, self.device)
             self._record(results, complete=True)
         for threads in self.request.threads:
             settings, timing = whole_model_failed(
-                self.request, threads, self.order.reason, [o.operator for o in occurrences], self._stored(threads)
+                self.request, threads, self.order.reason, [o.operator for o in occurrences], self._complete(threads)
             )
             self.dataset.record_model_timing(self.order.model_key, settings, self.device, timing, complete=True)
 
@@ -175,16 +179,16 @@ class Worker:
         rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
         return {key: row.measurement for key, row in rows.items()}
 
+    def _complete(self, threads: int) -> dict[str, Measurement]:
+        rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
+        return {key: row.measurement for key, row in rows.items() if row.complete}
+
     def _known(self) -> dict[int, dict[str, Measurement]]:
         """Complete measurements that hold in any model; in the state ``model`` there are none."""
         if self.request.cache == "model":
             return {}
-        known = {}
-        for threads in self.request.threads:
-            rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
-            complete = {key: row.measurement for key, row in rows.items() if row.complete}
-            known[threads] = {key: measurement for key, measurement in complete.items() if not measurement.error}
-        return known
+        complete = {threads: self._complete(threads) for threads in self.request.threads}
+        return {n: {key: m for key, m in rows.items() if not m.error} for n, rows in complete.items()}
 
     def _restore(self, session: Session) -> dict[int, Samples]:
         """Samples that an earlier process of the same request stored before it was killed.
@@ -256,12 +260,17 @@ class Worker:
 
 
 def _static(model: RelayModel, request: CollectRequest) -> list[Any]:
-    """The model's inputs with every dynamic dimension replaced by the size that the user gave."""
+    """The model's inputs with every dynamic dimension replaced by the size that the user gave.
+
+    Raises:
+        ModelError: there are dynamic dimensions, and no sizes for them or not the executor that can run them.
+    """
     specs = []
     given = list(request.model.input_shapes)
     for index, spec in enumerate(model.inputs):
         if None in spec.shape:
-            if index >= len(given) or len(given[index]) != len(spec.shape):
+            fits = index < len(given) and len(given[index]) == len(spec.shape)
+            if not fits or request.executor != "vm":
                 raise ModelError(
                     f"input {spec.name!r} of {model.name} has the dynamic shape {spec.shape}; "
                     "give the sizes to measure with --inputshape, and --executor vm"

@@ -1,11 +1,14 @@
 """What has to be changed in the graph of a trace before TVM's importer reads it.
 
-Weights: a layer that is called twice (all of ALBERT's) is read once per call, and the importer would copy its weights for
-each. Here each weight is read once.
+Weights: a layer that is called twice (all of ALBERT's) is read once per call, and the importer would copy its weights
+for each. Here each weight is read once.
 
-Writing in place: Relay's values never change, and TVM's importer keeps only what an in-place operator returns: code that goes on with the
-tensor that was written to gets the old values, without a word. Here every later use is pointed at what the operator
-returned, and `fill_` and `zero_` of a part of a tensor become `masked_fill` of the whole.
+Names: scripts and exported programs call conv2d where a trace has _convolution, which is what the importer knows; they
+also check their inputs, which an example has passed already.
+
+Writing in place: Relay's values never change, and TVM's importer keeps only what an in-place operator returns: code
+that goes on with the tensor that was written to gets the old values, without a word. Here every later use is pointed at
+what the operator returned, and `fill_` and `zero_` of a part of a tensor become `masked_fill` of the whole.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from typing import Any
 
 _FILLS = ("aten::fill_", "aten::zero_")
 _VIEWS = ("aten::slice", "aten::select", "aten::unsqueeze")
+_ASSERTIONS = ("aten::_assert_tensor_metadata", "aten::_assert_async")
+_CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}
 
 
 def prepare(traced: Any) -> None:
@@ -23,6 +28,7 @@ def prepare(traced: Any) -> None:
     graph = traced.graph
     torch._C._jit_pass_inline(graph)
     _read_weights_once(graph)
+    _name_as_traces_do(graph)
     for node in list(graph.nodes()):
         kind = node.kind()
         if not kind.startswith("aten::") or not kind.endswith("_") or kind.endswith("__") or kind == "aten::copy_":
@@ -44,8 +50,48 @@ def _read_weights_once(graph: Any) -> None:
                 node.destroy()
 
 
+def _name_as_traces_do(graph: Any) -> None:
+    import torch
+
+    for node in list(graph.nodes()):
+        if node.kind() in _ASSERTIONS or _only_raises(node):
+            node.destroy()
+        elif node.kind() == "prim::Constant" and node.output().type().kind() == "ListType":
+            _spell_out(graph, node)
+        elif node.kind() in _CONVOLUTIONS and not any(i.type().kind() == "StringType" for i in node.inputs()):
+            data, weight, bias, stride, padding, dilation, groups = node.inputs()
+            with graph.insert_point_guard(node):
+                no, zero = graph.insertConstant(False), graph.insertConstant(0)
+                zeros = graph.create("prim::ListConstruct", [zero] * _CONVOLUTIONS[node.kind()], 1)
+                graph.insertNode(zeros).output().setType(stride.type())
+                inputs = [data, weight, bias, stride, padding, dilation, no, zeros.output(), groups, no, no, no, no]
+                same = graph.insertNode(graph.create("aten::_convolution", inputs, 1))
+            same.output().setType(node.output().type())
+            node.output().replaceAllUsesWith(same.output())
+            node.destroy()
+    torch._C._jit_pass_dce(graph)
+
+
+def _only_raises(node: Any) -> bool:
+    """An if that gives nothing and holds nothing but an exception."""
+    if node.kind() != "prim::If" or node.outputsSize():
+        return False
+    return all(n.kind() in ("prim::RaiseException", "prim::Constant") for b in node.blocks() for n in b.nodes())
+
+
+def _spell_out(graph: Any, node: Any) -> None:
+    """A constant list as a list made of constants."""
+    values = node.output().toIValue()
+    with graph.insert_point_guard(node):
+        made = graph.create("prim::ListConstruct", [graph.insertConstant(value) for value in values], 1)
+        graph.insertNode(made)
+    made.output().setType(node.output().type())
+    node.output().replaceAllUsesWith(made.output())
+    node.destroy()
+
+
 def _fill_part(graph: Any, node: Any) -> None:
-    """``base[part].fill_(value)`` as ``base = base.masked_fill(mask, value)``, where the part is known while tracing."""
+    """``base[part].fill_(value)`` as ``base = base.masked_fill(mask, value)``, where the part is known here."""
     import torch
 
     chain = []

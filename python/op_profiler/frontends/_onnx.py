@@ -99,9 +99,7 @@ def lower(path: Path, request: ModelRequest) -> RelayModel:
         _free_batch(graph, own)
     weights = _weights_as_inputs(graph, shapes)
     module, params = _convert(model, shapes, request.name)
-    specs = [
-        InputSpec(i.name, shapes[i.name], high=_vocabulary(graph, i.name, weights)) for i in graph.input if i.name in own
-    ]
+    specs = [InputSpec(name, shapes[name], high=_vocabulary(graph, name, weights)) for name in own]
     lowered = finish(
         module,
         {**params, **weights},
@@ -200,7 +198,8 @@ def _free_batch(graph: Any, own: Mapping[str, Dims]) -> None:
         if node.op_type != "Reshape" or len(node.input) < 2 or node.input[0] in known or node.input[1] not in known:
             continue
         shape = numpy_helper.to_array(known[node.input[1]]).copy()
-        if first is None or not len(shape) or shape[0] != first or any(a.name == "allowzero" and a.i for a in node.attribute):
+        zero_is_zero = any(a.name == "allowzero" and a.i for a in node.attribute)
+        if first is None or not len(shape) or shape[0] != first or zero_is_zero:
             continue
         shape[0] = 0
         node.input[1] = f"{node.input[1]}__batch_{index}"

@@ -10,7 +10,7 @@ from op_profiler.compiler import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends._base import InputSpec, ModelRequest, RelayModel
 from op_profiler.frontends._content import check_file
-from op_profiler.frontends._relay import finish, unsupported
+from op_profiler.frontends._relay import finish, said, unsupported
 from op_profiler.frontends._shapes import batch_of, shapes_by_name
 
 IDENTIFIER = b"TFL3"  # bytes 4 to 8 of every TFLite file
@@ -72,13 +72,11 @@ def _read(path: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:
         tensors = [graph.Tensors(int(i)) for i in graph.InputsAsNumpy()]
         shapes = {t.Name().decode(): tuple(int(d) for d in t.ShapeAsNumpy()) for t in tensors}
     except Exception as error:  # a file that was cut off sends the reader anywhere
-        raise ModelError(f"{path} cannot be read as TFLite; is it complete? ({type(error).__name__}: {error})") from error
+        raise ModelError(f"{path} cannot be read as TFLite; is it complete? ({said(error)})") from error
     return model, shapes
 
 
-def _convert(
-    model: Any, shapes: dict[str, tuple[int, ...]], name: str, own: int | None
-) -> tuple[Any, dict[str, Any]]:
+def _convert(model: Any, shapes: dict[str, tuple[int, ...]], name: str, own: int | None) -> tuple[Any, dict[str, Any]]:
     from op_profiler.frontends._torch import quiet
 
     tvm = load_tvm()

@@ -8,7 +8,7 @@ from tvm import relay
 from tvm.relay.frontend.tflite import OperatorConverter
 
 
-class Converter(OperatorConverter):  # type: ignore[misc]
+class Converter(OperatorConverter):
     """Differences to TVM's: the batch size may change, PReLU stays one operator, sparse half-precision weights work.
 
     Attributes:

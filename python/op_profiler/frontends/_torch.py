@@ -1,4 +1,4 @@
-"""From a torch module to Relay: trace, convert, name the inputs. Everything that comes as torch goes through `lower`."""
+"""From a torch module to Relay: trace, convert, name the inputs. All of torch goes through `lower`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_torch() -> Any:
         import torch
     except ImportError as error:
         raise MissingPackageError("torch", "this model") from error
-    # The fused attention of nn.MultiheadAttention has no counterpart in Relay; without it torch runs the plain operators.
+    # The fused attention of nn.MultiheadAttention has no counterpart in Relay; without it torch runs plain operators.
     torch.backends.mha.set_fastpath_enabled(False)
     return torch
 
@@ -109,10 +109,26 @@ def lower(
     return finish(module, params, specs, name=name, source=source, batch_size=batch_size, notes=notes)
 
 
+def by_keyword(model: Any, names: Sequence[str]) -> Any:
+    """The model as a module that takes its inputs by position, which is what a trace needs."""
+
+    torch = load_torch()
+
+    class _ByKeyword(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.wrapped = model
+
+        def forward(self, *tensors: Any) -> Any:
+            return self.wrapped(**dict(zip(names, tensors, strict=True)))
+
+    return _ByKeyword().eval()
+
+
 def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
     torch = load_torch()
 
-    class _Flat(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class _Flat(torch.nn.Module):  # type: ignore[name-defined]
         """The model with its outputs as one flat tuple of tensors, since a trace has no dicts and data classes."""
 
         def __init__(self) -> None:
@@ -126,11 +142,12 @@ def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
 
     try:
         with quiet(), torch.no_grad():
-            model.eval()
+            with contextlib.suppress(NotImplementedError):  # an exported program has no modes
+                model.eval()
             if isinstance(model, torch.jit.ScriptModule):
                 model(*examples)  # says what does not fit; its own graph is converted
                 return model
-            return torch.jit.trace(_Flat().eval(), tuple(examples), check_trace=False, strict=False)
+            return torch.jit.trace(_Flat(), tuple(examples), check_trace=False, strict=False)
     except Exception as error:  # whatever the model's code raises
         shapes = ", ".join(str(tuple(example.shape)) for example in examples)
         raise ModelError(f"{name} does not run on inputs of shape {shapes}: {_last_line(error)}") from error

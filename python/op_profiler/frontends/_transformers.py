@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,20 +66,6 @@ def _check_memory(name: str, config: Any) -> None:
         )
 
 
-def by_keyword(model: Any, names: Sequence[str]) -> Any:
-    """The model as a module that takes its inputs by position, which is what a trace needs."""
-
-    class _ByKeyword(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.wrapped = model
-
-        def forward(self, *tensors: Any) -> Any:
-            return self.wrapped(**dict(zip(names, tensors, strict=True)))
-
-    return _ByKeyword().eval()
-
-
 def inputs_of(model: Any, request: ModelRequest, sequence: int) -> dict[str, Input]:
     """Example inputs by the name of the model's argument, in order.
 
@@ -121,8 +106,8 @@ def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tupl
         shapes["input_features"] = (batch, config.num_mel_bins, 2 * config.max_source_positions), 0
     else:
         raise ModelError(
-            f"the inputs of {type(model).__name__} ({main}) are not known; write a function that returns the module and "
-            "example inputs, and give it as --modelsource file --modelname package.module:function"
+            f"the inputs of {type(model).__name__} ({main}) are not known; write a function that returns the module "
+            "and example inputs, and give it as --modelsource file --modelname package.module:function"
         )
     is_part = getattr(model, "is_decoder", False) and "encoder_hidden_states" in takes
     if config.is_encoder_decoder and "decoder_input_ids" in takes:

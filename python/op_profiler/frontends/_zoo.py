@@ -21,6 +21,7 @@ RANDOM_WEIGHTS = "random weights: the times are those of the architecture, the o
 _REGISTERED = re.compile(r"@register_model\((?:name=)?[\"']?(\w*)[\"']?\)\n(?:@[^\n]*\n|\s[^\n]*\n|\)\n)*def (\w+)\(")
 _IMPORTED = re.compile(r"^from \.\w+ import (\w+)$", re.MULTILINE)
 _DEFAULT_IMAGE = 224
+DARKNET_NAMES = {"yolov3-tiny": 416}  # name -> height and width of its images
 _IMAGE_SIZES = {"inception_v3": 299, "efficientnet_b7": 600}
 
 
@@ -64,6 +65,7 @@ def load(request: ModelRequest) -> RelayModel:
     torch.manual_seed(0)
     with _torch.quiet():
         make = _torchvision if request.name in torchvision_names() else _pretrainedmodels
+        make = _darknet if request.name in DARKNET_NAMES else make
         model, image = make(request.name)
     shape = shape_of(request, image)
     example = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
@@ -77,6 +79,18 @@ def load(request: ModelRequest) -> RelayModel:
         batch_size=shape[0],
         notes=(RANDOM_WEIGHTS,),
     )
+
+
+def _darknet(name: str) -> tuple[Any, tuple[int, int, int]]:
+    """YOLO's Darknet architectures as libreyolo (MIT) builds them."""
+    from op_profiler.frontends import _torch
+
+    if not installed("libreyolo"):
+        raise MissingPackageError("libreyolo", f"the model {name!r}", "yolo")
+    _torch.load_torchvision()
+    from libreyolo.models.darknet import build_darknet
+
+    return build_darknet(name).eval(), (3, DARKNET_NAMES[name], DARKNET_NAMES[name])
 
 
 def shape_of(request: ModelRequest, image: Sequence[int]) -> tuple[int, ...]:

@@ -1,177 +1,144 @@
-"""A user's own model: TorchScript, `torch.export`, ONNX, TFLite, or a function that returns a torch module."""
+"""Files of the user's: TorchScript, torch.export programs, ONNX, TFLite; and functions that return a torch module."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
+import os
 import re
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from op_profiler.errors import MissingPackageError, ModelError, UsageError
-from op_profiler.frontends import _onnx, _tflite, _torch, _zoo
+from op_profiler.frontends import _tflite
 from op_profiler.frontends._base import Frontend, ModelRequest, RelayModel
 from op_profiler.frontends._content import check_file, fingerprint
 
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_KINDS = "TorchScript (.pt), torch.export (.pt2), ONNX (.onnx) or TFLite (.tflite)"
-_PACKAGES = {"torchscript": "torch", "export": "torch", "onnx": "onnx", "tflite": "tflite", "function": "torch"}
+Kind = Literal["torchscript", "export", "onnx", "tflite", "function"]
+
+_FUNCTION = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+_PACKAGES: dict[Kind, str] = {
+    "torchscript": "torch",
+    "export": "torch",
+    "onnx": "onnx",
+    "tflite": "tflite",
+    "function": "torch",
+}
 
 
 class FileFrontend(Frontend):
-    """``--modelname`` is a path, or ``package.module:function`` returning (torch module, example inputs)."""
+    """A model file, told by its content, or ``package.module:function``."""
 
     source = "file"
-    summary = "TorchScript, torch.export, ONNX, TFLite by path, or package.module:function"
+    summary = "a TorchScript, torch.export, ONNX or TFLite file, or package.module:function that returns a torch module"
 
     def names(self) -> list[str]:
         return []
 
     def check(self, request: ModelRequest) -> None:
-        kind = _kind(request.name)
-        package = _PACKAGES[kind]
-        if not _zoo.installed(package):
-            raise MissingPackageError(package, f"the {kind} model {request.name}")
+        kind = kind_of(request.name)
+        if kind == "function":
+            source_of(request.name)
+        if importlib.util.find_spec(_PACKAGES[kind]) is None:
+            raise MissingPackageError(_PACKAGES[kind], request.name)
         if kind == "torchscript" and not request.input_shapes:
-            raise UsageError(f"a TorchScript file does not tell its input shapes; give --inputshape for {request.name}")
+            raise UsageError(
+                f"{request.name} is TorchScript, which does not tell the shapes of its inputs; "
+                "give them with --inputshape, such as 1,3,224,224"
+            )
 
     def fingerprint(self, request: ModelRequest) -> str:
-        kind = _kind(request.name)
-        file = _source_of(request.name) if kind == "function" else Path(request.name)
-        return fingerprint(request, packages=("torch", "onnx", "tflite"), files=[file])
+        self.check(request)
+        kind = kind_of(request.name)
+        if kind == "function":
+            files = [source_of(request.name)]
+        elif kind == "onnx":
+            from op_profiler.frontends import _onnx
+
+            files = _onnx.files_of(Path(request.name))
+        else:
+            files = [Path(request.name)]
+        return fingerprint(request, packages=(_PACKAGES[kind],), files=files)
 
     def load(self, request: ModelRequest) -> RelayModel:
         self.check(request)
-        kind = _kind(request.name)
-        if kind == "onnx":
-            return _onnx.lower(Path(request.name), request)
+        kind, path = kind_of(request.name), Path(request.name)
         if kind == "tflite":
-            return _tflite.lower(Path(request.name), request)
-        if kind == "function":
-            return _from_function(request)
+            return _tflite.lower(path, request)
+        if kind == "onnx":
+            from op_profiler.frontends import _onnx
+
+            return _onnx.lower(path, request)
+        from op_profiler.frontends import _torch_files
+
+        if kind == "torchscript":
+            return _torch_files.lower_torchscript(path, request)
         if kind == "export":
-            return _from_export(request)
-        return _from_torchscript(request)
+            return _torch_files.lower_exported(path, request)
+        return _torch_files.lower_function(request)
 
 
 FRONTEND = FileFrontend()
 
 
-def _kind(name: str) -> str:
-    """What a name stands for, told from its form and the file's first bytes.
+def kind_of(name: str) -> Kind:
+    """What a name stands for, by the content of the file; its ending only decides where the content does not.
 
     Raises:
-        ModelError: no such file, an empty one, or one of an unknown kind.
+        ModelError: no such file, empty, cut off, a pickle, or something else.
     """
     path = Path(name)
-    if _FUNCTION.fullmatch(name) and not path.exists():
-        _source_of(name)
+    if _FUNCTION.match(name) and not path.exists():
         return "function"
     check_file(path)
-    if path.suffix == ".onnx":
-        return "onnx"
-    if _tflite.is_tflite(path):
+    with path.open("rb") as file:
+        start = file.read(8)
+    if start[4:] == _tflite.IDENTIFIER:
         return "tflite"
-    if zipfile.is_zipfile(path):
-        return _kind_of_archive(path)
-    if path.suffix in (".pt", ".pth", ".bin", ".pkl"):
+    if start.startswith(b"PK"):
+        return _kind_of_zip(path)
+    if start.startswith(b"\x80"):
         raise ModelError(
-            f"{path} is not TorchScript. A pickled module or state dictionary is not loaded, as it may run any code; "
-            "save torch.jit.trace(model, example) or torch.export.export(model, example) instead"
+            f"{path} is a pickle, which runs code when it is read, so it is not. Save the model with torch.jit.save or "
+            "torch.export.save, or give package.module:function"
         )
-    raise ModelError(f"{path} is not a model that can be read; known are {_KINDS}")
+    if path.suffix == ".onnx" or (start.startswith(b"\x08") and path.suffix not in (".tflite", ".pt", ".pth", ".pt2")):
+        return "onnx"
+    if path.suffix in (".pt", ".pth", ".pt2", ".tflite"):
+        raise ModelError(f"{path} does not hold what its ending {path.suffix} says; it may be damaged")
+    raise ModelError(f"{path} is no model of a known kind (TorchScript, torch.export, ONNX, TFLite)")
 
 
-def _kind_of_archive(path: Path) -> str:
-    with zipfile.ZipFile(path) as archive:
-        names = {n.split("/", 1)[-1] for n in archive.namelist()}
-    if "constants.pkl" in names:
-        return "torchscript"
-    if path.suffix == ".pt2" or any(n.startswith(("models/", "serialized_exported_program")) for n in names):
+def _kind_of_zip(path: Path) -> Kind:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile as error:
+        raise ModelError(f"{path} is cut off or damaged: {error}") from error
+    inner = {name.partition("/")[2] for name in names} | set(names)
+    if "archive_format" in inner or "serialized_exported_program.json" in inner:
         return "export"
-    raise ModelError(
-        f"{path} holds pickled Python objects (a state dictionary or module); it is not loaded, as it may run any code. "
-        "Save torch.jit.trace(model, example) or torch.export.export(model, example) instead"
-    )
+    if "constants.pkl" in inner and any(name.startswith("code/") for name in inner):
+        return "torchscript"
+    if "data.pkl" in inner:
+        raise ModelError(
+            f"{path} holds weights or a pickled module, not a program (torch.save). Save the model with torch.jit.save "
+            "or torch.export.save, or give package.module:function"
+        )
+    raise ModelError(f"{path} is a zip archive, but neither TorchScript nor a torch.export program")
 
 
-def _source_of(name: str) -> Path:
-    """The file of the module in ``package.module:function``, looked for in the current folder too.
+def source_of(name: str) -> Path:
+    """The source file of the module in ``package.module:function``, found without importing anything.
 
     Raises:
         ModelError: there is no such module.
     """
-    module = name.split(":", 1)[0]
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or spec.origin is None:
-        raise ModelError(f"there is no module {module!r} (of {name}) in the current folder or among the packages")
-    return Path(spec.origin)
-
-
-def _from_function(request: ModelRequest) -> RelayModel:
-    torch = _torch.load_torch()
-    torch.manual_seed(0)
-    _source_of(request.name)
-    module_name, function_name = request.name.split(":", 1)
-    try:
-        function = getattr(importlib.import_module(module_name), function_name)
-        model, examples = function()
-    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-        raise ModelError(f"{request.name} failed: {type(error).__name__}: {error}") from error
-    examples = (examples,) if isinstance(examples, torch.Tensor) else tuple(examples)
-    if not isinstance(model, torch.nn.Module) or not all(isinstance(e, torch.Tensor) for e in examples):
-        raise ModelError(f"{request.name} must return (torch.nn.Module, example tensor or tuple of tensors)")
-    return _lower(request, model.eval(), _with_batch(torch, examples, request))
-
-
-def _with_batch(torch: Any, examples: tuple[Any, ...], request: ModelRequest) -> tuple[Any, ...]:
-    """Examples of the shapes that the user asked for; --batchsize replaces the leading dimension."""
-    if request.input_shapes:
-        if len(request.input_shapes) != len(examples):
-            raise UsageError(f"{request.name} has {len(examples)} inputs, --inputshape gives {len(request.input_shapes)}")
-        shapes = list(request.input_shapes)
-    elif request.batch_size != 1:
-        shapes = [(request.batch_size, *e.shape[1:]) for e in examples]
-    else:
-        return examples
-    return tuple(
-        torch.randn(s) if e.is_floating_point() else torch.randint(0, max(int(e.max()) + 1, 1), s).to(e.dtype)
-        for e, s in zip(examples, shapes)
-    )
-
-
-def _from_torchscript(request: ModelRequest) -> RelayModel:
-    torch = _torch.load_torch()
-    try:
-        model = torch.jit.load(request.name, map_location="cpu").eval()
-    except Exception as error:  # noqa: BLE001 - torch raises RuntimeError and others for damaged archives
-        raise ModelError(f"{request.name} is not readable TorchScript: {str(error).splitlines()[0]}") from error
-    shapes = list(request.input_shapes)
-    if request.batch_size != 1:
-        shapes = [(request.batch_size, *s[1:]) for s in shapes]
-    return _lower(request, model, tuple(torch.randn(s) for s in shapes))
-
-
-def _from_export(request: ModelRequest) -> RelayModel:
-    torch = _torch.load_torch()
-    try:
-        program = torch.export.load(request.name)
-    except Exception as error:  # noqa: BLE001 - as above
-        raise ModelError(f"{request.name} is not a readable torch.export program: {str(error).splitlines()[0]}") from error
-    arguments, _ = program.example_inputs or ((), {})
-    if not arguments:
-        raise ModelError(f"{request.name} carries no example inputs; export it with them")
-    return _lower(request, program.module(), _with_batch(torch, tuple(arguments), request))
-
-
-def _lower(request: ModelRequest, model: Any, examples: tuple[Any, ...]) -> RelayModel:
-    return _torch.lower(
-        model, examples, name=request.name, source=request.source, input_names=request.input_names, high=2
-    )
+    top, *rest = name.partition(":")[0].split(".")
+    for folder in (Path(entry or os.curdir) for entry in [os.getcwd(), *sys.path]):
+        base = folder.joinpath(top, *rest)
+        for candidate in (base.with_suffix(".py") if rest else folder / f"{top}.py", base / "__init__.py"):
+            if candidate.is_file():
+                return candidate
+    raise ModelError(f"{name}: there is no module {'.'.join([top, *rest])} in this folder or on PYTHONPATH")

@@ -1,4 +1,4 @@
-"""TVM's own model zoo, three recurrent networks, and the classification models of torchvision and pretrainedmodels."""
+"""TVM's own model zoo, three recurrent networks, and the models of torchvision, pretrainedmodels and libreyolo."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from op_profiler.compiler import load_tvm
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import MissingPackageError, UnknownNameError, UsageError
 from op_profiler.frontends import _zoo
 from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
 from op_profiler.frontends._content import fingerprint
@@ -42,7 +42,8 @@ class LocalFrontend(Frontend):
     summary = "TVM's own zoo and recurrent networks; with the models extra torchvision and pretrainedmodels"
 
     def names(self) -> list[str]:
-        return sorted({*self.default_names(), *_zoo.torchvision_names(), *_zoo.pretrainedmodels_names()})
+        darknet = _zoo.DARKNET_NAMES if _zoo.installed("libreyolo") else ()
+        return sorted({*self.default_names(), *_zoo.torchvision_names(), *_zoo.pretrainedmodels_names(), *darknet})
 
     def default_names(self) -> list[str]:
         return [*_TESTING, *_RECURRENT]
@@ -55,6 +56,8 @@ class LocalFrontend(Frontend):
             if request.input_shapes and (name in _RECURRENT or _TESTING[name][2] is None):
                 raise UsageError(f"{name} does not take --inputshape; its input follows from --batchsize")
             return
+        if name in _zoo.DARKNET_NAMES and not _zoo.installed("libreyolo"):
+            raise MissingPackageError("libreyolo", f"the model {name!r}", "yolo")
         if name in self.names():
             return
         hint = "" if _zoo.installed("torchvision") else "More names with: source ./env_var.sh models."
@@ -121,9 +124,11 @@ def _recurrent(request: ModelRequest) -> RelayModel:
         "b_hidden": (gates * _HIDDEN,),
     }
     weights = {name: relay.var(name, shape=shape) for name, shape in shapes.items()}
-    sequence = [relay.squeeze(s, axis=[0]) for s in relay.split(data, steps, axis=0)] if steps > 1 else [
-        relay.squeeze(data, axis=[0])
-    ]
+    sequence = (
+        [relay.squeeze(s, axis=[0]) for s in relay.split(data, steps, axis=0)]
+        if steps > 1
+        else [relay.squeeze(data, axis=[0])]
+    )
     start = relay.zeros((batch, _HIDDEN), "float32")
     cell: Callable[..., Any] = getattr(common, f"{request.name}_cell")
     state = (start, start) if request.name == "lstm" else (start,)

@@ -82,7 +82,8 @@ def _graph_in(archive: Path) -> Path:
     Raises:
         ModelError: it holds none, or several.
     """
-    graphs = sorted(f for f in _fetch.unpack(archive, hash_files([archive])).rglob("*.onnx") if not f.name.startswith("._"))
+    folder = _fetch.unpack(archive, hash_files([archive]))
+    graphs = sorted(f for f in folder.rglob("*.onnx") if not f.name.startswith("._"))  # macOS adds those
     if len(graphs) != 1:
         found = ", ".join(g.name for g in graphs[:5]) or "none"
         raise ModelError(f"{archive} should hold one .onnx file; it holds {found}. Unpack it and give the path of one.")

@@ -165,7 +165,7 @@ class SimpleFrontend(Frontend):
                 if request.name == "add":
                     continue
                 raise UsageError(
-                    f"{request.name} takes {name} with {len(usual[name])} dimensions, such as {usual[name]}, not {shape}"
+                    f"{request.name} takes {name} of {len(usual[name])} dimensions such as {usual[name]}, not {shape}"
                 )
 
     def fingerprint(self, request: ModelRequest) -> str:
@@ -195,10 +195,11 @@ def _weights(operator: _Operator, shapes: Mapping[str, Shape]) -> dict[str, Any]
     import numpy as np
 
     tvm, rng = load_tvm(), np.random.default_rng(0)
-    return {
-        name: tvm.nd.array((rng.standard_normal(shapes[name]) / math.sqrt(math.prod(shapes[name][1:]))).astype("float32"))
-        for name in operator.weights
-    }
+    made = {}
+    for name in operator.weights:
+        values = rng.standard_normal(shapes[name]) / math.sqrt(math.prod(shapes[name][1:]))
+        made[name] = tvm.nd.array(values.astype("float32"))
+    return made
 
 
 FRONTEND = SimpleFrontend()

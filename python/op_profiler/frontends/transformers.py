@@ -72,7 +72,7 @@ class TransformersFrontend(Frontend):
         inputs = _transformers.inputs_of(model, request, request.sequence_length or _DEFAULT_SEQUENCE)
         names = list(inputs)
         return _torch.lower(
-            _transformers.by_keyword(model, names),
+            _torch.by_keyword(model, names),
             [made.tensor for made in inputs.values()],
             name=request.name,
             source=request.source,
@@ -120,5 +120,3 @@ def _library() -> Any:
 
     transformers.logging.set_verbosity_error()
     return transformers
-
-

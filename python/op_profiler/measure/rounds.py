@@ -3,9 +3,9 @@
 One round visits every thread count; at each it runs the model once to settle, and then times the whole model and walks
 through the kernels, timing each; which of the two comes first alternates, as does the first thread count. Whole model
 and operators therefore see the same minute of the machine. Rounds go on until the 95 % interval of the median is
-narrower than +-1 % for the whole model and for every heavy operator at every thread count, or until a limit. After every
-window of at least 0.25 s the load that others put on the machine is read; rounds of a window under foreign load are
-thrown away and repeated, and kept and marked when that lasts too long.
+narrower than +-1 % for the whole model and for every heavy operator at every thread count, or until a limit. After
+every window of at least 0.25 s the load that others put on the machine is read; rounds of a window under foreign load
+are thrown away and repeated, and kept and marked when that lasts too long.
 """
 
 from __future__ import annotations

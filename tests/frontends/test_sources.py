@@ -1,0 +1,262 @@
+"""Every source lowers its models, the heavy ones with ``-m slow``; outputs are compared with the framework's own."""
+
+from __future__ import annotations
+
+import importlib.util
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.errors import MissingPackageError, ModelError, OpProfilerError, UnknownNameError, UsageError
+from op_profiler.frontends import SOURCES, get_frontend
+from op_profiler.frontends._base import ModelRequest, RelayModel
+
+QUICK_LOCAL = ["resnet-18", "mobilenet", "squeezenet_v1.1", "vgg-11", "dcgan", "mlp", "lstm", "rnn", "gru"]
+QUICK_LOCAL += ["resnet3d-18"]
+SLOW_LOCAL = ["resnet-34", "resnet-50", "resnet-101", "resnet-152", "squeezenet_v1.0", "densenet-121", "inception_v3"]
+SLOW_LOCAL += ["vgg-16", "vgg-19"]
+QUICK_TORCH = ["resnet18", "mobilenet_v3_small", "dpn68"]
+SLOW_TORCH = ["nasnetalarge", "vit_b_16", "swin_t"]
+QUICK_TRANSFORMERS = ["bert", "gpt2", "distilbert", "t5-encoder", "t5-decoder", "vit"]
+SLOW_TRANSFORMERS = ["roberta", "albert", "electra"]
+QUICK_ONNX = ["light_squeezenet", "light_shufflenet"]
+SLOW_ONNX = ["light_resnet50", "light_inception_v1", "light_densenet121", "light_vgg19"]
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx is not installed")
+
+
+def load(source: str, name: str, **options: Any) -> RelayModel:
+    frontend = get_frontend(source)
+    request = ModelRequest(source=source, name=name, **options)
+    frontend.check(request)
+    model = frontend.load(request)
+    variables = {v.name_hint for v in model.mod["main"].params}
+    assert {i.name for i in model.inputs} | set(model.params) == variables
+    return model
+
+
+def outputs(model: RelayModel, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    from op_profiler.compiler import load_tvm
+
+    tvm = load_tvm()
+    from tvm.contrib import graph_executor
+
+    with tvm.transform.PassContext(opt_level=1):
+        library = tvm.relay.build(model.mod, target="llvm", params=model.params)
+    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    executor.run(**inputs)
+    return [executor.get_output(i).numpy() for i in range(executor.get_num_outputs())]
+
+
+def slow(names: list[str]) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", QUICK_LOCAL + slow(SLOW_LOCAL))
+def test_local_models_lower_with_their_batch_size(name: str) -> None:
+    model = load("local", name, batch_size=2)
+    batch_axis = 1 if name in ("rnn", "gru", "lstm") else 0
+    assert model.inputs[0].shape[batch_axis] == 2 and model.batch_size == 2
+
+
+@needs_torch
+@pytest.mark.parametrize("name", QUICK_TORCH + slow(SLOW_TORCH))
+def test_classification_models_of_torch_lower(name: str) -> None:
+    package = "pretrainedmodels" if name in ("dpn68", "nasnetalarge") else "torchvision"
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    assert load("local", name).inputs[0].shape[1] == 3
+
+
+def test_yolov3_tiny_lowers_or_says_what_it_needs() -> None:
+    if importlib.util.find_spec("libreyolo") is None:
+        with pytest.raises(MissingPackageError, match="libreyolo.*env_var.sh yolo"):
+            load("local", "yolov3-tiny")
+    else:
+        assert load("local", "yolov3-tiny").inputs[0].shape == (1, 3, 416, 416)
+
+
+@needs_torch
+@pytest.mark.parametrize("name", QUICK_TRANSFORMERS + slow(SLOW_TRANSFORMERS))
+def test_transformers_lower_with_their_sequence_length(name: str) -> None:
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed")
+    model = load("transformers", name, sequence_length=16)
+    if name != "vit":
+        assert model.inputs[0].shape == (1, 16) and model.inputs[0].high > 1000
+
+
+@needs_onnx
+@pytest.mark.parametrize("name", QUICK_ONNX + slow(SLOW_ONNX))
+def test_graphs_inside_the_onnx_package_lower(name: str) -> None:
+    assert load("remoteonnx", name).inputs[0].shape == (1, 3, 224, 224)
+
+
+@pytest.mark.parametrize("name", get_frontend("simple").names())
+def test_single_operators_lower(name: str) -> None:
+    assert load("simple", name).inputs
+
+
+def _mediapipe(name: str) -> Path:
+    spec = importlib.util.find_spec("mediapipe")
+    if spec is None or spec.submodule_search_locations is None:
+        pytest.skip("mediapipe, whose wheel carries real TFLite models, is not installed")
+    found = list(Path(spec.submodule_search_locations[0]).glob(f"modules/*/{name}.tflite"))
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize("name", ["face_detection_short_range", "hand_landmark_lite", "iris_landmark", "face_landmark"])
+def test_tflite_models_lower(name: str) -> None:
+    assert load("tflite", str(_mediapipe(name))).inputs[0].shape[-1] == 3
+
+
+def test_a_tflite_operator_without_counterpart_is_named() -> None:
+    path = _mediapipe("selfie_segmentation")
+    with pytest.raises(ModelError, match="Convolution2DTransposeBias"):
+        load("tflite", str(path))
+
+
+@needs_torch
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_transformers_compute_what_torch_computes(name: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    import torch
+
+    model = load("transformers", name, sequence_length=8)
+    tokens = np.arange(8, dtype="int64")[None] * 7 + 3
+    torch.manual_seed(0)
+    reference = transformers.AutoModel.from_config(transformers.CONFIG_MAPPING[name](), attn_implementation="eager")
+    weights = sorted(float(np.abs(v.numpy()).sum()) for v in model.params.values() if v.numpy().ndim == 2)
+    expected_weights = [float(p.detach().abs().sum()) for n, p in reference.named_parameters() if p.dim() == 2]
+    if not np.isclose(max(weights), max(expected_weights), rtol=1e-4):
+        pytest.fail("the frontend's seed no longer gives the library's weights")
+    with torch.no_grad():
+        expected = reference.eval()(torch.from_numpy(tokens), return_dict=False)[0].numpy()
+    (first, *_) = outputs(model, {model.inputs[0].name: tokens})
+    assert np.allclose(first, expected, atol=2e-3)
+
+
+@needs_torch
+@pytest.mark.parametrize(("name", "kind"), [("rnn", "RNN"), ("gru", "GRU"), ("lstm", "LSTM")])
+def test_recurrent_networks_compute_what_torch_computes(name: str, kind: str) -> None:
+    import torch
+
+    model = load("local", name, sequence_length=4)
+    data = np.random.default_rng(0).standard_normal((4, 1, 128)).astype("float32")
+    layer = getattr(torch.nn, kind)(128, 128)
+    own = {n: torch.from_numpy(v.numpy()) for n, v in model.params.items()}
+    names = {"w_input": "weight_ih_l0", "w_hidden": "weight_hh_l0", "b_input": "bias_ih_l0", "b_hidden": "bias_hh_l0"}
+    if set(own) != set(names):
+        pytest.fail(f"the weights of {name} have other names: {sorted(own)}")
+    layer.load_state_dict({names[n]: v for n, v in own.items()})
+    with torch.no_grad():
+        expected = layer(torch.from_numpy(data))[0][-1].numpy()
+    assert np.allclose(outputs(model, {"data": data})[0].reshape(expected.shape), expected, atol=1e-5)
+
+
+class TestFiles:
+    """A user's own models."""
+
+    @needs_torch
+    def test_torchscript_export_and_function(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        import torch
+
+        net = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()).eval()
+        example = torch.randn(1, 8)
+        torch.jit.trace(net, example).save(tmp_path / "net.pt")
+        torch.export.save(torch.export.export(net, (example,)), tmp_path / "net.pt2")
+        (tmp_path / "mynet.py").write_text(
+            "import torch\n\ndef build():\n    return torch.nn.Linear(8, 4), torch.randn(1, 8)\n"
+        )
+        monkeypatch.chdir(tmp_path)
+        script = load("file", "net.pt", input_shapes=((3, 8),))
+        assert script.inputs[0].shape == (3, 8)
+        assert load("file", "net.pt2").inputs[0].shape == (1, 8)
+        assert load("file", "mynet:build").inputs[0].shape == (1, 8)
+        value = np.ones((3, 8), "float32")
+        with torch.no_grad():
+            expected = net(torch.from_numpy(value)).numpy()
+        assert np.allclose(outputs(script, {script.inputs[0].name: value})[0], expected, atol=1e-5)
+        with pytest.raises(UsageError, match="inputshape"):
+            load("file", "net.pt")
+
+    @needs_torch
+    def test_pickles_are_refused(self, tmp_path: Path) -> None:
+        import torch
+
+        torch.save(torch.nn.Linear(2, 2).state_dict(), tmp_path / "weights.pt")
+        with pytest.raises(ModelError, match="may run any code|not loaded|pickle"):
+            load("file", str(tmp_path / "weights.pt"), input_shapes=((1, 2),))
+
+    @needs_onnx
+    def test_onnx_with_a_batch_size(self, tmp_path: Path) -> None:
+        self._onnx(tmp_path / "net.onnx")
+        assert load("file", str(tmp_path / "net.onnx"), batch_size=3).inputs[0].shape == (3, 8)
+
+    @needs_onnx
+    def test_archives_are_read_and_their_paths_checked(self, tmp_path: Path) -> None:
+        self._onnx(tmp_path / "net.onnx")
+        with tarfile.open(tmp_path / "good.tar.gz", "w:gz") as tar:
+            tar.add(tmp_path / "net.onnx", "folder/net.onnx")
+        with tarfile.open(tmp_path / "evil.tar.gz", "w:gz") as tar:
+            tar.add(tmp_path / "net.onnx", "../../evil.onnx")
+        assert load("remoteonnx", str(tmp_path / "good.tar.gz")).inputs[0].shape[1] == 8
+        with pytest.raises(ModelError, match=r"evil"):
+            load("remoteonnx", str(tmp_path / "evil.tar.gz"))
+        assert not (tmp_path.parent / "evil.onnx").exists()
+
+    @staticmethod
+    def _onnx(path: Path) -> None:
+        import onnx
+        from onnx import TensorProto, helper, numpy_helper
+
+        graph = helper.make_graph(
+            [helper.make_node("Gemm", ["x", "w"], ["y"])],
+            "net",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
+            [numpy_helper.from_array(np.ones((8, 4), "float32"), "w")],
+        )
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+
+    @pytest.mark.parametrize("suffix", [".onnx", ".tflite", ".pt", ".pt2", ".xyz"])
+    @pytest.mark.parametrize("content", [b"", b"\x00\x01garbage that is no model at all" * 5])
+    def test_broken_files_are_refused_in_a_sentence(self, tmp_path: Path, suffix: str, content: bytes) -> None:
+        path = tmp_path / f"broken{suffix}"
+        path.write_bytes(content)
+        with pytest.raises(ModelError) as caught:
+            load("file", str(path), input_shapes=((1, 8),) if suffix == ".pt" else ())
+        assert "broken" in str(caught.value)
+
+
+def test_an_address_that_does_not_answer_is_named() -> None:
+    with pytest.raises(ModelError, match=r"127\.0\.0\.1:9"):
+        load("remoteonnx", "http://127.0.0.1:9/model.onnx")
+
+
+@pytest.mark.parametrize("source", [s for s in SOURCES if s not in ("tflite", "file")])
+def test_unknown_names_are_refused_with_near_ones(source: str) -> None:
+    with pytest.raises((UnknownNameError, MissingPackageError)):
+        get_frontend(source).check(ModelRequest(source=source, name="brt-18x"))
+
+
+def test_an_unknown_source_is_refused() -> None:
+    with pytest.raises(OpProfilerError, match="transformers"):
+        get_frontend("transformer")
+
+
+def test_the_fingerprint_follows_the_content_and_the_request(tmp_path: Path) -> None:
+    local = get_frontend("local")
+    one = local.fingerprint(ModelRequest(source="local", name="mlp"))
+    assert one == local.fingerprint(ModelRequest(source="local", name="mlp"))
+    assert one != local.fingerprint(ModelRequest(source="local", name="mlp", batch_size=2))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(b"a")
+    request = ModelRequest(source="file", name=str(path))
+    before = get_frontend("file").fingerprint(request)
+    path.write_bytes(b"b")
+    assert get_frontend("file").fingerprint(request) != before
