@@ -1,0 +1,114 @@
+"""What the way from torch to Relay has to get right, compared with torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from op_profiler.errors import ModelError
+
+
+def lower(model: Any, *examples: Any) -> Any:
+    from op_profiler.frontends import _torch
+
+    names = [f"x{i}" for i in range(len(examples))]
+    return _torch.lower(model, examples, name="m", source="file", input_names=names, batch_size=1)
+
+
+def check(model: Any, run: Any, torch: Any, *examples: Any) -> Any:
+    import numpy as np
+
+    model.eval()
+    with torch.no_grad():
+        expected = torch.utils._pytree.tree_leaves(model(*(e.clone() for e in examples)))
+    lowered = lower(model, *examples)
+    outputs = run(lowered, {f"x{i}": e.numpy() for i, e in enumerate(examples)})
+    for output, reference in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(output, reference.numpy(), atol=1e-4, rtol=1e-4)
+    return lowered
+
+
+def test_writing_in_place_is_seen_later(torch: Any, run: Any) -> None:
+    class Writes(torch.nn.Module):  # type: ignore[name-defined]
+        def forward(self, x: Any) -> Any:
+            y = x * 2
+            y[:, 1:] = 3
+            y[0].zero_()
+            y[1:2, :2].fill_(4.5)
+            z = x + 1
+            torch.nn.functional.relu(z, inplace=True)
+            return y + z
+
+    check(Writes(), run, torch, torch.randn(4, 4))
+
+
+def test_a_layer_that_is_called_twice_has_one_copy_of_its_weights(torch: Any, run: Any) -> None:
+    class Twice(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 8)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(torch.relu(self.layer(x)))
+
+    assert len(check(Twice(), run, torch, torch.randn(2, 8)).params) == 2
+
+
+def test_attention_and_nested_outputs(torch: Any, run: Any) -> None:
+    class Block(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            y = self.encoder(x)
+            return {"last": y, "rest": [y.mean(1), (y.sum(),)]}
+
+    torch.manual_seed(0)
+    check(Block(), run, torch, torch.randn(2, 6, 16))
+
+
+def test_diff(torch: Any, run: Any) -> None:
+    class Diff(torch.nn.Module):  # type: ignore[name-defined]
+        def forward(self, x: Any, first: Any) -> Any:
+            return torch.diff(x, n=2, dim=1), torch.diff(x, prepend=first, dim=-1)
+
+    check(Diff(), run, torch, torch.randn(3, 5), torch.randn(3, 1))
+
+
+def test_vision_transformer(torch: Any, run: Any) -> None:
+    from op_profiler.frontends import _torch
+
+    pytest.importorskip("torchvision.models") if False else None
+    models = _torch.load_torchvision().models
+    torch.manual_seed(0)
+    model = models.VisionTransformer(32, 8, num_layers=2, num_heads=4, hidden_dim=32, mlp_dim=64, num_classes=10)
+    torch.nn.init.normal_(model.heads.head.weight)  # it starts at zero, which would hide everything before it
+    check(model, run, torch, torch.randn(2, 3, 32, 32))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_shifted_windows(torch: Any, run: Any, version: int) -> None:
+    from functools import partial
+
+    from op_profiler.frontends import _torch
+
+    swin = _torch.load_torchvision().models.swin_transformer
+    block = partial(swin.SwinTransformerBlock if version == 1 else swin.SwinTransformerBlockV2, mlp_ratio=2.0)
+    torch.manual_seed(0)
+    check(block(16, 2, [4, 4], [2, 2]), run, torch, torch.randn(1, 8, 8, 16))
+
+
+def test_an_operator_without_a_converter_is_named(torch: Any) -> None:
+    class Strange(torch.nn.Module):  # type: ignore[name-defined]
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.qr(torch.fft.fft(x).real)[0]
+
+    with pytest.raises(ModelError, match="no converter for .*aten::fft_fft.*aten::linalg_qr"):
+        lower(Strange(), torch.randn(3, 3))
+
+
+def test_an_input_that_does_not_fit(torch: Any) -> None:
+    with pytest.raises(ModelError, match=r"does not run on inputs of shape \(2, 7\)"):
+        lower(torch.nn.Linear(8, 8), torch.randn(2, 7))
