@@ -103,7 +103,8 @@ def test_own_models_work_without_pytest(tmp_path: Path) -> None:
         "from op_profiler.frontends import get_frontend\n"
         "from op_profiler.frontends._base import ModelRequest\n"
         "import sys\n"
-        "for name in ('mlp', 'resnet-18'): print(get_frontend('local').load(ModelRequest(source='local', name=name)).name)\n"
+        "for name in ('mlp', 'resnet-18'):\n"
+        "    print(get_frontend('local').load(ModelRequest(source='local', name=name)).name)\n"
         "assert 'pytest' not in sys.modules"
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{packages}"}
