@@ -17,7 +17,7 @@ from common import FIGURE_MODELS, in_own_process, provenance
 _DEBUG_ROUNDS = 15
 
 
-def measure(source: str, name: str) -> dict[str, list[float]]:
+def measure(source: str, name: str) -> dict[str, list[float | None]]:
     """By thread count: whole model in us, our ratio, the debug executor's, and 1.0 where foreign load was marked."""
     from tvm.contrib.debugger import debug_executor
 

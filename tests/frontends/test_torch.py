@@ -30,7 +30,7 @@ def check(model: Any, run: Any, torch: Any, *examples: Any) -> Any:
 
 
 def test_writing_in_place_is_seen_later(torch: Any, run: Any) -> None:
-    class Writes(torch.nn.Module):  # type: ignore[name-defined]
+    class Writes(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             y = x * 2
             y[:, 1:] = 3
@@ -44,7 +44,7 @@ def test_writing_in_place_is_seen_later(torch: Any, run: Any) -> None:
 
 
 def test_a_layer_that_is_called_twice_has_one_copy_of_its_weights(torch: Any, run: Any) -> None:
-    class Twice(torch.nn.Module):  # type: ignore[name-defined]
+    class Twice(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(8, 8)
@@ -56,7 +56,7 @@ def test_a_layer_that_is_called_twice_has_one_copy_of_its_weights(torch: Any, ru
 
 
 def test_attention_and_nested_outputs(torch: Any, run: Any) -> None:
-    class Block(torch.nn.Module):  # type: ignore[name-defined]
+    class Block(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.encoder = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
@@ -70,7 +70,7 @@ def test_attention_and_nested_outputs(torch: Any, run: Any) -> None:
 
 
 def test_diff(torch: Any, run: Any) -> None:
-    class Diff(torch.nn.Module):  # type: ignore[name-defined]
+    class Diff(torch.nn.Module):
         def forward(self, x: Any, first: Any) -> Any:
             return torch.diff(x, n=2, dim=1), torch.diff(x, prepend=first, dim=-1)
 
@@ -101,7 +101,7 @@ def test_shifted_windows(torch: Any, run: Any, version: int) -> None:
 
 
 def test_an_operator_without_a_converter_is_named(torch: Any) -> None:
-    class Strange(torch.nn.Module):  # type: ignore[name-defined]
+    class Strange(torch.nn.Module):
         def forward(self, x: Any) -> Any:
             return torch.linalg.qr(torch.fft.fft(x).real)[0]
 

@@ -48,6 +48,8 @@ class _Operator:
 
 def _matmul(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any:
     """a (rows, inner) times b (inner, columns), both inputs; the batch size multiplies the default rows."""
+    if shapes["a"][1] != shapes["b"][0]:  # TVM's own check lets it pass
+        raise UsageError(f"matmul: these shapes do not fit together: a {shapes['a']}, b {shapes['b']}")
     return relay.nn.matmul(x["a"], x["b"])
 
 
