@@ -21,6 +21,8 @@ op_performance_collector.py --modelsource transformers --modelname bert --sequen
 
 op_performance_collector.py --modelsource file --modelname model.onnx --batchsize 8 --summary-json summary.json
 
+op_performance_collector.py --modelsource local --modelname resnet-18 --iftune true --trials 64 --ifcompare true
+
 op_performance_collector.py --modelsource local            (all default models, one after the other; resumable)
 
 Exit codes: 0 all measured; 1 finished, but an operator or a model failed (recorded in the dataset); 2 wrong usage;
@@ -80,13 +82,42 @@ def collect(  # noqa: PLR0913 - the options are the interface
         ),
     ] = "model",
     iftune: Annotated[
-        str, typer.Option(help="true or false: tune first. Not in this version.", rich_help_panel="Tuning")
+        str, typer.Option(help="true or false: search for better schedules first.", rich_help_panel="Tuning")
     ] = "false",
     ifcompare: Annotated[
-        str, typer.Option(help="true or false: default beside tuned. Not in this version.", rich_help_panel="Tuning")
+        str,
+        typer.Option(
+            help="true or false: run the model with default and with recorded schedules in turns.",
+            rich_help_panel="Tuning",
+        ),
     ] = "false",
-    tuner: Annotated[str, typer.Option(help="xgb, ga, random, gridsearch, ...", rich_help_panel="Tuning")] = "xgb",
-    trials: Annotated[int, typer.Option(help="10 to 3000 trials per operator.", rich_help_panel="Tuning")] = 3000,
+    ifpartial: Annotated[
+        str,
+        typer.Option(
+            help="true or false: also the best after 100, 300, 500 and 1000 trials.", rich_help_panel="Tuning"
+        ),
+    ] = "false",
+    tuner: Annotated[
+        str,
+        typer.Option(
+            help="xgb_knob, xgb, xgb-rank, xgb_itervar, xgb_curve, ga, random, gridsearch or droplet.",
+            rich_help_panel="Tuning",
+        ),
+    ] = "xgb_knob",
+    trials: Annotated[
+        int, typer.Option(help="10 to 3000 candidates an operator.", rich_help_panel="Tuning")
+    ] = 64,
+    schedules: Annotated[
+        str,
+        typer.Option(
+            help="Schedule records to compile with: auto (this processor's), none, or the folder that holds them.",
+            rich_help_panel="Tuning",
+        ),
+    ] = "auto",
+    vendor: Annotated[
+        str,
+        typer.Option(help="true or false: time torch's kernels for the heavy operators too.", rich_help_panel="Tuning"),
+    ] = "false",
     host: Annotated[
         str | None,
         typer.Option(help="RPC tracker. Not in this version.", envvar="TVM_TRACKER_HOST", rich_help_panel="Device"),
@@ -113,7 +144,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
 ) -> None:
     """Measure every operator of a model, as the compiler emits it, and the whole model beside them."""
     from op_profiler.cli import options
-    from op_profiler.collect.request import TRIALS, TUNERS, CollectRequest, one_of
+    from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
     from op_profiler.collect.supervisor import Collection
     from op_profiler.errors import UsageError
     from op_profiler.frontends import get_frontend
@@ -121,10 +152,16 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.measure.threads import default_thread_counts
     from op_profiler.report.collection import Screen
 
-    one_of("tuner", tuner, TUNERS)
-    if not TRIALS[0] <= trials <= TRIALS[1]:
-        raise UsageError(f"--trials {trials} is out of range; give {TRIALS[0]} to {TRIALS[1]}")
-    tuning = [o for o, v in (("--iftune", iftune), ("--ifcompare", ifcompare)) if options.parse_bool(o, v)]
+    tune = TuneRequest(tuner=tuner, trials=trials)
+    tune.check()
+    studies = Studies(
+        tune=tune if options.parse_bool("--iftune", iftune) else None,
+        compare=options.parse_bool("--ifcompare", ifcompare),
+        vendor=options.parse_bool("--vendor", vendor),
+        partial=options.parse_bool("--ifpartial", ifpartial),
+    )
+    if schedules == "none" and (studies.tune or studies.compare):
+        raise UsageError("--schedules none leaves nothing to tune for or to compare with; leave it out")
     remote = [f"--{o}" for o in ("host", "port") if any(a.startswith(f"--{o}") for a in sys.argv[1:])]
     if remote:
         raise UsageError(f"{' and '.join(remote)}: measuring over RPC is not in this version; leave them out")
@@ -151,19 +188,19 @@ def collect(  # noqa: PLR0913 - the options are the interface
             threads=options.parse_counts("--threads", threads) if threads is not None else default_thread_counts(),
             coverage=coverage,
             cache=cache,  # type: ignore[arg-type]  # checked by CollectRequest.check
+            schedules=schedules,
             db=db,
             dry_run=dry_run,
         )
         for name in names
     ]
     screen = Screen(quiet=quiet)
-    for option in tuning:
-        screen.note(f"{option} true: tuning is not in this version; the default schedules are measured")
     if summary_json is not None:
         _check_writable(summary_json)
     with Collection(db) as collection:
-        summaries = collection.run(frontend, requests, screen)
-        screen.show(summaries, collection.dataset if tables else None)
+        wanted = studies if studies.tune or studies.compare or studies.vendor else None
+        summaries = collection.run(frontend, requests, screen, wanted)
+        screen.show(summaries, collection.dataset if tables else None, partial=studies.partial)
     if summary_json is not None:
         entries = [entry for summary in summaries for entry in summary.to_json()]
         _write_atomically(summary_json, json.dumps(entries, indent=1) + "\n")

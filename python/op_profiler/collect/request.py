@@ -12,13 +12,58 @@ from op_profiler.compiler import check_target
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends._base import ModelRequest
 from op_profiler.measure._base import Cache
+from op_profiler.schedules import records
+from op_profiler.schedules.tuning.tuners import TUNERS
 
 PRECISIONS = ("float32", "float16", "int8")
 EXECUTORS = ("default", "vm")
 CACHES = ("model", "hot", "cold")
-TUNERS = ("xgb", "xgb-rank", "xgb_knob", "xgb_itervar", "xgb_curve", "ga", "random", "gridsearch", "droplet")
 TRIALS = (10, 3000)
 DEFAULT_DB = "sqlite:///results/op_profiler.db"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TuneRequest:
+    """How to search for better schedules.
+
+    Attributes:
+        tuner: name of the search strategy.
+        trials: candidates an operator, 10 to 3000.
+        operators: workload keys of the operators to tune.
+        seed: of everything that is drawn.
+    """
+
+    tuner: str = TUNERS[0]
+    trials: int = 64
+    operators: tuple[str, ...] = ()
+    seed: int = 0
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            UsageError: an option is out of range; names what it may be.
+        """
+        one_of("tuner", self.tuner, TUNERS)
+        if not TRIALS[0] <= self.trials <= TRIALS[1]:
+            raise UsageError(f"--trials {self.trials} is out of range; give {TRIALS[0]} to {TRIALS[1]}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Studies:
+    """What is done with the heavy operators of a model beside measuring them.
+
+    Attributes:
+        tune: search for better schedules.
+        compare: run the model with default and with recorded schedules.
+        vendor: time the vendor's kernels for the same operators.
+        partial: report the best after parts of the trials.
+    """
+
+    tune: TuneRequest | None = None
+    compare: bool = False
+    vendor: bool = False
+    partial: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,6 +76,7 @@ class CollectRequest:
         threads: thread counts to measure at.
         coverage: share of the model's time whose operators have to settle at every thread count.
         cache: state of the caches that the operators meet.
+        schedules: ``auto`` (the records of this processor), ``none``, or the folder of the records.
         db: SQLAlchemy address of the dataset.
     """
 
@@ -41,6 +87,7 @@ class CollectRequest:
     threads: tuple[int, ...] = (1,)
     coverage: float = 0.95
     cache: Cache = "model"
+    schedules: str = records.AUTO
     db: str = DEFAULT_DB
     dry_run: bool = False
 
@@ -77,7 +124,18 @@ class CollectRequest:
         from op_profiler.measure.device import host_fingerprint
 
         identity = [content, self.target, self.precision, self.executor, compiler_identity(), host_fingerprint()]
+        in_use = records.fingerprint(self.record_file())
+        if in_use:
+            identity.append(in_use)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+
+    def record_file(self) -> Path | None:
+        """The file of the schedule records for this target and processor; None where they are switched off."""
+        from op_profiler.measure.device import processor_name
+
+        kind = self.target.split()[0]
+        name = processor_name() if self.target.strip() == kind else f"{processor_name()} {self.target}"
+        return records.record_file(self.schedules, kind, name)
 
     def to_json(self) -> str:
         """The request as one line, for the worker process."""

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from op_profiler.collect.request import CollectRequest
+from op_profiler.collect.studies import StudyReport
 from op_profiler.errors import EXIT_FAILURES_RECORDED, EXIT_OK
 from op_profiler.measure._base import Measurement, ModelTiming, Settings
 from op_profiler.operators._base import Operator
@@ -42,6 +43,8 @@ class ModelReport:
         error: why the model has no numbers, or not all of them.
         error_code: the exit code that goes with `error`.
         notes: what the user should know about the model.
+        base: the same model with default schedules, where studies were asked for.
+        studies: what they found.
     """
 
     request: CollectRequest
@@ -51,9 +54,13 @@ class ModelReport:
     error: str | None = None
     error_code: int = EXIT_OK
     notes: tuple[str, ...] = ()
+    base: ModelReport | None = None
+    studies: StudyReport | None = None
 
     @property
     def exit_code(self) -> int:
+        if self.error is None and self.studies is not None and self.studies.failed:
+            return EXIT_FAILURES_RECORDED
         if self.error is not None:
             return self.error_code or EXIT_FAILURES_RECORDED
         return EXIT_FAILURES_RECORDED if any(t.failed for t in self.threads.values()) else EXIT_OK
@@ -106,7 +113,10 @@ class ModelReport:
             "flops": sum(operator.flops * count for operator, count in self.operators),
             "error": self.error,
             "notes": list(self.notes),
+            "schedules": self.request.schedules,
         }
+        if self.studies is not None:
+            base |= self.studies.to_json()
         if not self.threads:
             return [base | _times(n, None) for n in request.threads]
         return [base | _times(n, report) for n, report in sorted(self.threads.items())]

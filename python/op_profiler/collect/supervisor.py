@@ -14,17 +14,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from op_profiler.collect.request import CollectRequest
+from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
+from op_profiler.collect.studies import StudyReport
 from op_profiler.collect.summary import ModelReport, ThreadReport
 from op_profiler.collect.worker import Order
 from op_profiler.dataset.engine import utc_now
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends._base import Frontend
+from op_profiler.schedules import records
 
 if TYPE_CHECKING:
     from op_profiler.dataset import Dataset
 
 _MOST_CRASHES = 20
+_MOST_STUDY_CRASHES = 3
 # Which part of a model's time each stage takes, roughly (resnet-18); it feeds the estimate of the progress bar.
 _STAGES = {
     "loading TVM": (0.0, 0.03),
@@ -35,7 +38,10 @@ _STAGES = {
     "checking": (0.72, 0.75),
     "measuring": (0.75, 1.0),
     "measuring operators alone": (0.5, 1.0),
+    "tuning": (0.05, 1.0),
+    "timing the vendor's kernels": (0.2, 1.0),
 }
+_WHOLE = (0.0, 1.0)
 
 
 class Progress(Protocol):
@@ -57,6 +63,7 @@ class _Outcome:
         operator: workload key of the operator that it announced last in that stage.
         alone: why the model cannot be measured as a whole; None if it can.
         crash: the signal or exit code that ended it unannounced.
+        result: of work that answers with one.
     """
 
     stage: str = "starting"
@@ -67,6 +74,7 @@ class _Outcome:
     code: int = 0
     crash: str | None = None
     done: bool = False
+    result: list[dict[str, Any]] | None = None
 
 
 class Collection:
@@ -96,8 +104,17 @@ class Collection:
             self._dataset = Dataset.open(self._db)
         return self._dataset
 
-    def run(self, frontend: Frontend, requests: Sequence[CollectRequest], progress: Progress) -> list[ModelReport]:
+    def run(
+        self,
+        frontend: Frontend,
+        requests: Sequence[CollectRequest],
+        progress: Progress,
+        studies: Studies | None = None,
+    ) -> list[ModelReport]:
         """Collect one model after the other.
+
+        Args:
+            studies: what to do with the heavy operators of each model beside measuring them.
 
         Raises:
             OpProfilerError: a single request cannot work, or the dataset cannot be used. Among several requests, one
@@ -110,7 +127,10 @@ class Collection:
         progress.start(len(requests))
         try:
             for index, request in enumerate(requests):
-                reports.append(self._one(frontend, request, progress, index))
+                if studies is not None and not request.dry_run:
+                    reports.append(self._studied(frontend, request, studies, progress, index))
+                else:
+                    reports.append(self._one(frontend, request, progress, index))
         finally:
             progress.stop()
         for report in reports:
@@ -118,8 +138,46 @@ class Collection:
                 progress.problem(f"error: {report.request.model.name}: {report.error}")
         return reports
 
-    def _one(self, frontend: Frontend, request: CollectRequest, progress: Progress, index: int) -> ModelReport:
-        progress.step(f"{request.model.name}: looking up", index)
+    def _studied(
+        self, frontend: Frontend, request: CollectRequest, studies: Studies, progress: Progress, index: int
+    ) -> ModelReport:
+        """A model with default schedules, what the studies find of its heavy operators, and the model as asked for."""
+        base = self._one(frontend, dataclasses.replace(request, schedules=records.NONE), progress, index, (0.0, 0.1))
+        if not base.threads:
+            return base
+        heavy = tuple(operator.key for operator, _ in base.heavy())
+        found = StudyReport()
+        for work, begin, end in (("tune", 0.1, 0.7), ("compare", 0.8, 0.9), ("vendor", 0.9, 1.0)):
+            if not getattr(studies, work):
+                continue
+            tune = dataclasses.replace(studies.tune or TuneRequest(), operators=heavy)
+            order = Order(request, base.model_key, work=work, tune=tune)  # type: ignore[arg-type]
+            outcome = self._study(order, progress, index, (begin, end))
+            if outcome.result is None:
+                reason = outcome.error or f"the process died ({outcome.crash}) while {outcome.stage}"
+                found = dataclasses.replace(found, problems=(*found.problems, f"{work}: {reason}"))
+            else:
+                found = found.with_result(work, outcome.result)
+        report = self._one(frontend, request, progress, index, (0.7, 0.8)) if request.schedules != records.NONE else base
+        return dataclasses.replace(report, base=base, studies=found)
+
+    def _study(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+        """One piece of work that answers with a result; what is stored on the way is not done again after a crash."""
+        for _ in range(_MOST_STUDY_CRASHES):
+            outcome = _run_worker(order, progress, index, span)
+            if outcome.crash is None:
+                break
+        return outcome
+
+    def _one(
+        self,
+        frontend: Frontend,
+        request: CollectRequest,
+        progress: Progress,
+        index: int,
+        span: tuple[float, float] = _WHOLE,
+    ) -> ModelReport:
+        progress.step(f"{request.model.name}: looking up", index + span[0])
         try:
             frontend.check(request.model)
             key = request.model_key(frontend.fingerprint(request.model))
@@ -133,13 +191,13 @@ class Collection:
         started = utc_now()
         if needs_worker:
             order = Order(dataclasses.replace(request, threads=missing), key)
-            outcome = self._work(order, progress, index)
+            outcome = self._work(order, progress, index, span)
         return self._report(request, key, outcome, started)
 
-    def _work(self, order: Order, progress: Progress, index: int) -> _Outcome:
+    def _work(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
         """Workers until the order is carried out: a new one after each crash, without the operator that crashed."""
         for _ in range(_MOST_CRASHES):
-            outcome = _run_worker(order, progress, index)
+            outcome = _run_worker(order, progress, index, span)
             if outcome.alone is not None and not order.alone:
                 order = dataclasses.replace(order, alone=True, reason=outcome.alone)
                 continue
@@ -197,8 +255,12 @@ class Collection:
         )
 
 
-def _run_worker(order: Order, progress: Progress, index: int) -> _Outcome:
-    """One worker process from its start to its end."""
+def _run_worker(order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+    """One worker process from its start to its end.
+
+    Args:
+        span: the part of the model's work that this is, from 0 to 1.
+    """
     outcome = _Outcome()
     read_end, write_end = os.pipe()
     with tempfile.NamedTemporaryFile("w+", prefix="op_profiler-worker-", suffix=".log", delete=False) as log:
@@ -218,7 +280,7 @@ def _run_worker(order: Order, progress: Progress, index: int) -> _Outcome:
         process.stdin.close()
         with os.fdopen(read_end) as events:
             for line in events:
-                _take(json.loads(line), outcome, order, progress, index)
+                _take(json.loads(line), outcome, order, progress, index, span)
         code = process.wait()
     except BaseException:
         process.kill()
@@ -234,14 +296,23 @@ def _run_worker(order: Order, progress: Progress, index: int) -> _Outcome:
     return outcome
 
 
-def _take(event: dict[str, Any], outcome: _Outcome, order: Order, progress: Progress, index: int) -> None:
+def _take(
+    event: dict[str, Any],
+    outcome: _Outcome,
+    order: Order,
+    progress: Progress,
+    index: int,
+    span: tuple[float, float],
+) -> None:
     """Note one announcement of a worker."""
     if "stage" in event:
         outcome.stage = event["stage"]
         outcome.operator = event.get("operator")
         begin, end = _STAGES.get(outcome.stage, (0.0, 1.0))
         share = begin + (end - begin) * float(event.get("share", 0.0))
-        progress.step(f"{order.request.model.name}: {outcome.stage}", index + share)
+        what = f"{outcome.stage} {event['detail']}" if "detail" in event else outcome.stage
+        progress.step(f"{order.request.model.name}: {what}", index + span[0] + (span[1] - span[0]) * share)
+    outcome.result = event.get("result", outcome.result)
     outcome.notes = tuple(event.get("notes", outcome.notes))
     outcome.alone = event.get("alone", outcome.alone)
     outcome.error = event.get("error", outcome.error)

@@ -14,9 +14,9 @@ import os
 import signal
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
-from op_profiler.collect.request import CollectRequest
+from op_profiler.collect.request import CollectRequest, TuneRequest
 from op_profiler.errors import EXIT_ENVIRONMENT, MeasureError, ModelError, OpProfilerError
 from op_profiler.schedules._base import UNKNOWN, Schedule
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 
 
+Work = Literal["measure", "tune", "compare", "vendor"]
+
+
 @dataclasses.dataclass(frozen=True)
 class Order:
     """What the supervisor asks of a worker.
@@ -41,22 +44,30 @@ class Order:
         alone: measure each operator as a model of its own, since the model as a whole cannot run.
         excluded: workload keys that are not to be touched, and how they took a worker down.
         reason: why the operators are measured alone.
+        work: ``measure`` the model; ``tune`` its operators; ``compare`` it under default and under recorded schedules;
+            time the operators in the ``vendor``'s kernels as well. All but the first answer with a result.
+        tune: what to tune, and how; for all work but the first.
     """
 
     request: CollectRequest
     model_key: str
+    work: Work = "measure"
+    tune: TuneRequest | None = None
     alone: bool = False
     excluded: dict[str, str] = dataclasses.field(default_factory=dict)
     reason: str = ""
 
     def to_json(self) -> str:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return json.dumps(fields | {"request": self.request.to_json()})
+        tune = dataclasses.asdict(self.tune) if self.tune is not None else None
+        return json.dumps(fields | {"request": self.request.to_json(), "tune": tune})
 
     @classmethod
     def from_json(cls, text: str) -> Order:
         fields = json.loads(text)
         fields["request"] = CollectRequest.from_json(fields["request"])
+        if fields["tune"] is not None:
+            fields["tune"] = TuneRequest(**(fields["tune"] | {"operators": tuple(fields["tune"]["operators"])}))
         return cls(**fields)
 
 
@@ -89,6 +100,7 @@ class Worker:
         from op_profiler.frontends import get_frontend
         from op_profiler.frontends.cache import load_cached
         from op_profiler.measure.device import describe_host
+        from op_profiler.schedules import records
 
         self.announce(stage="loading TVM")
         load_tvm()
@@ -99,13 +111,32 @@ class Worker:
         self.device = describe_host(target)
         with Dataset.open(self.request.db) as self.dataset:
             self.dataset.add_device(self.device)
-            if self.request.dry_run:
-                self._store_operators([o.operator for o in self._optimize(model, target)], model)
-            elif self.order.alone:
-                self._measure_alone(self._optimize(model, target), model, target)
+            if self.order.work != "measure":
+                self._special(model, target)
             else:
-                self._measure_model(model, target)
+                with records.applied(self.request.record_file()):
+                    self._measure(model, target)
         self.announce(done=True)
+
+    def _measure(self, model: RelayModel, target: Any) -> None:
+        if self.request.dry_run:
+            self._store_operators([o.operator for o in self._optimize(model, target)], model)
+        elif self.order.alone:
+            self._measure_alone(self._optimize(model, target), model, target)
+        else:
+            self._measure_model(model, target)
+
+    def _special(self, model: RelayModel, target: Any) -> None:
+        """Work whose outcome is a result for the report, beside what it stores."""
+        from op_profiler.collect.compare import ModelComparison
+        from op_profiler.collect.tune import ModelTuner
+        from op_profiler.collect.vendor import VendorComparison
+
+        assert self.order.tune is not None
+        kinds = {"tune": ModelTuner, "compare": ModelComparison, "vendor": VendorComparison}
+        kind: Any = kinds[self.order.work]
+        worker = kind(self.request, self.order.tune, self.dataset, self.device, target, self.announce)
+        self.announce(result=worker.run(model))
 
     def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:
         from op_profiler.operators.lower import optimize
@@ -227,7 +258,7 @@ class Worker:
                 notes=model.notes,
                 device_key=self.device.key,
             )
-            self.dataset.add_operators(self.order.model_key, [(by_key[k], tuple(p)) for k, p in positions.items()])
+            self.dataset.add_operators(self.order.model_key, [(by_key[k], tuple(p)) for k, p in positions.items()], self.schedules)
 
     def _keep(self, results: list[ThreadResult], share: float) -> None:
         """Store what is there; called during the rounds, so that a kill costs less than a second of measuring."""

@@ -10,17 +10,22 @@ from op_profiler.dataset._base import Model, StoredMeasurement, StoredTiming
 from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
 from op_profiler.operators._base import Operator, TensorSpec
 from op_profiler.schedules._base import Schedule
+from op_profiler.schedules.factors import Factors
 
 Columns = dict[str, Any]
 T = TypeVar("T")
 
 _TUPLES = {"core_set", "core_set_effective", "notes", "unmeasured", "op_names", "attrs"}
 _TENSORS = {"inputs", "params", "outputs"}
+_FACTOR = "factor_"  # stands before the names of the factors among the columns of a schedule
 
 
 def to_columns(item: Operator | Schedule | Settings | Device) -> Columns:
-    """One column a field, and the natural key."""
-    return {"key": item.key} | dataclasses.asdict(item)
+    """One column a field, and the natural key; the factors of a schedule are fields of their own."""
+    columns = {"key": item.key} | dataclasses.asdict(item)
+    for name, value in columns.pop("factors", {}).items():
+        columns[_FACTOR + name] = value
+    return columns
 
 
 def measurement_columns(measurement: Measurement) -> Columns:
@@ -49,7 +54,10 @@ def build(kind: type[T], row: Mapping[str, Any], prefix: str = "") -> T:
         prefix: stands before the names of the columns where a row holds several dataclasses.
     """
     fields = dataclasses.fields(kind)  # type: ignore[arg-type]
-    return kind(**{f.name: _value(f.name, row[prefix + f.name]) for f in fields})
+    values = {f.name: _value(f.name, row[prefix + f.name]) for f in fields if f.name != "factors"}
+    if kind is Schedule:
+        values["factors"] = build(Factors, row, prefix + _FACTOR)
+    return kind(**values)
 
 
 def _value(name: str, value: Any) -> Any:

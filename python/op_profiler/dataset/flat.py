@@ -64,6 +64,19 @@ COLUMNS: tuple[Column, ...] = (
     Column("template", "text", "name of the schedule's template", schedules.c.template),
     Column("knobs", "json", "knob name to value", schedules.c.knobs),
     Column("origin", "text", "default, tuned, trial or vendor", schedules.c.origin),
+    *(
+        Column(name, kind, description, schedules.c[f"factor_{name}"])
+        for name, kind, description in (
+            ("tile", "json", "spatial axis to the size of its innermost tile"),
+            ("split", "json", "reduction axis to the inner part of its split"),
+            ("fuse", "json", "outer loops that are fused"),
+            ("reorder", "json", "loops, outermost first; a bar before those of the reduction"),
+            ("compute_at", "json", "where the stage that feeds the main one is computed: root, inline or a loop"),
+            ("vectorize", "json", "lanes of the vectorized loop"),
+            ("unroll", "json", "what is unrolled"),
+            ("parallel", "json", "axes of the parallel loop"),
+        )
+    ),
     Column("threads", "integer", "threads asked for", settings.c.threads),
     Column("threads_effective", "integer", "threads that the runtime reported", settings.c.threads_effective),
     Column("core_set", "json", "cores asked for; empty: the runtime's choice", settings.c.core_set),
@@ -73,7 +86,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("parallel_type", "text", "sequential, stream or full", settings.c.parallel_type),
     Column("streams", "integer", "device streams", settings.c.streams),
     Column("precision", "text", "dtype of the arithmetic asked for", settings.c.precision),
-    Column("executor", "text", "graph or vm", settings.c.executor),
+    Column("executor", "text", "graph, vm, or kernel: called alone", settings.c.executor),
     Column("device_key", "text", "16 hex digits over what decides a kernel's time", devices.c.key),
     Column("device_kind", "text", "kind of target: llvm, cuda, ...", devices.c.kind),
     Column("target", "text", "full TVM target string", devices.c.target),

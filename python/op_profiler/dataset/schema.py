@@ -27,17 +27,38 @@ from sqlalchemy import (
     Table,
     Text,
     inspect,
+    text,
     types,
 )
 
 from op_profiler.measure._base import Settings
+from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
+from op_profiler.schedules.factors import factors_of_knobs
 
-VERSION = 1
+VERSION = 2
 """Version of the tables below; counts up with every change to them."""
 
 Migration = Callable[[Connection], None]
 
-MIGRATIONS: dict[int, Migration] = {}
+_FACTOR_COLUMN = "factor_{}"
+
+
+
+def _add_schedule_factors(connection: Connection) -> None:
+    """1 to 2: what a schedule does to the loops, and which schedule a model's build gave to each operator."""
+    for name in FACTOR_NAMES:
+        connection.execute(text(f"ALTER TABLE schedules ADD COLUMN {_FACTOR_COLUMN.format(name)} TEXT"))
+    connection.execute(text("ALTER TABLE model_operators ADD COLUMN schedule_key TEXT"))
+    found = connection.execute(text("SELECT key, knobs FROM schedules")).all()
+    for key, knobs in found:
+        values = dataclasses.asdict(factors_of_knobs(json.loads(knobs)))
+        known = {name: json.dumps(value) for name, value in values.items() if value is not None}
+        if known:
+            changes = ", ".join(f"{_FACTOR_COLUMN.format(name)} = :{name}" for name in known)
+            connection.execute(text(f"UPDATE schedules SET {changes} WHERE key = :key"), {**known, "key": key})
+
+
+MIGRATIONS: dict[int, Migration] = {1: _add_schedule_factors}
 """For each older version n the step from n to n + 1. A step runs inside the transaction that upgrades the dataset, uses
 plain SQL (the tables below show the newest version only), and never loses a row."""
 
@@ -126,6 +147,7 @@ model_operators = Table(
     Column("name", Text, nullable=False),  # the kernel's name in this model: the same operator is named anew in each
     Column("occurrences", Integer, nullable=False),
     Column("positions", Json, nullable=False),
+    Column("schedule_key", Text),  # what the build of this model gave it; NULL: not known
     Index("model_operators_of_operator", "operator_key"),
 )
 
@@ -136,6 +158,7 @@ schedules = Table(
     Column("template", Text, nullable=False),
     Column("knobs", Json, nullable=False),
     Column("origin", Text, nullable=False),
+    *(Column(_FACTOR_COLUMN.format(name), Json) for name in FACTOR_NAMES),
 )
 
 settings = Table(

@@ -151,11 +151,17 @@ class Dataset:
         with self._write() as connection:
             _upsert(connection, schema.models, [row], replace=renewed)
 
-    def add_operators(self, model_key: str, operators: Iterable[tuple[Operator, Positions]]) -> None:
+    def add_operators(
+        self,
+        model_key: str,
+        operators: Iterable[tuple[Operator, Positions]],
+        schedules: Mapping[str, Schedule] | None = None,
+    ) -> None:
         """Store all operators of a model in one transaction, in place of those that it had; marks it `extracted`.
 
         Args:
             operators: each distinct operator once, with the places where the model calls it, counted from 0.
+            schedules: by workload key, what the build of the model gave to them, as far as that is known.
         """
         operators = list(operators)
         rows = convert.distinct(operator for operator, _ in operators)
@@ -166,6 +172,7 @@ class Dataset:
                 "name": operator.name,
                 "occurrences": len(positions),
                 "positions": positions,
+                "schedule_key": schedules[operator.key].key if schedules and operator.key in schedules else None,
             }
             for operator, positions in operators
         ]
@@ -176,6 +183,11 @@ class Dataset:
             if links:
                 connection.execute(table.insert(), links)
             connection.execute(update(schema.models).where(schema.models.c.key == model_key).values(extracted=True))
+
+    def add_anchor(self, operator: Operator) -> None:
+        """Store an operator that belongs to no model."""
+        with self._write() as connection:
+            _upsert(connection, schema.operators, convert.distinct([operator]))
 
     def record(self, row: Row) -> None:
         """Store one measurement; see `record_all`."""
@@ -257,7 +269,7 @@ class Dataset:
         return convert.stored_measurement(rows[0]) if rows else None
 
     def measurements_of(
-        self, model_key: str, *, threads: int, cache: Cache, origin: Origin = "default"
+        self, model_key: str, *, threads: int, cache: Cache, origin: Origin | None = None
     ) -> dict[str, StoredMeasurement]:
         """What is known of a model's operators, run one after the other, by workload key.
 
@@ -265,8 +277,8 @@ class Dataset:
         measured of the same operator elsewhere counts too, with the model's precision and executor.
 
         Args:
-            origin: where the schedules come from. Where one operator has several, complete ones come before check
-                points, and newer ones before older ones.
+            origin: where the schedules come from; None means those that the build of this model gave its operators.
+                Where one operator has several, complete ones come before check points, and newer ones before older.
         """
         table, link, wanted = schema.measurements, schema.model_operators, schema.settings.c
         context = table.c.model_key == model_key if cache == "model" else _outside_of_models()
@@ -275,11 +287,24 @@ class Dataset:
             .join(link, and_(link.c.operator_key == table.c.operator_key, link.c.model_key == model_key))
             .join(schema.models, schema.models.c.key == model_key)
             .where(context, wanted.threads == threads, wanted.cache == cache, wanted.parallel_type == "sequential")
-            .where(schema.schedules.c.origin == origin)
+            .where(_of_the_build() if origin is None else schema.schedules.c.origin == origin)
             .where(or_(schema.models.c.device_key.is_(None), table.c.device_key == schema.models.c.device_key))
             .order_by(table.c.complete, table.c.measured_at)
         )
         return {row["operator_key"]: convert.stored_measurement(row) for row in self.rows(query)}
+
+    def trials_of(
+        self, operator_key: str, *, template: str, device_key: str, threads: int, cache: Cache
+    ) -> list[StoredMeasurement]:
+        """Every candidate of a template that was tried for an operator on a device."""
+        table = schema.measurements.c
+        query = (
+            _measurements()
+            .where(table.operator_key == operator_key, table.device_key == device_key, table.complete)
+            .where(schema.schedules.c.origin == "trial", schema.schedules.c.template == template)
+            .where(schema.settings.c.threads == threads, schema.settings.c.cache == cache)
+        )
+        return [convert.stored_measurement(row) for row in self.rows(query)]
 
     def find_model_timing(self, model_key: str, *, threads: int, cache: Cache) -> StoredTiming | None:
         """The timing of a whole model beside its operators; of several, the newest complete one."""
@@ -329,6 +354,13 @@ def _outside_of_models() -> ColumnElement[bool]:
     executor = case((model.executor == "default", "graph"), else_=model.executor)  # in the words of `Settings`
     alike = and_(wanted.precision == model.precision, wanted.executor == executor)
     return and_(schema.measurements.c.model_key.is_(None), alike)
+
+
+def _of_the_build() -> ColumnElement[bool]:
+    """The schedule that the build of the model gave the operator; where that is not known, any that a build gives."""
+    given = schema.model_operators.c.schedule_key
+    usual = schema.schedules.c.origin.in_(("default", "tuned"))
+    return or_(given == schema.schedules.c.key, and_(given.is_(None), usual))
 
 
 def _labelled(table: Table) -> list[Any]:

@@ -26,7 +26,7 @@ class Settings:
         parallel_type: ``sequential``, ``stream`` or ``full``.
         streams: device streams.
         precision: dtype of the arithmetic asked for.
-        executor: ``graph`` or ``vm``.
+        executor: ``graph``, ``vm``, or ``kernel`` for an operator that is called alone.
     """
 
     threads: int

@@ -59,6 +59,17 @@ def _cpu_info() -> dict[str, Any]:
     return dict(cpuinfo.get_cpu_info())
 
 
+def processor_name() -> str:
+    """Name, family and model of this machine's processor, without importing TVM: what schedule records are kept by."""
+    fields = dict(line.split(":", 1) for line in _processor_line().splitlines() if ":" in line)
+    named = {name.strip(): value.strip() for name, value in fields.items()}
+    words = [named.get("model name") or platform.machine()]
+    words += [f"{name} {named[name]}" for name in ("CPU implementer", "CPU part") if name in named]
+    if "cpu family" in named:
+        words.append(f"family {named['cpu family']} model {named.get('model', '')}")
+    return " ".join(words)
+
+
 @functools.cache
 def host_fingerprint() -> str:
     """16 hex digits of the processor, its cores and caches: equal on machines whose times can be compared.

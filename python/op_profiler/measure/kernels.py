@@ -111,12 +111,14 @@ class GraphKernels:
         run: the executor's own function that runs the whole model.
         flush: flushes the tensors of a kernel from the caches; None where the build cannot.
         executor: the graph executor that owns the buffers.
+        outputs: the model's outputs.
     """
 
     kernels: tuple[Kernel, ...]
     run: Callable[[], None]
     flush: Callable[[Kernel], None] | None
     executor: Any
+    outputs: tuple[Any, ...] = ()
 
     @property
     def labels(self) -> list[str]:
@@ -175,6 +177,7 @@ def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarra
 
     factory = compiled.library
     graph = json.loads(factory.get_graph_json())
+    heads = [(int(node), int(output)) for node, output, *_ in graph["heads"]]
     entries = _expose_every_entry(graph)
     executor = graph_executor.create(json.dumps(graph), factory.get_lib(), device)
     executor.set_input(**factory.get_params())
@@ -186,7 +189,8 @@ def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarra
     except tvm.TVMError as error:
         raise MeasureError(f"the model does not run: {last_line(error)}") from error
     buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
-    return GraphKernels(_bind(graph, factory.get_lib(), buffers), run, _flusher(), executor)
+    outputs = tuple(buffers[head] for head in heads)
+    return GraphKernels(_bind(graph, factory.get_lib(), buffers), run, _flusher(), executor, outputs)
 
 
 def _expose_every_entry(graph: dict[str, Any]) -> list[tuple[int, int]]:

@@ -82,15 +82,24 @@ class Screen:
             self._progress.stop()
             self._progress = None
 
-    def show(self, reports: Sequence[ModelReport], describe: Dataset | None = None) -> None:
-        """Print the tables of every model; with a dataset, also the two that describe its operators and hardware."""
+    def show(
+        self, reports: Sequence[ModelReport], describe: Dataset | None = None, *, partial: bool = False
+    ) -> None:
+        """Print the tables of every model; with a dataset, also the two that describe its operators and hardware.
+
+        Args:
+            partial: of a tuning run, also the best after parts of the trials.
+        """
         if self._quiet:
             return
         from rich.console import Console
 
         console = Console(width=None if sys.stdout.isatty() else 150)
+        from op_profiler.report.studies import show_studies
+
         for report in reports:
             _show_model(console, report)
+            show_studies(console, report, partial=partial)
             if describe is not None and report.operators:
                 _show_details(console, describe, report)
 

@@ -7,6 +7,8 @@ import hashlib
 import json
 from typing import Any, Literal
 
+from op_profiler.schedules.factors import Factors
+
 Origin = Literal["default", "tuned", "trial", "vendor"]
 
 
@@ -18,11 +20,13 @@ class Schedule:
         template: name of the AutoTVM template or TOPI schedule, e.g. ``conv2d_NCHWc.x86``.
         knobs: knob name to value, as plain JSON values; empty where the schedule has none.
         origin: who chose the values.
+        factors: what the knobs do to the loops; follows from template and knobs, so it is no part of the identity.
     """
 
     template: str
     knobs: dict[str, Any] = dataclasses.field(default_factory=dict)
     origin: Origin = "default"
+    factors: Factors = dataclasses.field(default_factory=Factors, compare=False)
 
     @property
     def key(self) -> str:

@@ -1,0 +1,193 @@
+"""One model under default and under recorded schedules, in one process, in turns."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.collect.request import CollectRequest, TuneRequest
+from op_profiler.errors import ModelError
+from op_profiler.measure._base import Device
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from op_profiler.dataset import Dataset
+    from op_profiler.frontends._base import RelayModel
+    from op_profiler.measure.kernels import GraphKernels
+    from op_profiler.operators._base import Operator
+
+_ROUNDS = 40
+_SECONDS = 20.0
+_LEAST_ROUNDS = 11
+_TOLERANCE = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorPair:
+    """One call of an operator in both builds, times in microseconds."""
+
+    position: int
+    name: str
+    default_key: str
+    tuned_key: str
+    template: str
+    default_us: float
+    tuned_us: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """One model at one thread count.
+
+    Attributes:
+        default_us, tuned_us: medians of the whole model.
+        speedup: median over the rounds of default over tuned, each from neighbouring runs.
+        speedup_low, speedup_high: its 95 % interval (order statistics); None with too few rounds.
+        difference: largest difference between the outputs, as a share of the largest value.
+        agree: whether that is within the tolerance.
+        operators: call by call; empty where the builds do not have the same calls.
+    """
+
+    threads: int
+    default_us: float
+    tuned_us: float
+    speedup: float
+    speedup_low: float | None
+    speedup_high: float | None
+    rounds: int
+    difference: float
+    agree: bool
+    operators: tuple[OperatorPair, ...]
+
+
+class ModelComparison:
+    """Carries out the comparison; takes what `ModelTuner` takes."""
+
+    def __init__(
+        self,
+        request: CollectRequest,
+        tune: TuneRequest,
+        dataset: Dataset,
+        device: Device,
+        target: Any,
+        announce: Callable[..., None],
+    ) -> None:
+        self.request = request
+        self.target = target
+        self.announce = announce
+
+    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+        """A `Compared` for each thread count, as plain values."""
+        from op_profiler.measure.threads import ThreadPool
+        from op_profiler.schedules import records
+
+        self.announce(stage="compiling")
+        default, default_operators, _ = self._load(model)
+        self.announce(stage="compiling", share=0.5)
+        with records.applied(self.request.record_file()) as count:
+            if not count:
+                raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
+            tuned, tuned_operators, templates = self._load(model)
+        self.announce(stage="measuring", share=0.0)
+        pool = ThreadPool()
+        difference = self._difference(default, tuned, pool)
+        results = []
+        for done, threads in enumerate(self.request.threads):
+            self.announce(stage="measuring", share=done / len(self.request.threads))
+            pool.use(threads)
+            whole, kernels = self._rounds(default, tuned)
+            pairs = _pairs(default_operators, tuned_operators, templates, kernels)
+            results.append(dataclasses.asdict(_compared(threads, whole, difference, pairs)))
+        return results
+
+    def _load(self, model: RelayModel) -> tuple[GraphKernels, list[Operator], dict[str, str]]:
+        """A build on the device, the operator behind each kernel, and the template of each operator."""
+        import numpy as np
+
+        from op_profiler.compiler import runtime_device
+        from op_profiler.measure.kernels import load_graph
+        from op_profiler.operators.lower import compile_model
+        from op_profiler.schedules.record import recorded_schedules
+
+        with recorded_schedules() as choices:
+            compiled = compile_model(model, self.target)
+        rng = np.random.default_rng(0)
+        inputs = {spec.name: spec.random(rng) for spec in model.inputs}
+        loaded = load_graph(compiled, runtime_device(self.target), inputs)
+        occurrences = [compiled.by_label[label] for label in loaded.labels]
+        templates = {o.operator.key: choices.schedule_of(o).template for o in occurrences}
+        return loaded, [o.operator for o in occurrences], templates
+
+    def _difference(self, default: GraphKernels, tuned: GraphKernels, pool: Any) -> float:
+        import numpy as np
+
+        pool.use(max(self.request.threads))
+        largest = 0.0
+        outputs = []
+        for build in (default, tuned):
+            build.run_model()
+            outputs.append([array.numpy() for array in build.outputs])
+        for one, other in zip(*outputs, strict=True):
+            scale = float(np.abs(one).max()) or 1.0
+            largest = max(largest, float(np.abs(one.astype("float64") - other).max()) / scale)
+        return largest
+
+    def _rounds(self, default: GraphKernels, tuned: GraphKernels) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Whole-model times, shape (rounds, 2), and times of the kernels of each build, (rounds, kernels)."""
+        import numpy as np
+
+        builds = (default, tuned)
+        whole: list[list[float]] = []
+        kernels: list[list[list[float]]] = [[], []]
+        started = time.perf_counter()
+        while len(whole) < _LEAST_ROUNDS or (len(whole) < _ROUNDS and time.perf_counter() - started < _SECONDS):
+            order = (0, 1) if len(whole) % 2 == 0 else (1, 0)
+            row = [0.0, 0.0]
+            for which in order:
+                build = builds[which]
+                build.run_model()
+                row[which] = build.time_model()
+                kernels[which].append(build.walk("model", [True] * len(build.kernels)))
+            whole.append(row)
+        return np.asarray(whole), [np.asarray(k) for k in kernels]
+
+
+def _pairs(
+    default: list[Operator], tuned: list[Operator], templates: dict[str, str], kernels: list[np.ndarray]
+) -> tuple[OperatorPair, ...]:
+    """Calls of both builds side by side; none where they differ in more than schedules."""
+    import numpy as np
+
+    if len(default) != len(tuned) or any(a.outputs != b.outputs for a, b in zip(default, tuned)):
+        return ()
+    medians = [np.median(times, axis=0) for times in kernels]
+    return tuple(
+        OperatorPair(i, a.name, a.key, b.key, templates[b.key], float(medians[0][i]), float(medians[1][i]))
+        for i, (a, b) in enumerate(zip(default, tuned))
+    )
+
+
+def _compared(threads: int, whole: np.ndarray, difference: float, pairs: tuple[OperatorPair, ...]) -> Compared:
+    import math
+
+    import numpy as np
+
+    from op_profiler.measure.statistics import median_interval
+
+    ratios = whole[:, 0] / whole[:, 1]
+    low, high = median_interval(ratios)
+    return Compared(
+        threads=threads,
+        default_us=float(np.median(whole[:, 0])),
+        tuned_us=float(np.median(whole[:, 1])),
+        speedup=float(np.median(ratios)),
+        speedup_low=low if math.isfinite(low) else None,
+        speedup_high=high if math.isfinite(high) else None,
+        rounds=len(whole),
+        difference=difference,
+        agree=difference <= _TOLERANCE,
+        operators=pairs,
+    )

@@ -1,0 +1,256 @@
+"""Tunes the heavy operators of a model: every trial into the dataset, the best into the schedule records."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from op_profiler.collect.request import CollectRequest, TuneRequest
+from op_profiler.measure._base import Cache, Device, Measurement, Settings
+
+if TYPE_CHECKING:
+    from op_profiler.dataset import Dataset, Row
+    from op_profiler.frontends._base import RelayModel
+    from op_profiler.measure.trials import TrialRunner
+    from op_profiler.operators.extract import Occurrence
+    from op_profiler.schedules.tuning._base import TaskSpec, TrialResult
+    from op_profiler.schedules.tuning.loop import Finalist, Search, Trial
+    from op_profiler.schedules.tuning.tasks import Tunable
+
+Announce = Callable[..., None]
+PARTIAL = (100, 300, 500, 1000)
+"""Trials after which ``--ifpartial`` reports the best."""
+_BUFFERED = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """What the search for one anchor came to; all times in microseconds, measured side by side.
+
+    Attributes:
+        anchor: workload key of the anchor alone.
+        operators: workload keys of the fused operators that hold it.
+        default_us: of the schedule that the compiler takes without records; None where it has no time.
+        best_us: of the fastest schedule.
+        template: of the fastest schedule.
+        trials, failed, new: candidates tried; of them failed, and measured by this run.
+        partial_us: best after so many trials.
+    """
+
+    anchor: str
+    operators: tuple[str, ...]
+    default_us: float | None
+    best_us: float | None
+    template: str | None
+    trials: int
+    failed: int
+    new: int
+    partial_us: dict[int, float | None]
+
+
+class ModelTuner:
+    """Carries out a `TuneRequest` for one model.
+
+    Args:
+        announce: told what is being done.
+    """
+
+    def __init__(
+        self,
+        request: CollectRequest,
+        tune: TuneRequest,
+        dataset: Dataset,
+        device: Device,
+        target: Any,
+        announce: Announce,
+    ) -> None:
+        self.request = request
+        self.tune = tune
+        self.dataset = dataset
+        self.device = device
+        self.target = target
+        self.records = request.record_file()
+        self.announce = announce
+        self.threads = max(request.threads)
+        self.cache: Cache = "hot"
+
+    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+        """Tune one anchor after the other; a `Tuned` each, as plain values."""
+        from op_profiler.measure.trials import TrialRunner
+
+        self.announce(stage="fusing")
+        items, weight_bytes = tunables_of(model, self.target, set(self.tune.operators))
+        self.cache = "cold" if weight_bytes > (self.device.l3_bytes or self.device.l2_bytes or 0) / 2 else "hot"
+        results = []
+        with TrialRunner(str(self.target), self.threads, cache=self.cache) as runner:
+            for done, item in enumerate(items):
+                self.announce(stage="tuning", share=done / len(items), detail=f"{done + 1} of {len(items)} operators")
+                results.append(dataclasses.asdict(self._tune(item, runner, done, len(items))))
+        return results
+
+    def _tune(self, item: Tunable, runner: TrialRunner, done: int, count: int) -> Tuned:
+        from op_profiler.schedules.tuning.loop import OperatorSearch
+
+        self.dataset.add_anchor(item.anchor)
+        self.dataset.add_device(self.device)
+        keeper = _Keeper(self, item, runner)
+
+        def on_trial(trial: Trial) -> None:
+            keeper.add(trial)
+            share = (done + min(keeper.count / self.tune.trials, 1.0)) / count
+            best = f", best {keeper.best_us:.0f} us" if keeper.best_us < float("inf") else ""
+            detail = f"{done + 1} of {count} operators, trial {keeper.count} of {self.tune.trials}{best}"
+            self.announce(stage="tuning", share=share, detail=detail)
+
+        search = OperatorSearch(
+            item.tasks,
+            self.target,
+            runner,
+            tuner=self.tune.tuner,
+            trials=self.tune.trials,
+            seed=self.tune.seed,
+            defaults=(item.default,) if item.default is not None else (),
+            known=lambda spec: self._known(item, spec),
+            on_trial=on_trial,
+        ).run()
+        keeper.flush()
+        self._keep_best(item, search, runner)
+        return _tuned(item, search)
+
+    def _known(self, item: Tunable, spec: TaskSpec) -> Mapping[str, TrialResult]:
+        stored = self.dataset.trials_of(
+            item.anchor.key,
+            template=spec.template,
+            device_key=self.device.key,
+            threads=self.threads,
+            cache=self.cache,
+        )
+        return {row.schedule.key: trial_result(row.measurement) for row in stored}
+
+    def _keep_best(self, item: Tunable, search: Search, runner: TrialRunner) -> None:
+        """The finalists into the dataset as ``tuned``; the best of each template into the records."""
+        from op_profiler.schedules import records
+
+        settings = runner.settings()
+        best: dict[str, Finalist] = {}
+        for finalist in search.finalists:
+            best.setdefault(finalist.trial.candidate.task.template, finalist)
+        self.dataset.record_all(
+            self.row(
+                item, dataclasses.replace(f.trial.schedule, origin="tuned"), settings, measurement_of(f.result)
+            )
+            for f in best.values()
+        )
+        if self.records is not None and best:
+            lines = [
+                records.Record(
+                    str(self.target),
+                    f.trial.candidate.task.template,
+                    f.trial.candidate.task.arguments,
+                    f.config,
+                    (f.result.median_us / 1e6,),
+                    timestamp=time.time(),
+                )
+                for f in best.values()
+            ]
+            records.keep_best(self.records, lines)
+
+    def row(self, item: Tunable, schedule: Any, settings: Settings, measurement: Measurement) -> Row:
+        """A row of the dataset for one candidate of an anchor."""
+        from op_profiler.dataset import Row
+
+        return Row(
+            operator_key=item.anchor.key,
+            schedule=schedule,
+            settings=settings,
+            device=self.device,
+            measurement=measurement,
+        )
+
+
+class _Keeper:
+    """Stores trials a batch at a time, so that a kill costs seconds of searching."""
+
+    def __init__(self, tuner: ModelTuner, item: Tunable, runner: TrialRunner) -> None:
+        self._tuner = tuner
+        self._item = item
+        self._runner = runner
+        self._settings: Settings | None = None
+        self._rows: list[Row] = []
+        self.count = 0
+        self.best_us = float("inf")
+
+    def add(self, trial: Trial) -> None:
+        self.count += 1
+        self.best_us = min(self.best_us, trial.result.median_us)
+        if not trial.new:
+            return
+        if self._settings is None:
+            self._settings = self._runner.settings()
+        measurement = measurement_of(trial.result)
+        self._rows.append(self._tuner.row(self._item, trial.schedule, self._settings, measurement))
+        if len(self._rows) >= _BUFFERED:
+            self.flush()
+
+    def flush(self) -> None:
+        self._tuner.dataset.record_all(self._rows)
+        self._rows = []
+
+
+def measurement_of(result: TrialResult) -> Measurement:
+    """A trial as the dataset keeps it."""
+    import numpy as np
+
+    from op_profiler.measure.statistics import summarize
+
+    if result.error is not None:
+        return Measurement(error=f"{result.failure}: {result.error}")
+    return summarize(np.asarray(result.samples_us)[:, None])
+
+
+def trial_result(measurement: Measurement) -> TrialResult:
+    """The inverse of `measurement_of`."""
+    from op_profiler.schedules.tuning._base import Failure, TrialResult
+
+    if measurement.error is not None:
+        kind, _, text = measurement.error.partition(": ")
+        failure = cast(Failure, kind) if kind in get_args(Failure) else "run"
+        return TrialResult(failure=failure, error=text or kind)
+    samples = tuple(row[0] for row in measurement.samples_us)
+    return TrialResult(samples_us=samples, stopped_early=len(samples) == 1)
+
+
+def tunables_of(model: RelayModel, target: Any, keys: set[str]) -> tuple[list[Tunable], int]:
+    """What can be tuned in a model, without building it, and the bytes of all its weights."""
+    from op_profiler.operators.cost import size_bytes
+    from op_profiler.operators.lower import optimize
+    from op_profiler.schedules.record import recorded_schedules
+    from op_profiler.schedules.templates import register_templates
+    from op_profiler.schedules.tuning.tasks import tunables
+
+    register_templates()
+    occurrences = optimize(model, target)
+    wanted: list[Occurrence] = [o for o in occurrences if o.operator.key in keys]
+    with recorded_schedules() as choices:
+        for occurrence in {o.operator.key: o for o in wanted}.values():
+            choices.weigh(occurrence, target)
+    weights = sum(size_bytes(t) for o in occurrences for t in o.operator.params)
+    return tunables(wanted, choices, keys), weights
+
+
+def _tuned(item: Tunable, search: Search) -> Tuned:
+    first = search.finalists[0] if search.finalists else None
+    default = next((f.result.median_us for f in search.finalists if f.trial.candidate.index is None), None)
+    return Tuned(
+        anchor=item.anchor.key,
+        operators=item.operators,
+        default_us=default,
+        best_us=first.result.median_us if first else None,
+        template=first.trial.candidate.task.template if first else None,
+        trials=len(search.trials),
+        failed=sum(1 for t in search.trials if t.result.error is not None),
+        new=sum(1 for t in search.trials if t.new),
+        partial_us={n: search.best_after(n) for n in PARTIAL if n <= len(search.trials)},
+    )

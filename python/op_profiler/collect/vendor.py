@@ -1,0 +1,126 @@
+"""Operators in the vendor's kernels (torch's), beside the default and the best known schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.collect.request import CollectRequest, TuneRequest
+from op_profiler.measure._base import Device
+
+if TYPE_CHECKING:
+    from op_profiler.dataset import Dataset
+    from op_profiler.frontends._base import RelayModel
+    from op_profiler.measure.trials import TrialRunner
+    from op_profiler.schedules.tuning.tasks import Tunable
+
+_ROUNDS = 21
+
+
+@dataclasses.dataclass(frozen=True)
+class VendorTimes:
+    """One anchor, timed side by side with hot caches; microseconds, None where there is no time.
+
+    Attributes:
+        operators: workload keys of the fused operators that hold it.
+        vendor_kernel: what of torch was the fastest, with its memory layout.
+        error: why the vendor's kernel has no time.
+    """
+
+    anchor: str
+    operators: tuple[str, ...]
+    default_us: float | None
+    tuned_us: float | None
+    vendor_us: float | None
+    vendor_kernel: str | None
+    error: str | None
+
+
+class VendorComparison:
+    """Carries out the comparison; takes what `ModelTuner` takes."""
+
+    def __init__(
+        self,
+        request: CollectRequest,
+        tune: TuneRequest,
+        dataset: Dataset,
+        device: Device,
+        target: Any,
+        announce: Callable[..., None],
+    ) -> None:
+        self.request = request
+        self.tune = tune
+        self.dataset = dataset
+        self.device = device
+        self.target = target
+        self.announce = announce
+
+    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+        """A `VendorTimes` for each anchor, as plain values."""
+        from op_profiler.collect.tune import tunables_of
+        from op_profiler.measure.trials import TrialRunner
+
+        self.announce(stage="fusing")
+        items, _ = tunables_of(model, self.target, set(self.tune.operators))
+        results = []
+        with TrialRunner(str(self.target), max(self.request.threads)) as runner:
+            for done, item in enumerate(items):
+                detail = f"{done + 1} of {len(items)} operators"
+                self.announce(stage="timing the vendor's kernels", share=done / len(items), detail=detail)
+                results.append(dataclasses.asdict(self._compare(item, runner)))
+        return results
+
+    def _compare(self, item: Tunable, runner: TrialRunner) -> VendorTimes:
+        from op_profiler.schedules.tuning._base import VENDOR, Candidate
+
+        best = self._best(item)
+        candidates = {"vendor": Candidate((item.default or item.tasks[0]), VENDOR)}
+        if item.default is not None:
+            candidates["default"] = Candidate(item.default, None)
+        if best is not None:
+            candidates["tuned"] = best
+        results = dict(zip(candidates, runner.compare(list(candidates.values()), _ROUNDS)))
+        times = {name: r.median_us if r.samples_us else None for name, r in results.items()}
+        vendor = results["vendor"]
+        self._store(item, runner, vendor)
+        return VendorTimes(
+            item.anchor.key,
+            item.operators,
+            times.get("default"),
+            times.get("tuned"),
+            times["vendor"],
+            vendor.kernel,
+            vendor.error,
+        )
+
+    def _best(self, item: Tunable) -> Any:
+        """The candidate that the records say is the fastest; None where they have none."""
+        from op_profiler.schedules import records
+        from op_profiler.schedules.tuning._base import Candidate
+
+        path = self.request.record_file()
+        known = records.read_records(path)[0] if path is not None and path.is_file() else []
+        tasks = {(task.template, task.arguments): task for task in item.tasks}
+        mine = [r for r in known if (r.template, r.arguments) in tasks and r.seconds]
+        if not mine:
+            return None
+        best = min(mine, key=lambda r: r.mean_seconds)
+        return Candidate(tasks[best.template, best.arguments], int(best.config["index"]))
+
+    def _store(self, item: Tunable, runner: TrialRunner, result: Any) -> None:
+        from op_profiler.collect.tune import measurement_of
+        from op_profiler.dataset import Row
+        from op_profiler.schedules._base import Schedule
+
+        self.dataset.add_anchor(item.anchor)
+        kernel = result.kernel or "torch"
+        self.dataset.record(
+            Row(
+                operator_key=item.anchor.key,
+                schedule=Schedule(kernel.split(" ")[0], {"kernel": kernel}, "vendor"),
+                settings=runner.settings(),
+                device=self.device,
+                measurement=measurement_of(result),
+            )
+        )

@@ -1,0 +1,5 @@
+"""Builds and times the candidates of a search, in processes that may die."""
+
+from op_profiler.measure.trials.runner import Limits, TrialRunner
+
+__all__ = ["Limits", "TrialRunner"]

@@ -1,0 +1,103 @@
+"""The vendor's kernels: what torch does for the same computation, with the same threads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from op_profiler.errors import MissingPackageError
+from op_profiler.measure.reference import Reference
+from op_profiler.measure.threads import available_cores
+from op_profiler.schedules.tuning._base import TaskSpec
+
+
+def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[str, Callable[[], Any]]:
+    """By name, the ways in which torch computes a task, ready to be called on the reference's inputs.
+
+    A convolution is there in torch's two memory layouts and in oneDNN's own: the fastest counts.
+
+    Raises:
+        MissingPackageError: torch is not installed.
+    """
+    # Without places the two of OpenMP's threads may share a core, each waiting for the other to use up its time slice.
+    os.environ["OMP_PLACES"] = ",".join(f"{{{core}}}" for core in available_cores()[:threads])
+    os.environ["OMP_PROC_BIND"] = "true"
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingPackageError("torch", "timing the vendor's kernels") from error
+    torch.set_num_threads(threads)
+    data, weight = (torch.from_numpy(array.copy()) for array in reference.arrays)
+    if data.dim() == 4:
+        return _convolutions(torch, task, data, weight)
+    if data.dim() == 3:
+        return {"torch.bmm": _inference(torch, torch.bmm, *_oriented(task, data, weight))}
+    kernels = {"torch.nn.functional.linear": _inference(torch, torch.nn.functional.linear, data, weight)}
+    with _where_there_is_one():
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight.to_mkldnn(), data.shape[0])
+        pointwise = torch.ops.mkldnn._linear_pointwise
+        kernels["torch.ops.mkldnn.linear prepacked"] = _inference(
+            torch, lambda x, w: pointwise(x, w, None, "none", [], ""), data, packed
+        )
+    return kernels
+
+
+@contextlib.contextmanager
+def _where_there_is_one() -> Iterator[None]:
+    """oneDNN is not in every build of torch, and not for every processor."""
+    with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
+        yield
+
+
+def _oriented(task: TaskSpec, a: Any, b: Any) -> tuple[Any, Any]:
+    flags = task.arguments[4:6]
+    transpose_a, transpose_b = (bool(flags[0]), bool(flags[1])) if len(flags) == 2 else (False, True)
+    a, b = (a.transpose(1, 2) if transpose_a else a), (b.transpose(1, 2) if transpose_b else b)
+    batch = max(a.shape[0], b.shape[0])
+    return a.expand(batch, *a.shape[1:]), b.expand(batch, *b.shape[1:])
+
+
+def _convolutions(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
+    strides, padding, dilation = (tuple(int(v) for v in a) for a in task.arguments[2:5])
+    top, left, bottom, right = padding if len(padding) == 4 else (*padding, *padding)
+    groups = data.shape[1] // weight.shape[1]
+
+    def convolve(x: Any, w: Any) -> Any:
+        if (top, left) != (bottom, right):  # torch pads both sides alike
+            x = torch.nn.functional.pad(x, (left, right, top, bottom))
+            return torch.nn.functional.conv2d(x, w, None, strides, 0, dilation, groups)
+        return torch.nn.functional.conv2d(x, w, None, strides, (top, left), dilation, groups)
+
+    kernels = {}
+    if (top, left) == (bottom, right):
+        with _where_there_is_one():
+            kernels["torch.conv2d mkldnn"] = _prepacked(torch, data, weight, strides, (top, left), dilation, groups)
+    layouts = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+    for name, layout in layouts.items():
+        kernels[f"torch.nn.functional.conv2d {name}"] = _inference(
+            torch, convolve, data.to(memory_format=layout), weight.to(memory_format=layout)
+        )
+    return kernels
+
+
+def _prepacked(
+    torch: Any, data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, groups: int
+) -> Callable[[], Any]:
+    """oneDNN's own blocked layouts, the weight reordered beforehand."""
+    packed = torch._C._nn.mkldnn_reorder_conv2d_weight(weight.to_mkldnn(), padding, strides, dilation, groups)
+
+    def convolve(x: Any, w: Any) -> Any:
+        return torch.conv2d(x, w, None, strides, padding, dilation, groups)
+
+    return _inference(torch, convolve, data.to_mkldnn(), packed)
+
+
+def _inference(torch: Any, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    def call() -> Any:
+        with torch.inference_mode():
+            return function(*arguments)
+
+    return call

@@ -1,0 +1,105 @@
+"""Tables of what tuning, comparing and the vendor's kernels gave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from op_profiler.collect.studies import StudyReport
+    from op_profiler.collect.summary import ModelReport
+    from op_profiler.operators._base import Operator
+
+
+def show_studies(console: Console, report: ModelReport, *, partial: bool) -> None:
+    """Print one table of operators, one of the model under both schedules, and what did not end.
+
+    Args:
+        partial: also the best after parts of the trials.
+    """
+    studies = report.studies
+    if studies is None or report.base is None:
+        return
+    operators = {operator.key: operator for operator, _ in report.base.operators}
+    if studies.tuned or studies.vendor:
+        console.print(_operators(studies, operators))
+    if partial and any(t.partial_us for t in studies.tuned):
+        console.print(_partial(studies, operators))
+    if studies.compared:
+        console.print(_comparison(studies))
+    for problem in studies.problems:
+        console.print(f"failed: {problem}", markup=False, highlight=False)
+
+
+def _operators(studies: StudyReport, operators: dict[str, Operator]) -> object:
+    from rich.table import Table
+
+    table = Table(title="heavy operators without what is fused to them, caches hot, us", title_justify="left")
+    table.add_column("operator")
+    table.add_column("output", no_wrap=True)
+    for name in ("default", "tuned", "default/tuned", "vendor", "vendor/tuned"):
+        table.add_column(name, justify="right")
+    table.add_column("best template")
+    table.add_column("trials", justify="right")
+    table.add_column("failed", justify="right")
+    tuned = {t.anchor: t for t in studies.tuned}
+    vendor = {v.anchor: v for v in studies.vendor}
+    for key in dict.fromkeys([*tuned, *vendor]):
+        search, beside = tuned.get(key), vendor.get(key)
+        source = search or beside
+        assert source is not None
+        operator = operators.get(source.operators[0])
+        default = beside.default_us if beside else source.default_us
+        best = beside.tuned_us if beside else (search.best_us if search else None)
+        torch = beside.vendor_us if beside else None
+        table.add_row(
+            operator.anchor if operator else key,
+            "x".join(map(str, operator.outputs[0].shape)) if operator else "",
+            _us(default),
+            _us(best),
+            _ratio(default, best),
+            _us(torch) if beside is None or beside.error is None else "failed",
+            _ratio(torch, best),
+            (search.template or "") if search else "",
+            str(search.trials) if search else "",
+            str(search.failed) if search else "",
+        )
+    return table
+
+
+def _partial(studies: StudyReport, operators: dict[str, Operator]) -> object:
+    from rich.table import Table
+
+    counts = sorted({n for t in studies.tuned for n in t.partial_us})
+    table = Table(title="best after so many trials, us", title_justify="left")
+    table.add_column("operator")
+    for count in counts:
+        table.add_column(str(count), justify="right")
+    for search in studies.tuned:
+        operator = operators.get(search.operators[0])
+        shape = "x".join(map(str, operator.outputs[0].shape)) if operator else search.anchor
+        table.add_row(shape, *(_us(search.partial_us.get(count)) for count in counts))
+    return table
+
+
+def _comparison(studies: StudyReport) -> object:
+    from rich.table import Table
+
+    table = Table(title="whole model, default and recorded schedules in turns", title_justify="left")
+    for name in ("threads", "default us", "tuned us", "speed-up", "95 % interval", "rounds", "outputs"):
+        table.add_column(name, justify="right")
+    for c in studies.compared:
+        interval = f"{c.speedup_low:.3f} to {c.speedup_high:.3f}" if c.speedup_low and c.speedup_high else "-"
+        outputs = f"{'agree' if c.agree else 'DISAGREE'} within {c.difference:.1g}"
+        row = (f"{c.default_us:.1f}", f"{c.tuned_us:.1f}", f"{c.speedup:.3f}", interval, str(c.rounds), outputs)
+        table.add_row(str(c.threads), *row)
+    return table
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def _ratio(numerator: float | None, denominator: float | None) -> str:
+    return "-" if not numerator or not denominator else f"{numerator / denominator:.2f}"

@@ -1,0 +1,89 @@
+"""What a schedule does to the loops, in the same columns for every template."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_REDUCTIONS = {"k", "ic", "ci", "kh", "kw", "rc", "ry", "rx", "rd"}
+_INNER_LOOP = re.compile(r"tile_(?P<axis>\w+)$")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Factors:
+    """One value for each thing that a schedule can do; None where the template does not do it or does not tell.
+
+    Attributes:
+        tile: spatial axis to the elements of it in the innermost tile.
+        split: reduction axis to the inner part of its split.
+        fuse: how many outer loops are fused.
+        reorder: loops from the outermost in; ``x.o`` and ``x.i`` are the parts of a split, a bar stands between the
+            outer loops and those of the reduction.
+        compute_at: where the stage that feeds the main one is computed: ``root``, ``inline``, or a loop.
+        vectorize: lanes of the vectorized loop.
+        unroll: what is unrolled.
+        parallel: axes in the parallel loop, the outermost first.
+    """
+
+    tile: dict[str, int] | None = None
+    split: dict[str, int] | None = None
+    fuse: int | None = None
+    reorder: str | None = None
+    compute_at: str | None = None
+    vectorize: int | None = None
+    unroll: str | None = None
+    parallel: str | None = None
+
+
+NAMES = tuple(field.name for field in dataclasses.fields(Factors))
+
+
+def factors_of(config: Any, knobs: Mapping[str, Any]) -> Factors:
+    """The factors of one point of a template's space.
+
+    Args:
+        config: AutoTVM's configuration (space or point) after the template ran with it. The project's own templates
+            leave the description of their loops there; TVM's are read by the names of their knobs.
+        knobs: name to plain value, as in `Schedule.knobs`.
+    """
+    nest = getattr(config, "nest", None)
+    return nest.factors(knobs) if nest is not None else factors_of_knobs(knobs)
+
+
+def factors_of_knobs(knobs: Mapping[str, Any]) -> Factors:
+    """The factors behind the knobs of TVM's own templates, as far as their names tell.
+
+    A knob ``tile_<axis>`` holds the parts of a split, outermost first: of a spatial axis the last is its tile, of a
+    reduction axis the inner part of its split. ``ann_*`` and ``*unroll*`` tell of unrolling, ``reorder_*`` of the order.
+    """
+    tile: dict[str, int] = {}
+    split: dict[str, int] = {}
+    unroll: list[str] = []
+    order: list[str] = []
+    vectorize = None
+    for name, value in knobs.items():
+        found = _INNER_LOOP.match(name)
+        if found is not None:
+            inner = value[-1] if isinstance(value, list) else value
+            if isinstance(inner, (int, float)) and not isinstance(inner, bool):
+                (split if found["axis"] in _REDUCTIONS else tile)[found["axis"]] = int(inner)
+        elif "unroll" in name:
+            if value:
+                unroll.append(f"{name}={value}" if not isinstance(value, bool) else name)
+        elif name.startswith("ann_") and isinstance(value, list):
+            unroll += [f"{name}[{i}]" for i, how in enumerate(value) if how == "unroll"]
+            order += [f"{name}[{i}]={how}" for i, how in enumerate(value) if how == "vec"]
+        elif name.startswith("reorder"):
+            order.append(f"{name}={value}")
+    for axis in ("oc", "x", "co"):
+        if vectorize is None and axis in tile:
+            vectorize = tile[axis]
+    return Factors(
+        tile=tile or None,
+        split=split or None,
+        reorder=" ".join(order) or None,
+        vectorize=vectorize,
+        unroll=" ".join(unroll) or None,
+    )

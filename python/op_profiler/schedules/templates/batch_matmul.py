@@ -1,0 +1,88 @@
+"""Products of batches of matrices, the second of each pair packed so that its columns lie in vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.compiler import load_tvm
+from op_profiler.schedules.nest import Nest
+from op_profiler.schedules.templates._strategy import offer
+from op_profiler.schedules.templates.conv2d import shape
+
+BATCH_MATMUL = "batch_matmul.op_profiler"
+_PACKED = "packed_b"
+_MOST_LANES = 16
+
+
+def _lanes(columns: int) -> int:
+    """The widest block of up to 16 columns that divides them."""
+    return next(width for width in range(_MOST_LANES, 0, -1) if columns % width == 0)
+
+
+def _batch_matmul(
+    cfg: Any, a: Any, b: Any, out_shape: Any, dtype: Any, transpose_a: bool = False, transpose_b: bool = True
+) -> Any:
+    """a [batch, m, k] (or [batch, k, m]), b [batch, n, k] (or [batch, k, n]); either batch may be 1."""
+    te = load_tvm().te
+    batch = max(shape(a)[0], shape(b)[0])
+    rows, depth = shape(a)[1:][:: -1 if transpose_a else 1]
+    columns = shape(b)[1 if transpose_b else 2]
+    lanes = _lanes(columns)
+    dtype = dtype or a.dtype
+    k = te.reduce_axis((0, depth), name="k")
+    b_batch = shape(b)[0]
+
+    def packed(z: Any, block: Any, row: Any, lane: Any) -> Any:
+        column = block * lanes + lane
+        return b[z, column, row] if transpose_b else b[z, row, column]
+
+    blocks = te.compute((b_batch, columns // lanes, depth, lanes), packed, name=_PACKED)
+
+    def product(z: Any, y: Any, x: Any) -> Any:
+        left = z if shape(a)[0] > 1 else 0
+        value = a[left, k, y] if transpose_a else a[left, y, k]
+        weight = blocks[z if b_batch > 1 else 0, x // lanes, k, x % lanes]
+        return te.sum(value.astype(dtype) * weight.astype(dtype), axis=k)
+
+    return te.compute((batch, rows, columns), product, name="batch_matmul", tag=BATCH_MATMUL)
+
+
+def _schedule(cfg: Any, outs: Any) -> Any:
+    tvm = load_tvm()
+    outs = [outs] if isinstance(outs, tvm.te.Tensor) else outs
+    s = tvm.te.create_schedule([t.op for t in outs])
+
+    def visit(op: Any) -> None:
+        if op.tag != BATCH_MATMUL:
+            return
+        batch, rows, columns = shape(op.output(0))
+        lanes = _lanes(columns)
+        depth = int(op.reduce_axis[0].dom.extent)
+        spatial = (("b", batch), ("y", rows), ("x", columns // lanes))
+        packed = [t for t in op.input_tensors if t.op.name == _PACKED]
+        nest = Nest(spatial, lanes, (("k", depth),), ("k",), ("b",), len(packed), inner_tile_orders=True)
+        nest.define(cfg)
+        nest.apply(s, cfg, op.output(0), outs[0], packed)
+
+    tvm.topi.utils.traverse_inline(s, outs[0].op, visit)
+    return s
+
+
+def _applies(attrs: Any, inputs: Any) -> bool:
+    static = all(hasattr(d, "value") or isinstance(d, int) for t in inputs for d in t.shape)
+    return static and all("float" in str(t.dtype) for t in inputs)
+
+
+def register() -> None:
+    """Register the template with AutoTVM and offer it for Relay's batch_matmul."""
+    tvm = load_tvm()
+    from tvm.relay.op.strategy import generic, x86
+
+    tunable = tvm.autotvm.register_topi_compute(BATCH_MATMUL, _batch_matmul)
+    schedule = tvm.autotvm.register_topi_schedule(BATCH_MATMUL, _schedule)
+    implementation = (
+        generic.wrap_compute_batch_matmul(tunable, need_out_dtype=True),
+        generic.wrap_topi_schedule(schedule),
+    )
+    originals = {"cpu": x86.batch_matmul_strategy_cpu}
+    offer(generic.batch_matmul_strategy, originals, BATCH_MATMUL, implementation, _applies)

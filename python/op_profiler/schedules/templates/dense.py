@@ -1,0 +1,61 @@
+"""Matrix products with a weight whose rows are packed in blocks (``NC32n``), as TVM's default packs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.compiler import load_tvm
+from op_profiler.schedules.nest import Nest
+from op_profiler.schedules.templates._strategy import offer
+from op_profiler.schedules.templates.conv2d import shape
+
+DENSE = "dense_pack.op_profiler"
+
+
+def _dense(cfg: Any, data: Any, weight: Any, bias: Any = None, dtype: Any = None) -> Any:
+    """data [m, k], weight [n / lanes, k, lanes]; the result [m, n]."""
+    te = load_tvm().te
+    rows, depth = shape(data)
+    blocks, _, lanes = shape(weight)
+    dtype = dtype or data.dtype
+    k = te.reduce_axis((0, depth), name="k")
+
+    def product(y: Any, x: Any) -> Any:
+        return te.sum(data[y, k].astype(dtype) * weight[x // lanes, k, x % lanes].astype(dtype), axis=k)
+
+    return te.compute((rows, blocks * lanes), product, name="dense", tag=DENSE)
+
+
+def _schedule(cfg: Any, outs: Any) -> Any:
+    tvm = load_tvm()
+    outs = [outs] if isinstance(outs, tvm.te.Tensor) else outs
+    s = tvm.te.create_schedule([t.op for t in outs])
+
+    def visit(op: Any) -> None:
+        if op.tag != DENSE:
+            return
+        rows, columns = shape(op.output(0))
+        lanes = shape(op.input_tensors[1])[-1]
+        depth = int(op.reduce_axis[0].dom.extent)
+        nest = Nest((("y", rows), ("x", columns // lanes)), lanes, (("k", depth),), ("k",), inner_tile_orders=True)
+        nest.define(cfg)
+        nest.apply(s, cfg, op.output(0), outs[0])
+
+    tvm.topi.utils.traverse_inline(s, outs[0].op, visit)
+    return s
+
+
+def _applies(attrs: Any, inputs: Any) -> bool:
+    static = all(hasattr(d, "value") or isinstance(d, int) for t in inputs for d in t.shape)
+    return static and "float" in str(inputs[0].dtype) and len(inputs[1].shape) == 3
+
+
+def register() -> None:
+    """Register the template with AutoTVM and offer it for Relay's packed dense."""
+    tvm = load_tvm()
+    from tvm.relay.op.strategy import generic, x86
+
+    tunable = tvm.autotvm.register_topi_compute(DENSE, _dense)
+    schedule = tvm.autotvm.register_topi_schedule(DENSE, _schedule)
+    implementation = (generic.wrap_compute_dense(tunable), generic.wrap_topi_schedule(schedule))
+    offer(generic.dense_pack_strategy, {"cpu": x86.dense_pack_strategy_cpu}, DENSE, implementation, _applies)
