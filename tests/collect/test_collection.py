@@ -239,8 +239,11 @@ def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: py
     assert done.returncode == 1, done.stderr
     (entry,) = summary(tmp_path)
     assert entry["failed"] == 1
-    failed = rows(tmp_path, "SELECT o.anchor, m.error FROM measurements m JOIN operators o ON o.key = m.operator_key "
-                            "WHERE m.error IS NOT NULL")
+    failed = rows(
+        tmp_path,
+        "SELECT o.anchor, m.error FROM measurements m JOIN operators o ON o.key = m.operator_key "
+        "WHERE m.error IS NOT NULL",
+    )
     assert [anchor for anchor, _ in failed] == ["nn.softmax"]
     assert "SIGSEGV" in failed[0][1]
     assert rows(tmp_path, "SELECT count(*) FROM measurements WHERE median_us > 0")[0][0] >= 3

@@ -15,7 +15,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 def _application() -> typer.Typer:
-    from op_profiler.cli import collect, devices, export, models
+    from op_profiler.cli import collect, devices, export, import_, models, schedule
 
     app = typer.Typer(
         name="op-profiler",
@@ -28,6 +28,8 @@ def _application() -> typer.Typer:
     app.command("collect", epilog=collect.EXAMPLES)(collect.collect)
     app.command("models", epilog=models.EXAMPLES)(models.models)
     app.command("export", epilog=export.EXAMPLES)(export.export)
+    app.command("import", epilog=import_.EXAMPLES)(import_.import_)
+    app.command("schedule", epilog=schedule.EXAMPLES)(schedule.schedule)
     app.command("devices", epilog=devices.EXAMPLES)(devices.devices)
     return app
 

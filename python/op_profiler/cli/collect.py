@@ -104,9 +104,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="Tuning",
         ),
     ] = "xgb_knob",
-    trials: Annotated[
-        int, typer.Option(help="10 to 3000 candidates an operator.", rich_help_panel="Tuning")
-    ] = 64,
+    trials: Annotated[int, typer.Option(help="10 to 3000 candidates an operator.", rich_help_panel="Tuning")] = 64,
     schedules: Annotated[
         str,
         typer.Option(

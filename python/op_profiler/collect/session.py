@@ -218,5 +218,3 @@ class Session:
 
 def _share(foreign_cores: float | None, cores: int) -> float | None:
     return None if foreign_cores is None else min(foreign_cores / cores, 1.0)
-
-

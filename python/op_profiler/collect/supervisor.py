@@ -158,7 +158,9 @@ class Collection:
                 found = dataclasses.replace(found, problems=(*found.problems, f"{work}: {reason}"))
             else:
                 found = found.with_result(work, outcome.result)
-        report = self._one(frontend, request, progress, index, (0.7, 0.8)) if request.schedules != records.NONE else base
+        report = (
+            self._one(frontend, request, progress, index, (0.7, 0.8)) if request.schedules != records.NONE else base
+        )
         return dataclasses.replace(report, base=base, studies=found)
 
     def _study(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:

@@ -138,9 +138,7 @@ class ModelTuner:
         for finalist in search.finalists:
             best.setdefault(finalist.trial.candidate.task.template, finalist)
         self.dataset.record_all(
-            self.row(
-                item, dataclasses.replace(f.trial.schedule, origin="tuned"), settings, measurement_of(f.result)
-            )
+            self.row(item, dataclasses.replace(f.trial.schedule, origin="tuned"), settings, measurement_of(f.result))
             for f in best.values()
         )
         if self.records is not None and best:
@@ -222,9 +220,13 @@ def trial_result(measurement: Measurement) -> TrialResult:
     return TrialResult(samples_us=samples, stopped_early=len(samples) == 1)
 
 
-def tunables_of(model: RelayModel, target: Any, keys: set[str]) -> tuple[list[Tunable], int]:
-    """What can be tuned in a model, without building it, and the bytes of all its weights."""
-    from op_profiler.operators.cost import size_bytes
+def tunables_of(model: RelayModel, target: Any, keys: set[str] | None) -> tuple[list[Tunable], int]:
+    """What can be tuned in a model, without building it, and the bytes of all its weights.
+
+    Args:
+        keys: workload keys of the operators that are asked for; None for all that are heavy.
+    """
+    from op_profiler.operators.cost import HEAVY, size_bytes
     from op_profiler.operators.lower import optimize
     from op_profiler.schedules.record import recorded_schedules
     from op_profiler.schedules.templates import register_templates
@@ -232,7 +234,9 @@ def tunables_of(model: RelayModel, target: Any, keys: set[str]) -> tuple[list[Tu
 
     register_templates()
     occurrences = optimize(model, target)
-    wanted: list[Occurrence] = [o for o in occurrences if o.operator.key in keys]
+    if keys is None:
+        keys = {o.operator.key for o in occurrences if o.operator.anchor in HEAVY}
+    wanted: list[Occurrence] = [o for o in occurrences if o.operator.key in keys and o.operator.op_names]
     with recorded_schedules() as choices:
         for occurrence in {o.operator.key: o for o in wanted}.values():
             choices.weigh(occurrence, target)

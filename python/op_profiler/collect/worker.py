@@ -258,7 +258,9 @@ class Worker:
                 notes=model.notes,
                 device_key=self.device.key,
             )
-            self.dataset.add_operators(self.order.model_key, [(by_key[k], tuple(p)) for k, p in positions.items()], self.schedules)
+            self.dataset.add_operators(
+                self.order.model_key, [(by_key[k], tuple(p)) for k, p in positions.items()], self.schedules
+            )
 
     def _keep(self, results: list[ThreadResult], share: float) -> None:
         """Store what is there; called during the rounds, so that a kill costs less than a second of measuring."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from op_profiler.dataset._base import Model, Row, StoredMeasurement, StoredTiming
+    from op_profiler.dataset.autotvm import Imported, import_autotvm
     from op_profiler.dataset.describe import Table, hardware_table, operator_table
     from op_profiler.dataset.export import FORMATS, export_table, read_parquet
     from op_profiler.dataset.flat import COLUMNS, flat_rows
@@ -19,6 +20,7 @@ __all__ = [
     "COLUMNS",
     "FORMATS",
     "Dataset",
+    "Imported",
     "Model",
     "Row",
     "StoredMeasurement",
@@ -27,12 +29,14 @@ __all__ = [
     "export_table",
     "flat_rows",
     "hardware_table",
+    "import_autotvm",
     "operator_table",
     "read_parquet",
 ]
 
 _HOMES = {
     "_base": ("Model", "Row", "StoredMeasurement", "StoredTiming"),
+    "autotvm": ("Imported", "import_autotvm"),
     "describe": ("Table", "hardware_table", "operator_table"),
     "export": ("FORMATS", "export_table", "read_parquet"),
     "flat": ("COLUMNS", "flat_rows"),

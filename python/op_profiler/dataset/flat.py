@@ -77,7 +77,7 @@ COLUMNS: tuple[Column, ...] = (
             ("parallel", "json", "axes of the parallel loop"),
         )
     ),
-    Column("threads", "integer", "threads asked for", settings.c.threads),
+    Column("threads", "integer", "threads asked for; 0: the runtime's choice", settings.c.threads),
     Column("threads_effective", "integer", "threads that the runtime reported", settings.c.threads_effective),
     Column("core_set", "json", "cores asked for; empty: the runtime's choice", settings.c.core_set),
     Column("core_set_effective", "json", "cores that the workers could run on", settings.c.core_set_effective),

@@ -43,12 +43,12 @@ Migration = Callable[[Connection], None]
 _FACTOR_COLUMN = "factor_{}"
 
 
-
 def _add_schedule_factors(connection: Connection) -> None:
     """1 to 2: what a schedule does to the loops, and which schedule a model's build gave to each operator."""
     for name in FACTOR_NAMES:
         connection.execute(text(f"ALTER TABLE schedules ADD COLUMN {_FACTOR_COLUMN.format(name)} TEXT"))
     connection.execute(text("ALTER TABLE model_operators ADD COLUMN schedule_key TEXT"))
+    _allow_unknown_cores(connection)
     found = connection.execute(text("SELECT key, knobs FROM schedules")).all()
     for key, knobs in found:
         values = dataclasses.asdict(factors_of_knobs(json.loads(knobs)))
@@ -56,6 +56,25 @@ def _add_schedule_factors(connection: Connection) -> None:
         if known:
             changes = ", ".join(f"{_FACTOR_COLUMN.format(name)} = :{name}" for name in known)
             connection.execute(text(f"UPDATE schedules SET {changes} WHERE key = :key"), {**known, "key": key})
+
+
+def _allow_unknown_cores(connection: Connection) -> None:
+    """Devices of imported measurements do not say how many cores they have.
+
+    SQLite cannot drop NOT NULL from a column; editing the table's text is the way that its documentation gives for this
+    (https://sqlite.org/lang_altertable.html, section 7).
+    """
+    if connection.dialect.name != "sqlite":
+        connection.execute(text("ALTER TABLE devices ALTER COLUMN cores DROP NOT NULL"))
+        return
+    version = connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
+    connection.exec_driver_sql("PRAGMA writable_schema = ON")
+    connection.exec_driver_sql(
+        "UPDATE sqlite_master SET sql = replace(sql, 'cores INTEGER NOT NULL', 'cores INTEGER') "
+        "WHERE type = 'table' AND name = 'devices'"
+    )
+    connection.exec_driver_sql(f"PRAGMA schema_version = {version + 1}")
+    connection.exec_driver_sql("PRAGMA writable_schema = OFF")
 
 
 MIGRATIONS: dict[int, Migration] = {1: _add_schedule_factors}
@@ -92,7 +111,7 @@ devices = Table(
     Column("kind", Text, nullable=False),
     Column("target", Text, nullable=False),
     Column("processor", Text, nullable=False),
-    Column("cores", Integer, nullable=False),
+    Column("cores", Integer),
     Column("clock_mhz", Double),
     Column("l1_bytes", BigInteger),
     Column("l2_bytes", BigInteger),

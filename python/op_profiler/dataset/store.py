@@ -255,6 +255,11 @@ class Dataset:
         ]
         return sorted(found, key=lambda item: item[1][:1])
 
+    def find_operator(self, key: str) -> Operator | None:
+        """An operator by its workload key."""
+        rows = self.rows(select(schema.operators).where(schema.operators.c.key == key))
+        return convert.build(Operator, rows[0]) if rows else None
+
     def find_device(self, key: str) -> Device | None:
         """A device by its key."""
         rows = self.rows(select(schema.devices).where(schema.devices.c.key == key))

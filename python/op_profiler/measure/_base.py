@@ -16,7 +16,7 @@ class Settings:
     """How an operator runs: what was asked for, and what was read back from the running process.
 
     Attributes:
-        threads: threads asked for.
+        threads: threads asked for; 0 is the runtime's choice.
         threads_effective: what ``runtime.NumThreads`` answered; None where the target has no threads to read.
         core_set: cores asked for; empty means: the runtime's choice.
         core_set_effective: cores that the worker threads may run on, read from the operating system.
@@ -60,7 +60,7 @@ class Device:
     kind: str
     target: str
     processor: str
-    cores: int
+    cores: int | None
     clock_mhz: float | None = None
     l1_bytes: int | None = None
     l2_bytes: int | None = None

@@ -199,9 +199,7 @@ class _Describer:
         self.op_flops.append(cost.flops(op, attrs, inputs, outputs))
         self.edges.append(f"{op}({','.join(arguments)})")
         if cost.looks_up(op) and arguments and arguments[0] in self.read_bytes:
-            self.read_bytes[arguments[0]] = min(
-                self.read_bytes[arguments[0]], sum(cost.size_bytes(t) for t in outputs)
-            )
+            self.read_bytes[arguments[0]] = min(self.read_bytes[arguments[0]], sum(cost.size_bytes(t) for t in outputs))
         return f"%{len(self.ops) - 1}"
 
     def anchor(self) -> int:

@@ -82,9 +82,7 @@ class Screen:
             self._progress.stop()
             self._progress = None
 
-    def show(
-        self, reports: Sequence[ModelReport], describe: Dataset | None = None, *, partial: bool = False
-    ) -> None:
+    def show(self, reports: Sequence[ModelReport], describe: Dataset | None = None, *, partial: bool = False) -> None:
         """Print the tables of every model; with a dataset, also the two that describe its operators and hardware.
 
         Args:

@@ -48,9 +48,7 @@ class ScheduleRecord:
             config = autotvm.task.DispatchContext.current.query(target, workload)
             autotvm.GLOBAL_SCOPE.silent = silent
         specs = [TensorSpec(tuple(_size(d) for d in t.shape), str(t.dtype)) for t in inputs]
-        self._choices[signature(str(op.name), attributes(attrs), specs)] = _Choice(
-            str(chosen.name), config, tasks
-        )
+        self._choices[signature(str(op.name), attributes(attrs), specs)] = _Choice(str(chosen.name), config, tasks)
 
     def schedule_of(self, occurrence: Occurrence) -> Schedule:
         """The schedule of an operator's anchor; TVM's injective schedule where the anchor has none of its own."""
@@ -66,7 +64,6 @@ class ScheduleRecord:
         """The AutoTVM tasks, name and arguments, of the implementations that the compiler weighed for an operator."""
         choice = self._choices.get(occurrence.anchor_signature)
         return [] if choice is None else choice.tasks
-
 
     def weigh(self, occurrence: Occurrence, target: Any) -> None:
         """Let the compiler choose an implementation for an operator's anchor, without compiling it."""

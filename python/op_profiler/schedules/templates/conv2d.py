@@ -40,7 +40,15 @@ def output_size(extent: int, kernel: int, stride: int, dilation: int) -> int:
 
 
 def _conv2d(
-    cfg: Any, data: Any, kernel: Any, strides: Any, padding: Any, dilation: Any, layout: str, out_layout: str, dtype: str
+    cfg: Any,
+    data: Any,
+    kernel: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str,
+    out_layout: str,
+    dtype: str,
 ) -> Any:
     """Blocked convolution with groups; data [n, C, h, w, c], kernel [O, I, kh, kw, i, o] with I*i channels per group."""
     tvm = load_tvm()
@@ -75,7 +83,15 @@ def _conv2d(
 
 
 def _depthwise(
-    cfg: Any, data: Any, kernel: Any, strides: Any, padding: Any, dilation: Any, layout: str, out_layout: str, dtype: str
+    cfg: Any,
+    data: Any,
+    kernel: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str,
+    out_layout: str,
+    dtype: str,
 ) -> Any:
     """Blocked depthwise convolution; data [n, C, h, w, c], kernel [C, 1, kh, kw, 1, c]."""
     te = load_tvm().te

@@ -26,7 +26,15 @@ _BY_STAGE, _BY_BLOCK, _PADDING_FIRST = 0, 1, 2
 
 
 def _winograd(
-    cfg: Any, data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, layout: str, out_layout: str, dtype: str
+    cfg: Any,
+    data: Any,
+    weight: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str,
+    out_layout: str,
+    dtype: str,
 ) -> Any:
     """data [n, C, h, w, c], transformed weight [6, 6, O, C*c, o]; the result [n, O, h', w', o]."""
     tvm = load_tvm()
@@ -93,8 +101,9 @@ def _define(cfg: Any, rows: int, columns: int, out_chunks: int, channels: int) -
     cfg.nest = _Stages()
     restrict(
         cfg,
-        lambda v: v["tile_oc"] * v["tile_oh"] * v["tile_ow"] <= MAXIMUM_REGISTER_TILE
-        and v["tile_rows"] % v["tile_oh"] == 0,
+        lambda v: (
+            v["tile_oc"] * v["tile_oh"] * v["tile_ow"] <= MAXIMUM_REGISTER_TILE and v["tile_rows"] % v["tile_oh"] == 0
+        ),
     )
 
 
@@ -253,19 +262,6 @@ def register() -> None:
         alter.register(key, altered, True)
 
 
-def workload(data: Any, weight: Any, padding: Any, data_layout: str, out_layout: str, dtype: str) -> Any:
-    """Arguments of the template for a blocked convolution.
-
-    Args:
-        data: placeholder [n, C, h, w, c].
-        weight: placeholder of the untransformed weight, [O, I, 3, 3, i, o].
-    """
-    te = load_tvm().te
-    chunks, in_chunks, _, _, block, lanes = shape(weight)
-    transformed = te.placeholder((ALPHA, ALPHA, chunks, in_chunks * block, lanes), weight.dtype, name="weight")
-    return (data, transformed, (1, 1), tuple(int(p) for p in padding), (1, 1), data_layout, out_layout, dtype)
-
-
 def applies(kernel_size: Any, strides: Any, dilation: Any, groups: int, dtype: str) -> bool:
     """Whether a convolution can be computed this way."""
     plain = [tuple(int(v) for v in values) for values in (kernel_size, strides, dilation)]
@@ -284,19 +280,20 @@ def _alter(attrs: Any, inputs: Any, tinfos: Any, blocked: Any) -> Any:
     n, channels, height, width = (int(d) for d in tinfos[0].shape)
     out_channels = int(tinfos[1].shape[0])
     block, lanes = (int(str(layout)[4:-1]) for layout in (new.data_layout, new.out_layout))
-    data = tvm.te.placeholder((n, channels // block, height, width, block), str(tinfos[0].dtype))
-    weight_shape = (out_channels // lanes, channels // block, KERNEL, KERNEL, block, lanes)
-    weight = tvm.te.placeholder(weight_shape, str(tinfos[1].dtype))
+    dtype = str(tinfos[0].dtype)
+    data = tvm.te.placeholder((n, channels // block, height, width, block), dtype)
+    chunks = out_channels // lanes
+    weight = tvm.te.placeholder((chunks, channels // block, KERNEL, KERNEL, block, lanes), dtype)
+    transformed = tvm.te.placeholder((ALPHA, ALPHA, chunks, channels, lanes), dtype)
     layouts = (str(new.data_layout), str(new.out_layout))
     padding = tuple(int(p) for p in new.padding)
-    dtype = str(tinfos[0].dtype)
-    direct = (data, weight, (1, 1), padding, (1, 1), *layouts, dtype)
-    mine = _cost(autotvm, workload(data, weight, padding, *layouts, dtype), WINOGRAD)
-    others = [_cost(autotvm, direct, name) for name in (CONV2D, "conv2d_NCHWc.x86")]
+    rest = ((1, 1), padding, (1, 1), *layouts, dtype)
+    mine = _cost(autotvm, (data, transformed, *rest), WINOGRAD)
+    others = [_cost(autotvm, (data, weight, *rest), name) for name in (CONV2D, "conv2d_NCHWc.x86")]
     if mine is None or any(cost is not None and cost <= mine for cost in others):
         return blocked
-    transformed = relay.nn.contrib_conv2d_winograd_weight_transform(inputs[1], TILE)
-    parts = relay.reshape(transformed, (ALPHA, ALPHA, out_channels // lanes, lanes, channels))
+    weight = relay.nn.contrib_conv2d_winograd_weight_transform(inputs[1], TILE)
+    parts = relay.reshape(weight, (ALPHA, ALPHA, out_channels // lanes, lanes, channels))
     return relay.nn.contrib_conv2d_winograd_without_weight_transform(
         inputs[0],
         relay.transpose(parts, (0, 1, 2, 4, 3)),

@@ -44,3 +44,23 @@ def default_schedule(task: Any, target: Any, origin: Origin = "trial") -> Schedu
         task.instantiate(config)
     knobs = knob_values(config)
     return Schedule(str(task.name), knobs, origin, factors_of(config, knobs))
+
+
+def nearest_index(task: Any, knobs: Mapping[str, Any]) -> int | None:
+    """The point whose knobs are as close as the space allows; None where the knobs are others or the point is invalid."""
+    space = task.config_space
+    if set(space.space_map) != set(knobs):
+        return None
+    index, stride = 0, 1
+    for name, values in space.space_map.items():
+        plain = [knob_value(entity) for entity in values.entities]
+        wanted = knobs[name]
+        if wanted in plain:
+            place = plain.index(wanted)
+        elif isinstance(wanted, (int, float)) and all(isinstance(v, (int, float)) for v in plain):
+            place = min(range(len(plain)), key=lambda i: abs(plain[i] - wanted))
+        else:
+            place = 0
+        index += place * stride
+        stride *= len(plain)
+    return index if space.is_index_valid(index) else None

@@ -1,0 +1,174 @@
+"""``op-profiler schedule``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from op_profiler.operators._base import Operator
+    from op_profiler.predict.query import Answer, Score
+
+EXAMPLES = """Examples:
+
+op-profiler schedule resnet-18                                     (every heavy op of the model)
+
+op-profiler schedule mobilenet --verify 8 --trials-from none       (measure the eight that look best)
+
+op-profiler schedule 4f0c2a9be1d37c55 --k 5 --json                 (one operator of the dataset, by its key)
+
+op-profiler schedule --evaluate                                    (how good the ranking is on held-out operators)
+"""
+
+
+def schedule(
+    subject: Annotated[
+        str | None, typer.Argument(help="A model's name or path, or the 16 hex digits of an operator's key.")
+    ] = None,
+    modelsource: Annotated[str, typer.Option(help="Source of the model.")] = "local",
+    batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.")] = 1,
+    sequence_length: Annotated[int | None, typer.Option(help="Tokens per sequence of language models.")] = None,
+    target: Annotated[str, typer.Option(help="llvm (this processor) or a TVM target string.")] = "llvm",
+    threads: Annotated[int | None, typer.Option(help="Threads to run with. Default: all usable cores.")] = None,
+    k: Annotated[int, typer.Option("--k", help="How many schedules to propose for an op that was never tuned.")] = 8,
+    verify: Annotated[int, typer.Option(help="Measure so many of them.")] = 0,
+    schedules: Annotated[str, typer.Option(help="Schedule records: auto, none, or a folder.")] = "auto",
+    trials_from: Annotated[str, typer.Option(help="shipped (with the project) or none, beside --db.")] = "shipped",
+    db: Annotated[str, typer.Option(help="Dataset with trials.")] = "sqlite:///results/op_profiler.db",
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="Pairwise accuracy and top-k of the ranking on held-out operators.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+) -> None:
+    """The best known schedule of an operator; of one never tuned, those predicted to be the best. Searches nothing."""
+    from op_profiler.compiler import resolve_target, usable_cores
+    from op_profiler.errors import UsageError
+    from op_profiler.measure.threads import check_thread_counts
+
+    if subject is None and not evaluate:
+        raise UsageError("name a model or an operator, or give --evaluate")
+    if k < 1 or verify < 0:
+        raise UsageError("--k has to be 1 or more, --verify 0 or more")
+    if trials_from not in ("shipped", "none"):
+        raise UsageError(f"--trials-from {trials_from!r}: give shipped or none")
+    threads = threads or usable_cores()
+    check_thread_counts((threads,))
+    request = _request(subject or "", modelsource, batchsize, sequence_length, target, threads, schedules, db)
+    query = _query(request, resolve_target(target), shipped=trials_from == "shipped")
+    if evaluate:
+        _print_score(query.score(), as_json)
+    if subject is None:
+        return
+    anchors = _anchors(request, db)
+    if verify:
+        from op_profiler.measure.trials import TrialRunner
+
+        with TrialRunner(str(resolve_target(target)), threads) as runner:
+            answers = [query.answer(anchor, k, runner, verify) for anchor in anchors]
+    else:
+        answers = [query.answer(anchor, k) for anchor in anchors]
+    _print(answers, as_json)
+
+
+def _request(
+    subject: str,
+    modelsource: str,
+    batchsize: int,
+    sequence_length: int | None,
+    target: str,
+    threads: int,
+    schedules: str,
+    db: str,
+) -> Any:
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.frontends._base import ModelRequest
+
+    model = ModelRequest(source=modelsource, name=subject, batch_size=batchsize, sequence_length=sequence_length)
+    request = CollectRequest(model=model, target=target, threads=(threads,), schedules=schedules, db=db)
+    request.check()
+    return request
+
+
+def _query(request: Any, target: Any, *, shipped: bool) -> Any:
+    from op_profiler.predict.query import ScheduleQuery, load_trials
+    from op_profiler.predict.shipped import shipped_trials
+
+    rows = load_trials(request.db, shipped_trials() if shipped else None, _warn)
+    rows = [row for row in rows if row["device_kind"] == str(target.kind.name)]
+    return ScheduleQuery(rows, target, request.record_file(), request.threads[0])
+
+
+def _warn(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _anchors(request: Any, db: str) -> list[Operator]:
+    """The operator of a key, or those of a model that can be tuned."""
+    from op_profiler.collect.tune import tunables_of
+    from op_profiler.compiler import resolve_target
+    from op_profiler.dataset import Dataset
+    from op_profiler.errors import UsageError
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends.cache import load_cached
+
+    name = request.model.name
+    if re.fullmatch(r"[0-9a-f]{16}", name):
+        with Dataset.open(db, create=False, read_only=True) as dataset:
+            operator = dataset.find_operator(name)
+        if operator is None:
+            raise UsageError(f"the dataset {db} has no operator {name}; op-profiler export --columns names the key")
+        return [operator]
+    frontend = get_frontend(request.model.source)
+    frontend.check(request.model)
+    items, _ = tunables_of(load_cached(frontend, request.model), resolve_target(request.target), None)
+    return [item.anchor for item in items]
+
+
+def _print_score(score: Score, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"evaluation": dataclasses.asdict(score)}))
+        return
+    print(f"held out: {score.operators} operators with {score.trials} trials")
+    print(f"pairs in the right order: {score.pairwise:.1%}")
+    for k, loss in score.top.items():
+        print(f"best of the first {k}: {loss:.2f} times the best of all (geometric mean)")
+
+
+def _print(answers: list[Answer], as_json: bool) -> None:
+    if as_json:
+        plain = [
+            {
+                "operator": answer.anchor.key,
+                "anchor": answer.anchor.anchor,
+                "output": answer.anchor.outputs[0].shape,
+                "schedules": [dataclasses.asdict(s) for s in answer.suggestions],
+            }
+            for answer in answers
+        ]
+        print(json.dumps(plain))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    for answer in answers:
+        anchor = answer.anchor
+        shape = "x".join(map(str, anchor.outputs[0].shape))
+        title = f"{anchor.anchor} {shape}, operator {anchor.key}"
+        if not answer.suggestions:
+            console.print(f"{title}: no template of this project computes it", highlight=False)
+            continue
+        table = Table(title=title, title_justify="left")
+        for column in ("source", "us", "verified us", "template", "knobs"):
+            table.add_column(column, justify="right" if "us" in column else "left")
+        for s in answer.suggestions:
+            knobs = " ".join(f"{name}={value}" for name, value in s.schedule.knobs.items())
+            verified = s.error or (f"{s.verified_us:.1f}" if s.verified_us is not None else "-")
+            latency = f"{s.latency_us:.1f}" if s.latency_us is not None else "-"
+            table.add_row(s.source, latency, verified, s.schedule.template, knobs)
+        console.print(table, markup=False)

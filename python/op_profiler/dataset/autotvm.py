@@ -1,0 +1,182 @@
+"""Logs of AutoTVM, written by anybody: each line becomes a measurement."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from op_profiler.compiler import load_tvm
+from op_profiler.dataset._base import Row
+from op_profiler.dataset.store import Dataset
+from op_profiler.measure._base import Device, Measurement, Settings
+from op_profiler.measure.statistics import summarize
+from op_profiler.operators._base import Operator
+from op_profiler.operators.extract import describe
+from op_profiler.schedules._base import Schedule
+from op_profiler.schedules.factors import factors_of_knobs
+from op_profiler.schedules.records import Record, read_records
+
+_SETTINGS = Settings(threads=0, cache="hot", cache_mechanism="repeat, by AutoTVM", executor="kernel")
+"""AutoTVM asks for no number of threads and writes down none: 0 is the runtime's choice."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """What an import did.
+
+    Attributes:
+        rows: measurements that are in the dataset now.
+        failed: of these, trials that had failed.
+        unreadable: lines that are no record of AutoTVM (truncated, foreign, of another version).
+        unknown: records whose task is of a kind that is not known here, by template.
+    """
+
+    rows: int
+    failed: int
+    unreadable: int
+    unknown: dict[str, int]
+
+
+def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None) -> Imported:
+    """Store every record of a log; costs in seconds become microseconds.
+
+    Args:
+        processor: the device that the log was measured on, which AutoTVM does not write down.
+
+    Raises:
+        OpProfilerError: the file cannot be read.
+    """
+    records, unreadable = read_records(path)
+    unknown: collections.Counter[str] = collections.Counter()
+    rows: list[Row] = []
+    with dataset.transaction():
+        operators: dict[str, Operator | None] = {}
+        for record in records:
+            if record.task not in operators:
+                operators[record.task] = _operator(record)
+            operator = operators[record.task]
+            if operator is None:
+                unknown[record.template] += 1
+                continue
+            dataset.add_anchor(operator)
+            rows.append(_row(record, operator, processor or f"unnamed, of {path.name}"))
+        dataset.record_all(rows)
+    failed = sum(1 for row in rows if row.measurement.error is not None)
+    return Imported(len(rows), failed, unreadable, dict(unknown))
+
+
+def _row(record: Record, operator: Operator, processor: str) -> Row:
+    import numpy as np
+
+    knobs = {str(name): value for name, _, value in record.config["entity"]}
+    when = datetime.datetime.fromtimestamp(record.timestamp, datetime.timezone.utc).isoformat(timespec="seconds")
+    device = Device(
+        kind=record.target.split(" ")[0],
+        target=record.target,
+        processor=processor,
+        cores=None,
+        properties={"imported_from": "an AutoTVM log", "measured": when},
+    )
+    if record.seconds:
+        measurement = summarize(np.asarray(record.seconds)[:, None] * 1e6)
+    else:
+        measurement = Measurement(error=f"AutoTVM's error number {record.error_no}")
+    return Row(
+        operator_key=operator.key,
+        schedule=Schedule(record.template, knobs, "trial", factors_of_knobs(knobs)),
+        settings=_SETTINGS,
+        device=device,
+        measurement=measurement,
+    )
+
+
+def _operator(record: Record) -> Operator | None:
+    """The operator that a record's task computes; None where its kind is not known here."""
+    for prefix, make in _KINDS.items():
+        if record.template.startswith(prefix):
+            tvm = load_tvm()
+            try:
+                call = make(tvm.relay, record.arguments)
+                function = tvm.relay.Function(tvm.relay.analysis.free_vars(call), call)
+                module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(function))
+            except (tvm.TVMError, ValueError, TypeError, IndexError, KeyError):
+                return None
+            function = module["main"]
+            constants = tuple(str(v.name_hint) == "weight" for v in function.params)
+            operator = describe(function, constants)
+            return dataclasses.replace(operator, name=operator.anchor.replace(".", "_"))
+    return None
+
+
+def _variable(relay: Any, name: str, argument: Any) -> Any:
+    kind, shape, dtype = argument
+    if kind != "TENSOR":
+        raise ValueError(f"{argument} is no tensor")
+    return relay.var(name, shape=shape, dtype=dtype)
+
+
+def _conv2d(relay: Any, arguments: tuple[Any, ...]) -> Any:
+    data, weight = _variable(relay, "data", arguments[0]), _variable(relay, "weight", arguments[1])
+    strides, padding, dilation = arguments[2:5]
+    shape, kernel = arguments[0][1], arguments[1][1]
+    common = {"strides": strides, "padding": padding, "dilation": dilation}
+    if len(shape) == 4 and len(kernel) == 4:
+        groups = shape[1] // kernel[1]
+        return relay.nn.conv2d(data, weight, groups=groups, channels=kernel[0], kernel_size=kernel[2:], **common)
+    chunks, in_chunks, kh, kw, block, lanes = kernel
+    return relay.nn.contrib_conv2d_nchwc(
+        data,
+        weight,
+        groups=shape[1] * shape[4] // (in_chunks * block),
+        channels=chunks * lanes,
+        kernel_size=(kh, kw),
+        data_layout=f"NCHW{shape[4]}c",
+        kernel_layout=f"OIHW{block}i{lanes}o",
+        out_layout=f"NCHW{lanes}c",
+        **common,
+    )
+
+
+def _depthwise(relay: Any, arguments: tuple[Any, ...]) -> Any:
+    data, weight = _variable(relay, "data", arguments[0]), _variable(relay, "weight", arguments[1])
+    strides, padding, dilation = arguments[2:5]
+    shape, kernel = arguments[0][1], arguments[1][1]
+    if len(shape) != 4 or len(kernel) != 4:
+        raise ValueError("blocked layouts of depthwise convolutions are not told apart by AutoTVM's logs")
+    return relay.nn.conv2d(
+        data,
+        weight,
+        strides=strides,
+        padding=padding,
+        dilation=dilation,
+        groups=shape[1],
+        channels=kernel[0] * kernel[1],
+        kernel_size=kernel[2:],
+    )
+
+
+def _dense(relay: Any, arguments: tuple[Any, ...]) -> Any:
+    data, weight = _variable(relay, "data", arguments[0]), _variable(relay, "weight", arguments[1])
+    if len(arguments[1][1]) == 3:
+        return relay.nn.contrib_dense_pack(data, weight, f"NC{arguments[1][1][2]}n")
+    return relay.nn.dense(data, weight)
+
+
+def _batch_matmul(relay: Any, arguments: tuple[Any, ...]) -> Any:
+    a, b = _variable(relay, "a", arguments[0]), _variable(relay, "b", arguments[1])
+    flags = [bool(flag) for flag in arguments[4:6]]
+    transpose_a, transpose_b = flags if len(flags) == 2 else (False, True)
+    return relay.nn.batch_matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b)
+
+
+_KINDS: dict[str, Callable[[Any, tuple[Any, ...]], Any]] = {
+    "conv2d_nchw": _conv2d,
+    "conv2d_NCHWc": _conv2d,
+    "depthwise_conv2d": _depthwise,
+    "dense": _dense,
+    "batch_matmul": _batch_matmul,
+}

@@ -1,0 +1,1 @@
+"""Answers for what was never measured, from what was."""

@@ -1,0 +1,158 @@
+"""The answer to "which schedule for this operator": what is known of it, else what the ranking proposes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.errors import OpProfilerError
+from op_profiler.operators._base import Operator
+from op_profiler.predict.ranking import RankingModel, Score, evaluate, examples
+from op_profiler.predict.schedules import good_schedules, propose
+from op_profiler.schedules import records
+from op_profiler.schedules._base import Schedule
+from op_profiler.schedules.tuning.tasks import own_tasks
+
+if TYPE_CHECKING:
+    from op_profiler.schedules.tuning._base import Runner, TrialResult
+
+_FOLDS = 5
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Suggestion:
+    """One schedule for an operator.
+
+    Attributes:
+        source: ``record`` (of the schedule records), ``measured`` (the best trial in the dataset) or ``predicted``.
+        latency_us: as it was measured before; None for a prediction.
+        verified_us: as measured by this query; None where it was not.
+        error: why verifying gave no time.
+    """
+
+    schedule: Schedule
+    source: str
+    latency_us: float | None
+    verified_us: float | None = None
+    error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """Schedules of one anchor, the best first."""
+
+    anchor: Operator
+    suggestions: tuple[Suggestion, ...]
+
+
+class ScheduleQuery:
+    """Answers for any number of operators from one set of trials.
+
+    Args:
+        rows: of the flat table, origin ``trial``, of the device that is asked about.
+        target: `tvm.target.Target`.
+        record_file: schedule records; None for none.
+        threads: that the operator is to run with.
+    """
+
+    def __init__(self, rows: Rows, target: Any, record_file: Path | None, threads: int) -> None:
+        self._rows = [row for row in rows if str(row["template"]).endswith(".op_profiler")]
+        self._examples = examples(self._rows)
+        self._target = target
+        self._threads = threads
+        self._records = records.read_records(record_file)[0] if record_file and record_file.is_file() else []
+        self._model: RankingModel | None = None
+
+    @property
+    def model(self) -> RankingModel:
+        """Trained when first needed.
+
+        Raises:
+            OpProfilerError: there are too few trials.
+        """
+        if self._model is None:
+            try:
+                self._model = RankingModel.train(self._examples)
+            except ValueError as error:
+                raise OpProfilerError(
+                    f"{error}; tune some models first (op-profiler collect --iftune true), or name a dataset that has "
+                    "trials with --db"
+                ) from error
+        return self._model
+
+    def answer(self, anchor: Operator, count: int, runner: Runner | None = None, verify: int = 0) -> Answer:
+        """The best known schedule, or the `count` that are predicted to be the best.
+
+        Args:
+            runner: measures the first `verify` of them.
+        """
+        tasks = [(spec, spec.create(self._target)) for spec in own_tasks(anchor)]
+        if not tasks:
+            return Answer(anchor, ())
+        known = self._known(anchor, [spec for spec, _ in tasks])
+        if known is not None and not verify:
+            return Answer(anchor, (known,))
+        good = good_schedules(self._rows, self._examples)
+        proposals = propose(anchor, tasks, self.model, good, count=max(count, verify), threads=self._threads)
+        suggestions = [Suggestion(p.schedule, "predicted", None) for p in proposals]
+        if runner is not None and verify:
+            results = runner.compare([p.candidate for p in proposals[:verify]], rounds=7)
+            suggestions[:verify] = [_verified(s, r) for s, r in zip(suggestions, results)]
+            suggestions.sort(key=lambda s: s.verified_us if s.verified_us is not None else float("inf"))
+        return Answer(anchor, tuple(([known] if known else []) + suggestions[:count]))
+
+    def _known(self, anchor: Operator, specs: Iterable[Any]) -> Suggestion | None:
+        """From the records, else from the trials of this very operator."""
+        wanted = {(spec.template, spec.arguments) for spec in specs}
+        mine = [r for r in self._records if (r.template, r.arguments) in wanted and r.seconds]
+        if mine:
+            best = min(mine, key=lambda r: r.mean_seconds)
+            knobs = {str(name): value for name, _, value in best.config["entity"]}
+            return Suggestion(Schedule(best.template, knobs, "tuned"), "record", best.mean_seconds * 1e6)
+        tried = [
+            (example.latency_us, row)
+            for row, example in zip(self._rows, self._examples)
+            if example.operator == anchor.key and example.latency_us < float("inf")
+        ]
+        if not tried:
+            return None
+        latency, row = min(tried, key=lambda pair: pair[0])
+        return Suggestion(Schedule(str(row["template"]), dict(row["knobs"]), "trial"), "measured", latency)
+
+    def score(self) -> Score:
+        """How well the ranking does on operators that it was not trained on (five folds)."""
+        keys = sorted({example.operator for example in self._examples})
+        if len(keys) < _FOLDS:
+            raise OpProfilerError(f"trials of {len(keys)} operators are too few to hold some of them out")
+        return evaluate(self._examples, [keys[i::_FOLDS] for i in range(_FOLDS)])
+
+
+def _verified(suggestion: Suggestion, result: TrialResult) -> Suggestion:
+    if result.error is not None:
+        return dataclasses.replace(suggestion, error=f"{result.failure}: {result.error}")
+    return dataclasses.replace(suggestion, verified_us=result.median_us)
+
+
+def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Trials of a dataset, and those that ship with the project.
+
+    Args:
+        db: SQLAlchemy address; None or a missing file: only what ships.
+        shipped: Parquet file in the layout of ``op-profiler export``.
+        warn: told what is not there.
+    """
+    from op_profiler.dataset import Dataset, flat_rows, read_parquet
+
+    rows: list[dict[str, Any]] = []
+    if db is not None:
+        try:
+            with Dataset.open(db, create=False, read_only=True) as dataset:
+                rows += flat_rows(dataset, where="origin = 'trial'")
+        except OpProfilerError as error:
+            warn(str(error))
+    if shipped is not None and shipped.is_file():
+        rows += [row for row in read_parquet(shipped) if row["origin"] == "trial"]
+    return rows
