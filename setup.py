@@ -23,6 +23,7 @@ BASE = [
     "rich",
     "py-cpuinfo",
     "pyarrow",
+    "xgboost-cpu",  # the same module as xgboost, without the nvidia-nccl that xgboost pulls in on Linux
 ]
 
 # The names are those that env_var.sh takes; "test" and "all" are put together below.
@@ -41,7 +42,6 @@ EXTRAS: dict[str, list[str]] = {
     "yolo": ["libreyolo>=1.6"],  # YOLO's Darknet architectures (MIT); brings OpenCV along
     "predict": [
         "pandas",
-        "xgboost-cpu",  # the same module as xgboost, without the nvidia-nccl that xgboost pulls in on Linux
         "scikit-learn",
         "plotly",
         "skops",

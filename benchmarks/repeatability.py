@@ -24,7 +24,7 @@ _CLOSE = 0.03
 def medians(model: str, folder: Path) -> dict[tuple[str, str], float]:
     """Median of each operator by workload key and thread count, from a collection into an empty dataset."""
     db = f"sqlite:///{folder}/run.db"
-    code, _ = collect(["--modelname", model, "--db", db], folder)
+    code, _ = collect(["--modelname", model, "--schedules", "none", "--db", db], folder)
     assert code == 0, f"the collection of {model} ended with {code}"
     table = folder / "run.csv"
     subprocess.run(

@@ -27,9 +27,10 @@ def target(tvm: Any) -> Any:
 
 @pytest.fixture(autouse=True, scope="session")
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lowered modules of the tests go to a folder of their own."""
+    """Lowered modules and schedule records of the tests go to a folder of their own."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["OP_PROFILER_CACHE"] = str(folder)
+    os.environ["OP_PROFILER_SCHEDULES"] = str(folder / "schedules")
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -144,7 +145,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.cli import options
     from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
     from op_profiler.collect.supervisor import Collection
-    from op_profiler.errors import UsageError
+    from op_profiler.errors import MissingPackageError, UsageError
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
     from op_profiler.measure.threads import default_thread_counts
@@ -158,8 +159,16 @@ def collect(  # noqa: PLR0913 - the options are the interface
         vendor=options.parse_bool("--vendor", vendor),
         partial=options.parse_bool("--ifpartial", ifpartial),
     )
+    wanted = bool(studies.tune or studies.compare or studies.vendor)
     if schedules == "none" and (studies.tune or studies.compare):
         raise UsageError("--schedules none leaves nothing to tune for or to compare with; leave it out")
+    if studies.partial and not studies.tune:
+        raise UsageError("--ifpartial true reports on a search; add --iftune true")
+    if wanted and (dry_run or executor == "vm"):
+        other = "--dry-run measures nothing" if dry_run else "the virtual machine is measured as it is"
+        raise UsageError(f"{other}; leave out --iftune, --ifcompare and --vendor")
+    if studies.vendor and importlib.util.find_spec("torch") is None:
+        raise MissingPackageError("torch", "--vendor true")
     remote = [f"--{o}" for o in ("host", "port") if any(a.startswith(f"--{o}") for a in sys.argv[1:])]
     if remote:
         raise UsageError(f"{' and '.join(remote)}: measuring over RPC is not in this version; leave them out")
@@ -196,8 +205,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if summary_json is not None:
         _check_writable(summary_json)
     with Collection(db) as collection:
-        wanted = studies if studies.tune or studies.compare or studies.vendor else None
-        summaries = collection.run(frontend, requests, screen, wanted)
+        summaries = collection.run(frontend, requests, screen, studies if wanted else None)
         screen.show(summaries, collection.dataset if tables else None, partial=studies.partial)
     if summary_json is not None:
         entries = [entry for summary in summaries for entry in summary.to_json()]

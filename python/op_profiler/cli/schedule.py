@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
 import sys
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from op_profiler.collect.request import CollectRequest
     from op_profiler.operators._base import Operator
-    from op_profiler.predict.query import Answer, Score
+    from op_profiler.predict.query import Answer, ScheduleQuery
+    from op_profiler.predict.ranking import Score
 
 EXAMPLES = """Examples:
 
 op-profiler schedule resnet-18                                     (every heavy op of the model)
 
-op-profiler schedule mobilenet --verify 8 --trials-from none       (measure the eight that look best)
+op-profiler schedule mobilenet --verify 8                          (measure the eight that look best)
 
 op-profiler schedule 4f0c2a9be1d37c55 --k 5 --json                 (one operator of the dataset, by its key)
 
@@ -44,6 +48,7 @@ def schedule(
         bool, typer.Option("--evaluate", help="Pairwise accuracy and top-k of the ranking on held-out operators.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes.")] = False,
 ) -> None:
     """The best known schedule of an operator; of one never tuned, those predicted to be the best. Searches nothing."""
     from op_profiler.compiler import resolve_target, usable_cores
@@ -59,20 +64,47 @@ def schedule(
     threads = threads or usable_cores()
     check_thread_counts((threads,))
     request = _request(subject or "", modelsource, batchsize, sequence_length, target, threads, schedules, db)
-    query = _query(request, resolve_target(target), shipped=trials_from == "shipped")
+    with _progress(quiet) as tell:
+        tell("reading trials")
+        query = _query(request, resolve_target(target), shipped=trials_from == "shipped", quiet=quiet)
+        if evaluate:
+            tell("training on parts of the operators, ranking the others")
+            score = query.score()
+        answers = _answers(query, request, k, verify, tell) if subject is not None else []
     if evaluate:
-        _print_score(query.score(), as_json)
-    if subject is None:
-        return
-    anchors = _anchors(request, db)
-    if verify:
-        from op_profiler.measure.trials import TrialRunner
+        _print_score(score, as_json)
+    if subject is not None:
+        _print(answers, as_json)
 
-        with TrialRunner(str(resolve_target(target)), threads) as runner:
-            answers = [query.answer(anchor, k, runner, verify) for anchor in anchors]
-    else:
-        answers = [query.answer(anchor, k) for anchor in anchors]
-    _print(answers, as_json)
+
+@contextlib.contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """One line on stderr that says what is being done."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield status.update
+
+
+def _answers(query: ScheduleQuery, request: CollectRequest, k: int, verify: int, tell: Any) -> list[Answer]:
+    from op_profiler.compiler import resolve_target
+
+    tell(f"fusing {request.model.name}")
+    anchors = _anchors(request)
+    if not verify:
+        tell("ranking schedules")
+        return [query.answer(anchor, k) for anchor in anchors]
+    from op_profiler.measure.trials import TrialRunner
+
+    answers = []
+    with TrialRunner(str(resolve_target(request.target)), request.threads[0]) as runner:
+        for number, anchor in enumerate(anchors, 1):
+            tell(f"measuring {verify} schedules of operator {number} of {len(anchors)}")
+            answers.append(query.answer(anchor, k, runner, verify))
+    return answers
 
 
 def _request(
@@ -84,7 +116,7 @@ def _request(
     threads: int,
     schedules: str,
     db: str,
-) -> Any:
+) -> CollectRequest:
     from op_profiler.collect.request import CollectRequest
     from op_profiler.frontends._base import ModelRequest
 
@@ -94,11 +126,11 @@ def _request(
     return request
 
 
-def _query(request: Any, target: Any, *, shipped: bool) -> Any:
+def _query(request: CollectRequest, target: Any, *, shipped: bool, quiet: bool) -> ScheduleQuery:
     from op_profiler.predict.query import ScheduleQuery, load_trials
     from op_profiler.predict.shipped import shipped_trials
 
-    rows = load_trials(request.db, shipped_trials() if shipped else None, _warn)
+    rows = load_trials(request.db, shipped_trials() if shipped else None, _silent if quiet else _warn)
     rows = [row for row in rows if row["device_kind"] == str(target.kind.name)]
     return ScheduleQuery(rows, target, request.record_file(), request.threads[0])
 
@@ -107,7 +139,11 @@ def _warn(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 
-def _anchors(request: Any, db: str) -> list[Operator]:
+def _silent(text: str) -> None:
+    """In place of `_warn`."""
+
+
+def _anchors(request: CollectRequest) -> list[Operator]:
     """The operator of a key, or those of a model that can be tuned."""
     from op_profiler.collect.tune import tunables_of
     from op_profiler.compiler import resolve_target
@@ -118,10 +154,10 @@ def _anchors(request: Any, db: str) -> list[Operator]:
 
     name = request.model.name
     if re.fullmatch(r"[0-9a-f]{16}", name):
-        with Dataset.open(db, create=False, read_only=True) as dataset:
+        with Dataset.open(request.db, create=False, read_only=True) as dataset:
             operator = dataset.find_operator(name)
         if operator is None:
-            raise UsageError(f"the dataset {db} has no operator {name}; op-profiler export --columns names the key")
+            raise UsageError(f"the dataset {request.db} has no operator {name}; op-profiler export --columns names the key")
         return [operator]
     frontend = get_frontend(request.model.source)
     frontend.check(request.model)

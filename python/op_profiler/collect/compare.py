@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.collect.request import CollectRequest, TuneRequest
+from op_profiler.collect.study import Study
 from op_profiler.errors import ModelError
-from op_profiler.measure._base import Device
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.dataset import Dataset
     from op_profiler.frontends._base import RelayModel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators._base import Operator
@@ -63,21 +60,8 @@ class Compared:
     operators: tuple[OperatorPair, ...]
 
 
-class ModelComparison:
-    """Carries out the comparison; takes what `ModelTuner` takes."""
-
-    def __init__(
-        self,
-        request: CollectRequest,
-        tune: TuneRequest,
-        dataset: Dataset,
-        device: Device,
-        target: Any,
-        announce: Callable[..., None],
-    ) -> None:
-        self.request = request
-        self.target = target
-        self.announce = announce
+class ModelComparison(Study):
+    """Runs the model with default and with recorded schedules."""
 
     def run(self, model: RelayModel) -> list[dict[str, Any]]:
         """A `Compared` for each thread count, as plain values."""
@@ -87,8 +71,8 @@ class ModelComparison:
         self.announce(stage="compiling")
         default, default_operators, _ = self._load(model)
         self.announce(stage="compiling", share=0.5)
-        with records.applied(self.request.record_file()) as count:
-            if not count:
+        with records.applied(self.request.record_file()) as in_use:
+            if not in_use.count:
                 raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
             tuned, tuned_operators, templates = self._load(model)
         self.announce(stage="measuring", share=0.0)

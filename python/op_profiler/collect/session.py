@@ -216,5 +216,5 @@ class Session:
         return samples
 
 
-def _share(foreign_cores: float | None, cores: int) -> float | None:
-    return None if foreign_cores is None else min(foreign_cores / cores, 1.0)
+def _share(foreign_cores: float | None, cores: int | None) -> float | None:
+    return None if foreign_cores is None or not cores else min(foreign_cores / cores, 1.0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from op_profiler.collect.request import CollectRequest, TuneRequest
-from op_profiler.measure._base import Cache, Device, Measurement, Settings
+from op_profiler.collect.study import Study
+from op_profiler.measure._base import Cache, Measurement, Settings
 
 if TYPE_CHECKING:
-    from op_profiler.dataset import Dataset, Row
+    from op_profiler.dataset import Row
     from op_profiler.frontends._base import RelayModel
     from op_profiler.measure.trials import TrialRunner
     from op_profiler.operators.extract import Occurrence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from op_profiler.schedules.tuning.loop import Finalist, Search, Trial
     from op_profiler.schedules.tuning.tasks import Tunable
 
-Announce = Callable[..., None]
 PARTIAL = (100, 300, 500, 1000)
 """Trials after which ``--ifpartial`` reports the best."""
 _BUFFERED = 16
@@ -50,31 +49,10 @@ class Tuned:
     partial_us: dict[int, float | None]
 
 
-class ModelTuner:
-    """Carries out a `TuneRequest` for one model.
+class ModelTuner(Study):
+    """Searches for better schedules."""
 
-    Args:
-        announce: told what is being done.
-    """
-
-    def __init__(
-        self,
-        request: CollectRequest,
-        tune: TuneRequest,
-        dataset: Dataset,
-        device: Device,
-        target: Any,
-        announce: Announce,
-    ) -> None:
-        self.request = request
-        self.tune = tune
-        self.dataset = dataset
-        self.device = device
-        self.target = target
-        self.records = request.record_file()
-        self.announce = announce
-        self.threads = max(request.threads)
-        self.cache: Cache = "hot"
+    cache: Cache = "hot"
 
     def run(self, model: RelayModel) -> list[dict[str, Any]]:
         """Tune one anchor after the other; a `Tuned` each, as plain values."""
@@ -141,7 +119,8 @@ class ModelTuner:
             self.row(item, dataclasses.replace(f.trial.schedule, origin="tuned"), settings, measurement_of(f.result))
             for f in best.values()
         )
-        if self.records is not None and best:
+        file = self.request.record_file()
+        if file is not None and best:
             lines = [
                 records.Record(
                     str(self.target),
@@ -153,7 +132,7 @@ class ModelTuner:
                 )
                 for f in best.values()
             ]
-            records.keep_best(self.records, lines)
+            records.keep_best(file, lines)
 
     def row(self, item: Tunable, schedule: Any, settings: Settings, measurement: Measurement) -> Row:
         """A row of the dataset for one candidate of an anchor."""
@@ -234,14 +213,13 @@ def tunables_of(model: RelayModel, target: Any, keys: set[str] | None) -> tuple[
 
     register_templates()
     occurrences = optimize(model, target)
-    if keys is None:
-        keys = {o.operator.key for o in occurrences if o.operator.anchor in HEAVY}
-    wanted: list[Occurrence] = [o for o in occurrences if o.operator.key in keys and o.operator.op_names]
+    heavy = [o for o in occurrences if o.operator.anchor in HEAVY]
+    wanted: list[Occurrence] = [o for o in heavy if keys is None or o.operator.key in keys]
     with recorded_schedules() as choices:
         for occurrence in {o.operator.key: o for o in wanted}.values():
             choices.weigh(occurrence, target)
     weights = sum(size_bytes(t) for o in occurrences for t in o.operator.params)
-    return tunables(wanted, choices, keys), weights
+    return tunables(wanted, choices), weights
 
 
 def _tuned(item: Tunable, search: Search) -> Tuned:

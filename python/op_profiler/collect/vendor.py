@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.collect.request import CollectRequest, TuneRequest
-from op_profiler.measure._base import Device
+from op_profiler.collect.study import Study
 
 if TYPE_CHECKING:
-    from op_profiler.dataset import Dataset
     from op_profiler.frontends._base import RelayModel
     from op_profiler.measure.trials import TrialRunner
     from op_profiler.schedules.tuning.tasks import Tunable
@@ -37,24 +34,8 @@ class VendorTimes:
     error: str | None
 
 
-class VendorComparison:
-    """Carries out the comparison; takes what `ModelTuner` takes."""
-
-    def __init__(
-        self,
-        request: CollectRequest,
-        tune: TuneRequest,
-        dataset: Dataset,
-        device: Device,
-        target: Any,
-        announce: Callable[..., None],
-    ) -> None:
-        self.request = request
-        self.tune = tune
-        self.dataset = dataset
-        self.device = device
-        self.target = target
-        self.announce = announce
+class VendorComparison(Study):
+    """Times the vendor's kernels beside the default and the best recorded schedule."""
 
     def run(self, model: RelayModel) -> list[dict[str, Any]]:
         """A `VendorTimes` for each anchor, as plain values."""
@@ -64,7 +45,7 @@ class VendorComparison:
         self.announce(stage="fusing")
         items, _ = tunables_of(model, self.target, set(self.tune.operators))
         results = []
-        with TrialRunner(str(self.target), max(self.request.threads)) as runner:
+        with TrialRunner(str(self.target), self.threads) as runner:
             for done, item in enumerate(items):
                 detail = f"{done + 1} of {len(items)} operators"
                 self.announce(stage="timing the vendor's kernels", share=done / len(items), detail=detail)
@@ -78,10 +59,12 @@ class VendorComparison:
         candidates = {"vendor": Candidate((item.default or item.tasks[0]), VENDOR)}
         if item.default is not None:
             candidates["default"] = Candidate(item.default, None)
-        if best is not None:
+        if best is not None and best not in candidates.values():
             candidates["tuned"] = best
         results = dict(zip(candidates, runner.compare(list(candidates.values()), _ROUNDS)))
         times = {name: r.median_us if r.samples_us else None for name, r in results.items()}
+        if best is not None and "tuned" not in times:  # the default is the fastest that is known
+            times["tuned"] = times["default"]
         vendor = results["vendor"]
         self._store(item, runner, vendor)
         return VendorTimes(
@@ -101,12 +84,14 @@ class VendorComparison:
 
         path = self.request.record_file()
         known = records.read_records(path)[0] if path is not None and path.is_file() else []
-        tasks = {(task.template, task.arguments): task for task in item.tasks}
+        specs = (*item.tasks, *([item.default] if item.default is not None else []))
+        tasks = {(task.template, task.arguments): task for task in specs}
         mine = [r for r in known if (r.template, r.arguments) in tasks and r.seconds]
         if not mine:
             return None
         best = min(mine, key=lambda r: r.mean_seconds)
-        return Candidate(tasks[best.template, best.arguments], int(best.config["index"]))
+        index = int(best.config["index"])
+        return Candidate(tasks[best.template, best.arguments], index if index >= 0 else None)
 
     def _store(self, item: Tunable, runner: TrialRunner, result: Any) -> None:
         from op_profiler.collect.tune import measurement_of

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from op_profiler.measure.rounds import Samples
     from op_profiler.operators._base import Operator
     from op_profiler.operators.extract import Occurrence
+    from op_profiler.schedules.records import Applied
 
 _PR_SET_PDEATHSIG = 1
 
@@ -83,6 +84,7 @@ class Worker:
         self.request = order.request
         self.events = events
         self.schedules: dict[str, Schedule] = {}
+        self.notes: tuple[str, ...] = ()
 
     def announce(self, **event: Any) -> None:
         """Write one event and push it out, so that it survives a crash in the next instruction."""
@@ -107,16 +109,26 @@ class Worker:
         target = resolve_target(self.request.target)
         self.announce(stage="lowering")
         model = load_cached(get_frontend(self.request.model.source), self.request.model)
-        self.announce(notes=list(model.notes))
+        self._note(model)
         self.device = describe_host(target)
         with Dataset.open(self.request.db) as self.dataset:
             self.dataset.add_device(self.device)
             if self.order.work != "measure":
                 self._special(model, target)
             else:
-                with records.applied(self.request.record_file()):
+                with records.applied(self.request.record_file()) as in_use:
+                    self._note(model, in_use)
                     self._measure(model, target)
         self.announce(done=True)
+
+    def _note(self, model: RelayModel, in_use: Applied | None = None) -> None:
+        """What the user should know about the model and the records that it is compiled with."""
+        self.notes = tuple(model.notes)
+        if in_use is not None and in_use.count:
+            self.notes += (f"compiled with schedule records: {in_use.count} in {self.request.record_file()}",)
+        if in_use is not None and in_use.skipped:
+            self.notes += (f"{in_use.skipped} lines of {self.request.record_file()} are no schedule records",)
+        self.announce(notes=list(self.notes))
 
     def _measure(self, model: RelayModel, target: Any) -> None:
         if self.request.dry_run:
@@ -129,14 +141,16 @@ class Worker:
     def _special(self, model: RelayModel, target: Any) -> None:
         """Work whose outcome is a result for the report, beside what it stores."""
         from op_profiler.collect.compare import ModelComparison
+        from op_profiler.collect.study import Study
         from op_profiler.collect.tune import ModelTuner
         from op_profiler.collect.vendor import VendorComparison
 
         assert self.order.tune is not None
-        kinds = {"tune": ModelTuner, "compare": ModelComparison, "vendor": VendorComparison}
-        kind: Any = kinds[self.order.work]
-        worker = kind(self.request, self.order.tune, self.dataset, self.device, target, self.announce)
-        self.announce(result=worker.run(model))
+        kinds: dict[str, type[Study]] = {"tune": ModelTuner, "compare": ModelComparison, "vendor": VendorComparison}
+        study = kinds[self.order.work](
+            self.request, self.order.tune, self.dataset, self.device, target, self.announce
+        )
+        self.announce(result=study.run(model))
 
     def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:
         from op_profiler.operators.lower import optimize
@@ -255,7 +269,7 @@ class Worker:
                 precision=request.precision,
                 executor=request.executor,
                 target=request.target,
-                notes=model.notes,
+                notes=self.notes,
                 device_key=self.device.key,
             )
             self.dataset.add_operators(

@@ -64,19 +64,14 @@ COLUMNS: tuple[Column, ...] = (
     Column("template", "text", "name of the schedule's template", schedules.c.template),
     Column("knobs", "json", "knob name to value", schedules.c.knobs),
     Column("origin", "text", "default, tuned, trial or vendor", schedules.c.origin),
-    *(
-        Column(name, kind, description, schedules.c[f"factor_{name}"])
-        for name, kind, description in (
-            ("tile", "json", "spatial axis to the size of its innermost tile"),
-            ("split", "json", "reduction axis to the inner part of its split"),
-            ("fuse", "json", "outer loops that are fused"),
-            ("reorder", "json", "loops, outermost first; a bar before those of the reduction"),
-            ("compute_at", "json", "where the stage that feeds the main one is computed: root, inline or a loop"),
-            ("vectorize", "json", "lanes of the vectorized loop"),
-            ("unroll", "json", "what is unrolled"),
-            ("parallel", "json", "axes of the parallel loop"),
-        )
-    ),
+    Column("tile", "json", "spatial axis to the size of its innermost tile", schedules.c.factor_tile),
+    Column("split", "json", "reduction axis to the inner part of its split", schedules.c.factor_split),
+    Column("fuse", "json", "outer loops that are fused", schedules.c.factor_fuse),
+    Column("reorder", "json", "loops, outermost first; a bar before those of the reduction", schedules.c.factor_reorder),
+    Column("compute_at", "json", "where the stage that feeds the main one is computed", schedules.c.factor_compute_at),
+    Column("vectorize", "json", "lanes of the vectorized loop", schedules.c.factor_vectorize),
+    Column("unroll", "json", "what is unrolled", schedules.c.factor_unroll),
+    Column("parallel", "json", "axes of the parallel loop", schedules.c.factor_parallel),
     Column("threads", "integer", "threads asked for; 0: the runtime's choice", settings.c.threads),
     Column("threads_effective", "integer", "threads that the runtime reported", settings.c.threads_effective),
     Column("core_set", "json", "cores asked for; empty: the runtime's choice", settings.c.core_set),

@@ -13,6 +13,8 @@ from op_profiler.predict.ranking import RankingModel, Score, evaluate, examples
 from op_profiler.predict.schedules import good_schedules, propose
 from op_profiler.schedules import records
 from op_profiler.schedules._base import Schedule
+from op_profiler.schedules.tuning._base import Candidate, TaskSpec
+from op_profiler.schedules.tuning.points import index_of
 from op_profiler.schedules.tuning.tasks import own_tasks
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ class ScheduleQuery:
         """The best known schedule, or the `count` that are predicted to be the best.
 
         Args:
-            runner: measures the first `verify` of them.
+            runner: measures the first `verify` predictions in turns, and what is known beside them.
         """
         tasks = [(spec, spec.create(self._target)) for spec in own_tasks(anchor)]
         if not tasks:
@@ -97,12 +99,17 @@ class ScheduleQuery:
             return Answer(anchor, (known,))
         good = good_schedules(self._rows, self._examples)
         proposals = propose(anchor, tasks, self.model, good, count=max(count, verify), threads=self._threads)
-        suggestions = [Suggestion(p.schedule, "predicted", None) for p in proposals]
-        if runner is not None and verify:
-            results = runner.compare([p.candidate for p in proposals[:verify]], rounds=7)
-            suggestions[:verify] = [_verified(s, r) for s, r in zip(suggestions, results)]
-            suggestions.sort(key=lambda s: s.verified_us if s.verified_us is not None else float("inf"))
-        return Answer(anchor, tuple(([known] if known else []) + suggestions[:count]))
+        suggestions = [(Suggestion(p.schedule, "predicted", None), p.candidate) for p in proposals]
+        if runner is None or not verify:
+            return Answer(anchor, tuple(s for s, _ in suggestions[:count]))
+        measured = suggestions[:verify]
+        if known is not None:
+            candidate = _candidate(known, tasks)
+            measured += [(known, candidate)] if candidate is not None else []
+        results = runner.compare([c for _, c in measured], rounds=7)
+        verified = [_verified(s, r) for (s, _), r in zip(measured, results)]
+        verified.sort(key=lambda s: s.verified_us if s.verified_us is not None else float("inf"))
+        return Answer(anchor, tuple(verified + [s for s, _ in suggestions[verify:count]]))
 
     def _known(self, anchor: Operator, specs: Iterable[Any]) -> Suggestion | None:
         """From the records, else from the trials of this very operator."""
@@ -128,6 +135,14 @@ class ScheduleQuery:
         if len(keys) < _FOLDS:
             raise OpProfilerError(f"trials of {len(keys)} operators are too few to hold some of them out")
         return evaluate(self._examples, [keys[i::_FOLDS] for i in range(_FOLDS)])
+
+
+def _candidate(known: Suggestion, tasks: Iterable[tuple[TaskSpec, Any]]) -> Candidate | None:
+    for spec, task in tasks:
+        index = index_of(task, known.schedule.knobs) if spec.template == known.schedule.template else None
+        if index is not None:
+            return Candidate(spec, index)
+    return None
 
 
 def _verified(suggestion: Suggestion, result: TrialResult) -> Suggestion:

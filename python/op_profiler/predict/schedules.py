@@ -13,7 +13,7 @@ from op_profiler.operators._base import Operator
 from op_profiler.predict.ranking import Example, RankingModel, best_of_groups, features_of
 from op_profiler.schedules._base import Schedule
 from op_profiler.schedules.tuning._base import Candidate, TaskSpec
-from op_profiler.schedules.tuning.points import nearest_index, schedule_of
+from op_profiler.schedules.tuning.points import index_of, schedule_of
 
 _DRAWN = 1500
 _SIMILAR = 60
@@ -68,7 +68,7 @@ def propose(
         space = task.config_space
         indices = {space.get_rand_index() for _ in range(min(_DRAWN, space.range_length))}
         good = sorted((k for k in known if k[0] == spec.template), key=lambda k: k[2])[:_SIMILAR]
-        indices |= {i for i in (nearest_index(task, knobs) for _, knobs, _ in good) if i is not None}
+        indices |= {i for i in (index_of(task, knobs, nearest=True) for _, knobs, _ in good) if i is not None}
         score(spec, task, indices)
         for _ in range(_STEPS):
             mine = sorted((p for (t, _), p in found.items() if t == spec.template), key=lambda p: p.score)

@@ -24,6 +24,10 @@ def show_studies(console: Console, report: ModelReport, *, partial: bool) -> Non
     operators = {operator.key: operator for operator, _ in report.base.operators}
     if studies.tuned or studies.vendor:
         console.print(_operators(studies, operators))
+        covered = {key for study in (*studies.tuned, *studies.vendor) for key in study.operators}
+        left = [operator.name.removeprefix("fused_") for operator, _ in report.base.heavy() if operator.key not in covered]
+        if left:
+            console.print(f"heavy, but without an op that a template computes: {', '.join(left)}", highlight=False)
     if partial and any(t.partial_us for t in studies.tuned):
         console.print(_partial(studies, operators))
     if studies.compared:
@@ -35,7 +39,7 @@ def show_studies(console: Console, report: ModelReport, *, partial: bool) -> Non
 def _operators(studies: StudyReport, operators: dict[str, Operator]) -> object:
     from rich.table import Table
 
-    table = Table(title="heavy operators without what is fused to them, caches hot, us", title_justify="left")
+    table = Table(title="heavy ops without what is fused to them, side by side, us", title_justify="left")
     table.add_column("operator")
     table.add_column("output", no_wrap=True)
     for name in ("default", "tuned", "default/tuned", "vendor", "vendor/tuned"):

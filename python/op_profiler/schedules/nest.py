@@ -11,7 +11,7 @@ and reduces over one or more axes. Its knobs are the factors that the dataset ha
 ``reorder``     order of the reduction loops, a permutation (`Nest.inner_orders`)
 ``compute_at``  where a stage that feeds the nest (padding, packing) is computed: root, an outer loop, or inline
 ``vectorize``   lanes
-``unroll``      how much of the innermost loops is unrolled: 0 nothing, 1 the register tile, 2 and the reduction next to it
+``unroll``      what is unrolled: 0 nothing, 1 the register tile, 2 the reduction loop next to it as well
 ==============  ==================================================================================================
 
 All knobs are integers, so that AutoTVM's cost models can read them.
@@ -25,6 +25,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from op_profiler.compiler import load_tvm
 from op_profiler.schedules.factors import Factors
 
 MAXIMUM_REGISTER_TILE = 32
@@ -115,9 +116,7 @@ class Nest:
     def factors(self, knobs: Mapping[str, int]) -> Factors:
         """What a point of the space does, in the words of the dataset."""
         outer = self.outer_orders[knobs["outer"]]
-        moving = [name for name, extent in self.spatial if extent > 1]
-        fixed = len(outer) - len(moving)
-        parallel = outer[: fixed + min(knobs["fuse"], len(moving))]
+        parallel = outer[: self._fused(knobs["fuse"])]
         rest = outer[len(parallel) :]
         where: str | None = None
         if self.producers:
@@ -154,67 +153,64 @@ class Nest:
             cfg: point of the space that `define` made.
             producers: stages that feed `result`, each computed where the knob ``compute_at`` says.
         """
+        output = output_of(s, result, output)
         accumulators = s.cache_write(result, "global") if result.op == output.op else result
-        loops, tile, lane = self._split_spatial(s, cfg, output)
-        order = [loops[name] for name in self.outer_orders[value(cfg, "outer")]]
-        s[output].reorder(*order, *(tile[name] for name, _ in self.spatial if name in tile), *lane)
-        moving = [name for name, extent in self.spatial if extent > 1]
-        fixed = len(order) - len(moving)
-        count = fixed + min(value(cfg, "fuse"), len(moving))
-        parallel = s[output].fuse(*order[:count]) if count > 1 else order[0]
-        s[output].parallel(parallel)
-        s[output].vectorize(lane[-1])
-        outer = [parallel, *order[count:]]
+        outer = self._schedule_output(s, cfg, output)
         s[accumulators].compute_at(s[output], outer[-1])
         self._schedule_accumulators(s, cfg, accumulators)
         for producer in producers:
             self._place(s, cfg, producer, output, outer)
 
-    def _split_spatial(self, s: Any, cfg: Any, tensor: Any) -> tuple[dict[str, Any], dict[str, Any], list[Any]]:
-        """Outer loop and tile loop of each spatial axis, and the vector loops, innermost last."""
-        loops: dict[str, Any] = {}
-        tile: dict[str, Any] = {}
+    def _axes(self, s: Any, cfg: Any, tensor: Any) -> tuple[list[Any], list[Any]]:
+        """A loop for each spatial axis, and the vector loops, innermost last."""
         axes = list(s[tensor].op.axis)
-        lane = axes[-1]
         if len(axes) == len(self.spatial):  # the last axis holds vectors and lanes
-            axes[-1], lane = s[tensor].split(axes[-1], factor=self.lanes)
-        else:
-            axes.pop()
+            axes[-1:] = s[tensor].split(axes[-1], factor=self.lanes)
+        lane = axes.pop()
+        width = value(cfg, "vectorize")
+        return axes, list(s[tensor].split(lane, factor=width)) if width < self.lanes else [lane]
+
+    def _schedule_output(self, s: Any, cfg: Any, output: Any) -> list[Any]:
+        """Tile, order, fuse; the outer loops that are left, the parallel one first."""
+        axes, lanes = self._axes(s, cfg, output)
+        loops: dict[str, Any] = {}
+        tile: list[Any] = []
         for (name, extent), axis in zip(self.spatial, axes):
             loops[name] = axis
             if name not in self.untiled and extent > 1:
-                loops[name], tile[name] = s[tensor].split(axis, factor=value(cfg, f"tile_{name}"))
-        width = value(cfg, "vectorize")
-        return loops, tile, list(s[tensor].split(lane, factor=width)) if width < self.lanes else [lane]
+                loops[name], inner = s[output].split(axis, factor=value(cfg, f"tile_{name}"))
+                tile.append(inner)
+        order = [loops[name] for name in self.outer_orders[value(cfg, "outer")]]
+        s[output].reorder(*order, *tile, *lanes)
+        s[output].vectorize(lanes[-1])
+        count = self._fused(value(cfg, "fuse"))
+        parallel = s[output].fuse(*order[:count]) if count > 1 else order[0]
+        s[output].parallel(parallel)
+        return [parallel, *order[count:]]
+
+    def _fused(self, knob: int) -> int:
+        """How many loops the parallel one is made of: those of extent 1, which stand in front, do not count."""
+        moving = sum(1 for _, extent in self.spatial if extent > 1)
+        return len(self.spatial) - moving + min(knob, moving)
 
     def _schedule_accumulators(self, s: Any, cfg: Any, tensor: Any) -> None:
-        axes = list(s[tensor].op.axis)
-        lane = axes[-1]
-        if len(axes) == len(self.spatial):
-            axes[-1], lane = s[tensor].split(axes[-1], factor=self.lanes)
-        else:
-            axes.pop()
+        """Order and unroll the loops inside one register tile."""
+        axes, lanes = self._axes(s, cfg, tensor)
         reductions: dict[str, Any] = {}
         for (name, extent), axis in zip(self.reduction, s[tensor].op.reduce_axis):
-            if name in self.split and extent > 1:
-                reductions[f"{name}.o"], reductions[f"{name}.i"] = s[tensor].split(
-                    axis, factor=value(cfg, f"split_{name}")
-                )
-            elif name in self.split:
-                reductions[f"{name}.o"], reductions[f"{name}.i"] = s[tensor].split(axis, factor=1)
+            if name in self.split:
+                factor = value(cfg, f"split_{name}") if extent > 1 else 1
+                reductions[f"{name}.o"], reductions[f"{name}.i"] = s[tensor].split(axis, factor=factor)
             else:
                 reductions[name] = axis
-        names = self.inner_orders[value(cfg, "reorder")]
         tile = {name: axis for (name, _), axis in zip(self.spatial, axes)}
+        names = self.inner_orders[value(cfg, "reorder")]
         order = [reductions[name] if name in reductions else tile.pop(name) for name in names]
-        axes = list(tile.values())
-        width = value(cfg, "vectorize")
-        lanes = list(s[tensor].split(lane, factor=width)) if width < self.lanes else [lane]
-        s[tensor].reorder(*order, *axes, *lanes)
+        s[tensor].reorder(*order, *tile.values(), *lanes)
         s[tensor].vectorize(lanes[-1])
         unroll = value(cfg, "unroll")
         if unroll >= 1:
-            for axis in [*axes, *lanes[:-1]]:
+            for axis in [*tile.values(), *lanes[:-1]]:
                 s[tensor].unroll(axis)
         if unroll >= 2 and self._innermost_extent(cfg) <= _MAXIMUM_UNROLLED:
             s[tensor].unroll(order[-1])
@@ -243,7 +239,19 @@ class Nest:
 
 
 def value(cfg: Any, name: str) -> int:
+    """A knob of a point."""
     return int(cfg[name].val)
+
+
+def output_of(s: Any, result: Any, output: Any) -> Any:
+    """Where the loops over a result can be: what is fused behind it, if that has the same axes, else the result itself.
+
+    A broadcast behind the result may add axes; it is then computed on its own.
+    """
+    if len(output.op.axis) == len(result.op.axis):
+        return output
+    load_tvm().topi.x86.schedule_injective_from_existing(s, output)
+    return result
 
 
 def restrict(cfg: Any, fits: Callable[[dict[str, int]], bool]) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class Record:
 
 
 def parse_line(line: str) -> Record | None:
-    """A record from a line of an AutoTVM log; None for what is no such line: truncated, foreign, or of another version."""
+    """A record from a line of an AutoTVM log; None for a line that is truncated, foreign, or of another version."""
     try:
         fields = json.loads(line)
         target, template, arguments, keywords = fields["input"]
@@ -181,16 +181,20 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def applied(path: Path | None) -> Iterator[int]:
-    """Compile with the records of a file inside this block.
+@dataclasses.dataclass(frozen=True)
+class Applied:
+    """How many records of a file are in use, and how many of its lines were skipped since they are none."""
 
-    Yields:
-        How many of them there are; 0 where there is no file.
-    """
-    records: Sequence[Record] = read_records(path)[0] if path is not None and path.is_file() else ()
+    count: int = 0
+    skipped: int = 0
+
+
+@contextlib.contextmanager
+def applied(path: Path | None) -> Iterator[Applied]:
+    """Compile with the records of a file inside this block; without any where there is no file."""
+    records, skipped = read_records(path) if path is not None and path.is_file() else ([], 0)
     if not records:
-        yield 0
+        yield Applied(skipped=skipped)
         return
     from op_profiler.schedules.templates import register_templates
 
@@ -199,4 +203,4 @@ def applied(path: Path | None) -> Iterator[int]:
     version = str(load_tvm().__version__)
     pairs = [autotvm.record.decode(record.to_json(version)) for record in records if record.seconds]
     with autotvm.apply_history_best([pair for pair in pairs if pair is not None]):
-        yield len(pairs)
+        yield Applied(len(pairs), skipped)

@@ -115,6 +115,7 @@ class TrialRunner:
         import psutil
 
         self.limits = limits or Limits()
+        _let_children_import_this_package()
         self._context: Any = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["op_profiler.measure.trials_preload"])
         descriptor, log = tempfile.mkstemp(prefix="op_profiler-trials-", suffix=".log")
@@ -275,3 +276,11 @@ class TrialRunner:
                     built[number] = done
                     self._build_seconds[number] = result.build_seconds
         yield from built.items()
+
+
+def _let_children_import_this_package() -> None:
+    """The server that workers are forked from starts with a fresh `sys.path`, and this may run from a source tree."""
+    root = str(Path(__file__).resolve().parents[3])
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])

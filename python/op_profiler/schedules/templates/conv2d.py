@@ -50,7 +50,7 @@ def _conv2d(
     out_layout: str,
     dtype: str,
 ) -> Any:
-    """Blocked convolution with groups; data [n, C, h, w, c], kernel [O, I, kh, kw, i, o] with I*i channels per group."""
+    """Blocked convolution; data [n, C, h, w, c], kernel [O, I, kh, kw, i, o] with I*i channels in a group."""
     tvm = load_tvm()
     te = tvm.te
     padded = pad_spatial(data, padding)

@@ -15,7 +15,7 @@ from typing import Any
 
 from op_profiler.compiler import load_tvm
 from op_profiler.schedules.factors import Factors
-from op_profiler.schedules.nest import MAXIMUM_REGISTER_TILE, UNROLLED, restrict, tile_sizes, value
+from op_profiler.schedules.nest import MAXIMUM_REGISTER_TILE, UNROLLED, output_of, restrict, tile_sizes, value
 from op_profiler.schedules.templates.conv2d import CONV2D, PADDING, shape
 
 WINOGRAD = "conv2d_NCHWc_winograd.op_profiler"
@@ -149,6 +149,7 @@ def _schedule_stages(s: Any, cfg: Any, op: Any, output: Any) -> None:
     _define(cfg, rows, columns, out_chunks, int(products.op.reduce_axis[0].dom.extent))
     for matrix in (a_matrix, b_matrix):
         s[matrix].compute_inline()
+    output = output_of(s, op.output(0), output)
     if op != output.op:
         s[op].compute_inline()
     where = value(cfg, "compute_at")

@@ -20,19 +20,34 @@ def schedule_of(task: Any, index: int, origin: Origin = "trial") -> Schedule:
     return Schedule(str(task.name), knobs, origin, factors_of(space, knobs))
 
 
-def index_of(task: Any, knobs: Mapping[str, Any]) -> int | None:
-    """The point with these knob values; None where the space has none, as it may have changed since."""
+def index_of(task: Any, knobs: Mapping[str, Any], *, nearest: bool = False) -> int | None:
+    """The valid point with these knob values; None where there is none, as the space may have changed since.
+
+    Args:
+        nearest: take the closest value that a knob can have where it cannot have the wanted one.
+    """
     space = task.config_space
     if set(space.space_map) != set(knobs):
         return None
     index, stride = 0, 1
     for name, values in space.space_map.items():
         plain = [knob_value(entity) for entity in values.entities]
-        if knobs[name] not in plain:
+        place = _place(plain, knobs[name], nearest)
+        if place is None:
             return None
-        index += plain.index(knobs[name]) * stride
+        index += place * stride
         stride *= len(plain)
-    return index
+    return index if space.is_index_valid(index) else None
+
+
+def _place(plain: list[Any], wanted: Any, nearest: bool) -> int | None:
+    if wanted in plain:
+        return plain.index(wanted)
+    if not nearest:
+        return None
+    if all(isinstance(v, (int, float)) for v in [*plain, wanted]):
+        return min(range(len(plain)), key=lambda i: abs(plain[i] - wanted))
+    return 0
 
 
 def default_schedule(task: Any, target: Any, origin: Origin = "trial") -> Schedule:
@@ -45,22 +60,3 @@ def default_schedule(task: Any, target: Any, origin: Origin = "trial") -> Schedu
     knobs = knob_values(config)
     return Schedule(str(task.name), knobs, origin, factors_of(config, knobs))
 
-
-def nearest_index(task: Any, knobs: Mapping[str, Any]) -> int | None:
-    """The point whose knobs are as close as the space allows; None where the knobs are others or the point is invalid."""
-    space = task.config_space
-    if set(space.space_map) != set(knobs):
-        return None
-    index, stride = 0, 1
-    for name, values in space.space_map.items():
-        plain = [knob_value(entity) for entity in values.entities]
-        wanted = knobs[name]
-        if wanted in plain:
-            place = plain.index(wanted)
-        elif isinstance(wanted, (int, float)) and all(isinstance(v, (int, float)) for v in plain):
-            place = min(range(len(plain)), key=lambda i: abs(plain[i] - wanted))
-        else:
-            place = 0
-        index += place * stride
-        stride *= len(plain)
-    return index if space.is_index_valid(index) else None

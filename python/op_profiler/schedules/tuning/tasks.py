@@ -30,18 +30,15 @@ class Tunable:
     operators: tuple[str, ...]
 
 
-def tunables(occurrences: list[Occurrence], choices: ScheduleRecord, keys: set[str]) -> list[Tunable]:
+def tunables(occurrences: list[Occurrence], choices: ScheduleRecord) -> list[Tunable]:
     """What can be tuned among operators, each anchor once.
 
     Args:
-        occurrences: of one compilation, with the schedules `choices` noted during it.
-        keys: workload keys of the operators that are asked for.
+        occurrences: those that are asked for, with what `choices` noted of them.
     """
     found: dict[str, Tunable] = {}
     for occurrence in occurrences:
         operator = occurrence.operator
-        if operator.key not in keys:
-            continue
         anchor = anchor_of(occurrence)
         others = [TaskSpec(name, arguments) for name, arguments in choices.tasks_of(occurrence)]
         others = [spec for spec in others if not spec.template.endswith(SUFFIX)]

@@ -57,7 +57,7 @@ def _xgb_tuner(task: Any, features: str, loss: str) -> Any:
     from tvm.autotvm.tuner.model_based_tuner import ModelBasedTuner
     from tvm.autotvm.tuner.sa_model_optimizer import SimulatedAnnealingOptimizer
 
-    class CostModel(xgboost_cost_model.XGBoostCostModel):  # type: ignore[misc]
+    class CostModel(xgboost_cost_model.XGBoostCostModel):
         def _reset_pool(self, space: Any, target: Any, task: Any) -> None:
             xgboost_cost_model._extract_popen_initializer(space, target, task)
             self.pool = _InProcess()

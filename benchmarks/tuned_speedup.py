@@ -1,0 +1,83 @@
+"""What tuning gains: default over tuned, and the vendor's kernels over tuned, for the heavy operators.
+
+Runs the collector with --iftune, --ifcompare and --vendor. Inside the model, default and tuned builds run in turns in
+one process; beside the vendor (torch), the ops alone with hot caches, in turns as well.
+
+    python benchmarks/tuned_speedup.py [--trials 64] [--db sqlite:///trials.db] [--models resnet-18 mobilenet bert]
+
+With --db, trials that are there already are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from common import collect, provenance
+
+SOURCES = {"bert": "transformers"}
+
+
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def study(model: str, trials: int, db: str, folder: Path) -> dict[str, Any] | None:
+    """Summary of one model at all cores; None where the collector failed."""
+    from op_profiler.compiler import usable_cores
+
+    arguments = ["--modelsource", SOURCES.get(model, "local"), "--modelname", model, "--threads", str(usable_cores())]
+    arguments += ["--iftune", "true", "--trials", str(trials), "--ifcompare", "true", "--vendor", "true", "--db", db]
+    _, entries = collect(arguments, folder)
+    return entries[0] if entries and entries[0].get("comparison") else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--db", default="")
+    parser.add_argument("--models", nargs="+", default=["resnet-18", "mobilenet", "bert"])
+    arguments = parser.parse_args()
+    print(provenance())
+    print(f"{arguments.trials} trials an operator")
+    print(f"{'model':18}{'whole model':>26}{'heavy ops in it':>17}{'ops alone':>11}{'vendor/tuned':>14}{'at least level':>16}")
+    everything: dict[str, list[float]] = {"inside": [], "alone": [], "vendor": []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["OP_PROFILER_SCHEDULES"] = str(folder / "schedules")
+        db = arguments.db or f"sqlite:///{folder / 'trials.db'}"
+        for model in arguments.models:
+            entry = study(model, arguments.trials, db, folder)
+            if entry is None:
+                print(f"{model:18} failed")
+                continue
+            whole = entry["comparison"][0]
+            tuned_keys = {key for t in entry["tuning"] for key in t["operators"]}
+            pairs = {o["default_key"]: o["default_us"] / o["tuned_us"] for o in whole["operators"]}
+            inside = [ratio for key, ratio in pairs.items() if key in tuned_keys]
+            alone = [v["default_us"] / v["tuned_us"] for v in entry["vendor"] if v["default_us"] and v["tuned_us"]]
+            vendor = [v["vendor_us"] / v["tuned_us"] for v in entry["vendor"] if v["vendor_us"] and v["tuned_us"]]
+            for kind, values in (("inside", inside), ("alone", alone), ("vendor", vendor)):
+                everything[kind] += values
+            interval = f"{whole['speedup']:.3f} ({whole['speedup_low']:.3f} to {whole['speedup_high']:.3f})"
+            level = f"{sum(v >= 1 for v in vendor)} of {len(vendor)}"
+            print(
+                f"{model:18}{interval:>26}{geometric_mean(inside):17.2f}{geometric_mean(alone):11.2f}"
+                f"{geometric_mean(vendor):14.2f}{level:>16}",
+                flush=True,
+            )
+    vendor = everything["vendor"]
+    print(
+        f"all heavy operators with a template: default over tuned {geometric_mean(everything['inside']):.2f} in their "
+        f"models ({len(everything['inside'])}), {geometric_mean(everything['alone']):.2f} alone "
+        f"({len(everything['alone'])}); vendor over tuned {geometric_mean(vendor):.2f}, at least level for "
+        f"{sum(v >= 1 for v in vendor)} of {len(vendor)} (geometric means)"
+    )
+
+
+if __name__ == "__main__":
+    main()

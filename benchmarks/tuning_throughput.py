@@ -1,0 +1,130 @@
+"""How many valid trials a minute, beside stock AutoTVM, and is what they find as good?
+
+Both search the same spaces (TVM's conv2d tasks of resnet-18) with the same tuner (xgb_knob) and seeds, task by task in
+turns; stock with LocalBuilder on all cores and LocalRunner. Each finished candidate gets three samples of at least 2 ms.
+Afterwards the best of both are measured side by side in one process.
+
+    python benchmarks/tuning_throughput.py [--trials 64] [--tasks 12]
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import random
+import time
+from typing import Any
+
+from common import provenance
+
+
+def stock(task: Any, trials: int, cores: int) -> tuple[int, float, int]:
+    """Valid trials, seconds, and the best point of AutoTVM's own tuning."""
+    import numpy as np
+    from tvm import autotvm
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - AutoTVM draws from the global generators
+    tuner = autotvm.tuner.XGBTuner(task, feature_type="knob", loss_type="reg", num_threads=cores, log_interval=0)
+    valid = [0]
+
+    def count(_: Any, __: Any, results: Any) -> None:
+        valid[0] += sum(1 for r in results if r.error_no == 0)
+
+    option = autotvm.measure_option(
+        builder=autotvm.LocalBuilder(n_parallel=cores, do_fork=True),
+        runner=autotvm.LocalRunner(number=1, repeat=3, min_repeat_ms=2, timeout=20),
+    )
+    started = time.perf_counter()
+    tuner.tune(trials, option, callbacks=[count])
+    seconds = time.perf_counter() - started
+    return valid[0], seconds, int(tuner.best_config.index)
+
+
+def ours(spec: Any, target: Any, runner: Any, trials: int) -> tuple[int, float, int, int]:
+    """Valid trials, seconds (with the comparison of the finalists), the best point, and how many stopped early."""
+    from op_profiler.schedules.tuning.loop import OperatorSearch
+
+    started = time.perf_counter()
+    search = OperatorSearch([spec], target, runner, tuner="xgb_knob", trials=trials).run()
+    seconds = time.perf_counter() - started
+    valid = sum(1 for t in search.trials if t.result.error is None)
+    early = sum(1 for t in search.trials if t.result.stopped_early)
+    index = search.finalists[0].trial.candidate.index
+    assert index is not None
+    return valid, seconds, index, early
+
+
+def check_cost(spec: Any, target: Any, cores: int, count: int = 64) -> list[float]:
+    """Seconds for the same candidates with the numeric check over those without, three times, in turns."""
+    from op_profiler.measure.trials import TrialRunner
+    from op_profiler.schedules.tuning._base import Candidate
+
+    random.seed(1)
+    space = spec.create(target).config_space
+    candidates = [Candidate(spec, space.get_rand_index()) for _ in range(count)]
+    ratios = []
+    with TrialRunner(str(target), cores) as checking, TrialRunner(str(target), cores, check=False) as trusting:
+        for runner in (checking, trusting):
+            runner.run(candidates[:4], math.inf)  # starts the workers
+        for _ in range(3):
+            seconds = []
+            for runner in (checking, trusting):
+                started = time.perf_counter()
+                runner.run(candidates, math.inf)
+                seconds.append(time.perf_counter() - started)
+            ratios.append(seconds[0] / seconds[1])
+    return ratios
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--tasks", type=int, default=100, help="only the first so many")
+    arguments = parser.parse_args()
+
+    from op_profiler.compiler import load_tvm, resolve_target, usable_cores
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.measure.trials import TrialRunner
+    from op_profiler.schedules.tuning._base import Candidate, TaskSpec
+
+    tvm = load_tvm()
+    logging.getLogger("autotvm").setLevel(logging.ERROR)
+    target, cores = resolve_target("llvm"), usable_cores()
+    model = get_frontend("local").load(ModelRequest(source="local", name="resnet-18"))
+    conv2d = (tvm.relay.op.get("nn.conv2d"),)
+    tasks = tvm.autotvm.task.extract_from_program(model.mod["main"], target=target, params=model.params, ops=conv2d)
+    print(provenance())
+    print(f"resnet-18, {min(len(tasks), arguments.tasks)} conv2d tasks, {arguments.trials} trials each, {cores} threads")
+    print(f"{'task':34}{'stock /min':>12}{'ours /min':>12}{'times':>8}{'best ours/stock':>18}")
+    totals = [0, 0.0, 0, 0.0, 0]
+    logs: list[float] = []
+    with TrialRunner(str(target), cores) as runner:
+        for number, task in enumerate(tasks[: arguments.tasks]):
+            spec = TaskSpec(task.name, task.args)
+            if number % 2:
+                mine, theirs = ours(spec, target, runner, arguments.trials), stock(task, arguments.trials, cores)
+            else:
+                theirs, mine = stock(task, arguments.trials, cores), ours(spec, target, runner, arguments.trials)
+            best = runner.compare([Candidate(spec, mine[2]), Candidate(spec, theirs[2])], 21)
+            ratio = best[0].median_us / best[1].median_us
+            logs.append(math.log(ratio))
+            totals = [a + b for a, b in zip(totals, (theirs[0], theirs[1], mine[0], mine[1], mine[3]))]
+            rates = theirs[0] / theirs[1] * 60, mine[0] / mine[1] * 60
+            shape = f"{task.args[0][1]} {task.args[1][1][0]}x{task.args[1][1][2]}".replace(" ", "")
+            print(f"{shape:34}{rates[0]:12.0f}{rates[1]:12.0f}{rates[1] / rates[0]:8.1f}{ratio:18.3f}", flush=True)
+    rates = totals[0] / totals[1] * 60, totals[2] / totals[3] * 60
+    print(
+        f"all: stock {rates[0]:.0f}, ours {rates[1]:.0f} valid trials a minute: {rates[1] / rates[0]:.1f} times; "
+        f"{totals[4] / max(totals[2], 1):.0%} of ours stopped after one call"
+    )
+    ratios = check_cost(TaskSpec(tasks[0].name, tasks[0].args), target, cores)
+    print("the numeric check costs " + ", ".join(f"{ratio - 1:+.1%}" for ratio in ratios) + " of the time of a search")
+    print(f"re-measured best, ours over stock: geometric mean {math.exp(sum(logs) / len(logs)):.3f}, worst "
+          f"{math.exp(max(logs)):.3f}, best {math.exp(min(logs)):.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Schedules without a search: the best of 8 that the ranking proposes, over the best of a 128-trial search.
+
+One model at a time is left out: the ranking is trained on the trials of the others' operators, proposes 8 schedules for
+each heavy op of the model, and these are measured side by side with the one that the search had found.
+
+    op-profiler collect --modelname MODEL --iftune true --trials 128 --db sqlite:///trials.db     # once, for each model
+    python benchmarks/zero_shot.py --db sqlite:///trials.db
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any
+
+from common import provenance
+
+MODELS = (
+    ("local", "resnet-18"),
+    ("local", "squeezenet_v1.1"),
+    ("local", "mobilenet"),
+    ("transformers", "bert"),
+)
+PROPOSED = 8
+ROUNDS = 15
+
+
+def anchors_of(source: str, name: str, target: Any) -> list[Any]:
+    """The heavy ops of a model that can be tuned."""
+    from op_profiler.collect.tune import tunables_of
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.cache import load_cached
+
+    model = load_cached(get_frontend(source), ModelRequest(source=source, name=name))
+    return tunables_of(model, target, None)[0]
+
+
+def best_of_search(rows: list[dict[str, Any]], item: Any, tasks: dict[str, Any]) -> Any | None:
+    """The candidate of an op's ``tuned`` rows that was the fastest."""
+    from op_profiler.schedules.tuning._base import Candidate
+    from op_profiler.schedules.tuning.points import index_of
+
+    mine = [r for r in rows if r["operator_key"] == item.anchor.key and r["origin"] == "tuned" and r["median_us"]]
+    for row in sorted(mine, key=lambda r: float(r["median_us"])):
+        if row["template"] in tasks:
+            index = index_of(tasks[row["template"]], row["knobs"])
+            spec = next(s for s in item.tasks if s.template == row["template"])
+            if index is not None:
+                return Candidate(spec, index)
+        elif item.default is not None and row["template"] == item.default.template:
+            return Candidate(item.default, None)
+    return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--db", required=True)
+    arguments = parser.parse_args()
+
+    from op_profiler.compiler import resolve_target, usable_cores
+    from op_profiler.dataset import Dataset, flat_rows
+    from op_profiler.measure.trials import TrialRunner
+    from op_profiler.predict.ranking import RankingModel, evaluate, examples
+    from op_profiler.predict.schedules import good_schedules, propose
+
+    target, threads = resolve_target("llvm"), usable_cores()
+    with Dataset.open(arguments.db, create=False, read_only=True) as dataset:
+        rows = list(flat_rows(dataset, where="executor = 'kernel' and complete"))
+    trials = [r for r in rows if r["origin"] == "trial" and r["template"].endswith(".op_profiler")]
+    data = examples(trials)
+    models = {name: anchors_of(source, name, target) for source, name in MODELS}
+    print(provenance())
+    score = evaluate(data, [[item.anchor.key for item in items] for items in models.values()])
+    print(f"trials of the left-out model: {score.pairwise:.1%} of the pairs in the right order; "
+          + ", ".join(f"top {k} {loss:.2f}" for k, loss in score.top.items()))
+    print(f"{'model':20}{'ops':>5}{'best of ' + str(PROPOSED) + ' / search':>20}{'best':>8}{'worst':>8}")
+    everything: list[float] = []
+    for name, items in models.items():
+        held = {item.anchor.key for item in items}
+        kept = [(r, e) for r, e in zip(trials, data) if e.operator not in held]
+        model = RankingModel.train([e for _, e in kept])
+        good = good_schedules([r for r, _ in kept], [e for _, e in kept])
+        logs: list[float] = []
+        state = next((r["cache"] for r in trials if r["operator_key"] in held), "hot")
+        with TrialRunner(str(target), threads, cache=state) as runner:
+            for item in items:
+                tasks = [(spec, spec.create(target)) for spec in item.tasks]
+                best = best_of_search(rows, item, {spec.template: task for spec, task in tasks})
+                if best is None:
+                    continue
+                chosen = propose(item.anchor, tasks, model, good, count=PROPOSED, threads=threads)
+                results = runner.compare([best, *(p.candidate for p in chosen)], ROUNDS)
+                fastest = min(r.median_us for r in results[1:])
+                logs.append(math.log(fastest / results[0].median_us))
+        everything += logs
+        mean = math.exp(sum(logs) / len(logs))
+        print(f"{name:20}{len(logs):5}{mean:20.3f}{math.exp(min(logs)):8.2f}{math.exp(max(logs)):8.2f}", flush=True)
+    print(f"all: {math.exp(sum(everything) / len(everything)):.3f} (geometric mean over {len(everything)} ops)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Real worker processes: what they measure, and that nothing a candidate does ends more than itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.errors import MeasureError
+from op_profiler.measure.trials import Limits, TrialRunner
+from op_profiler.schedules.tuning._base import VENDOR, Candidate, TaskSpec
+
+BAD_TEMPLATE = '''
+"""A product whose only knob says how it goes wrong."""
+import os, time
+from op_profiler.compiler import load_tvm
+tvm = load_tvm()
+te, autotvm = tvm.te, tvm.autotvm
+KINDS = ("good", "wrong", "crash", "hang", "memory", "invalid", "endless", "exit")
+
+@autotvm.template("dense_bad.test")
+def bad(m, n, k):
+    a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k), name="b")
+    cfg = autotvm.get_config()
+    cfg.define_knob("kind", list(range(len(KINDS))))
+    kind = KINDS[cfg["kind"].val]
+    if not cfg.is_fallback and not getattr(cfg, "_collect", False):
+        if kind == "crash":
+            os.abort()
+        if kind == "exit":
+            os._exit(3)
+        if kind == "hang":
+            time.sleep(600)
+        if kind == "memory":
+            bytearray(1 << 42)
+        if kind == "invalid":
+            raise ValueError("this schedule cannot be")
+    r = te.reduce_axis((0, k), name="r")
+    again = te.reduce_axis((0, 10**9 if kind == "endless" else 1), name="again")
+    extra = 1.0 if kind == "wrong" else 0.0
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[j, r], axis=[again, r]), name="c")
+    d = te.compute((m, n), lambda i, j: c[i, j] + extra, name="d")
+    return te.create_schedule(d.op), [d, a, b]
+'''
+KINDS = ("good", "wrong", "crash", "hang", "memory", "invalid", "endless", "exit")
+
+
+def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
+    return ("TENSOR", shape, "float32")
+
+
+GOOD = TaskSpec("dense_pack.op_profiler", (tensor(16, 64), tensor(4, 64, 16), None, "float32"))
+STOCK = TaskSpec("dense_pack.x86", GOOD.arguments)
+
+
+@pytest.fixture(scope="module")
+def runner(target: Any) -> Iterator[TrialRunner]:
+    with TrialRunner(str(target), 1) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bad_runner(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrialRunner]:
+    folder = tmp_path_factory.mktemp("templates")
+    (folder / "bad_template.py").write_text(BAD_TEMPLATE)
+    limits = Limits(build_seconds=5.0, run_seconds=5.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        with TrialRunner(str(target), 1, limits=limits, modules=["bad_template"]) as made:
+            yield made
+
+
+def test_good_candidates_have_samples_and_were_checked(runner: TrialRunner, target: Any) -> None:
+    space = GOOD.create(target).config_space
+    indices = [i for i in range(0, space.range_length, 7) if space.is_index_valid(i)][:6]
+    results = runner.run([Candidate(GOOD, i) for i in indices], float("inf"))
+    assert len(results) == len(indices)
+    assert all(r.error is None and r.checked and r.build_seconds > 0 for r in results)
+    assert {len(r.samples_us) for r in results if not r.stopped_early} == {Limits().samples}
+    assert all(len(r.samples_us) == 1 for r in results if r.stopped_early)
+
+
+def test_the_default_of_a_stock_template_needs_no_index(runner: TrialRunner) -> None:
+    (result,) = runner.run([Candidate(STOCK, None)], float("inf"))
+    assert result.error is None and result.checked and 0 < result.median_us < 1e5
+
+
+def test_a_candidate_far_behind_the_best_is_called_once(runner: TrialRunner) -> None:
+    (result,) = runner.run([Candidate(STOCK, None)], 1e-6)
+    assert result.stopped_early and len(result.samples_us) == 1
+
+
+def test_settings_are_read_back(runner: TrialRunner) -> None:
+    settings = runner.settings()
+    assert settings.threads == settings.threads_effective == 1
+    assert (settings.cache, settings.cache_mechanism, settings.executor) == ("hot", "repeat", "kernel")
+
+
+def test_flushed_weights_make_a_large_product_slower(target: Any) -> None:
+    large = TaskSpec("dense_pack.x86", (tensor(1, 2048), tensor(64, 2048, 32), None, "float32"))
+    medians = {}
+    for cache in ("hot", "cold"):
+        with TrialRunner(str(target), 1, cache=cache) as runner:  # type: ignore[arg-type]
+            medians[cache] = min(r.median_us for r in (runner.run([Candidate(large, None)], float("inf")) * 2))
+            assert runner.settings().cache == cache
+    assert medians["cold"] > medians["hot"]
+
+
+def test_candidates_are_compared_in_turns(runner: TrialRunner) -> None:
+    results = runner.compare([Candidate(STOCK, None), Candidate(STOCK, None)], 5)
+    assert [len(r.samples_us) for r in results] == [5, 5]
+
+
+def test_the_vendors_kernel_is_timed_and_named(runner: TrialRunner) -> None:
+    pytest.importorskip("torch")
+    product = TaskSpec("batch_matmul.x86", (tensor(2, 8, 16), tensor(2, 8, 16), (2, 8, 8), "float32", 0, 1))
+    rest = ((1, 1), (1, 1, 1, 1), (1, 1), "NCHW8c", "NCHW8c", "float32")
+    convolution = TaskSpec("conv2d_NCHWc.x86", (tensor(1, 1, 8, 8, 8), tensor(1, 1, 3, 3, 8, 8), *rest))
+    for task, name in ((STOCK, "linear"), (product, "bmm"), (convolution, "conv2d")):
+        (result,) = runner.compare([Candidate(task, VENDOR)], 3)
+        assert result.error is None and result.kernel is not None and name in result.kernel
+
+
+def test_each_way_to_fail_is_recorded_and_ends_nothing_else(bad_runner: TrialRunner) -> None:
+    spec = TaskSpec("dense_bad.test", (4, 4, 8))
+    started = time.monotonic()
+    results = bad_runner.run([Candidate(spec, i) for i in range(len(KINDS))] + [Candidate(spec, 0)], float("inf"))
+    found = dict(zip(KINDS, results))
+    assert results[0].error is None and results[-1].error is None
+    assert found["wrong"].failure in (None, "wrong")  # no reference for a template of this project's tests
+    assert found["crash"].failure == "crash" and "SIGABRT" in str(found["crash"].error)
+    assert found["exit"].failure == "crash" and "exit code 3" in str(found["exit"].error)
+    assert found["hang"].failure == "timeout" and "building" in str(found["hang"].error)
+    assert found["endless"].failure == "timeout" and "running" in str(found["endless"].error)
+    assert found["memory"].failure == "memory"
+    assert found["invalid"].failure == "invalid" and "this schedule cannot be" in str(found["invalid"].error)
+    assert all(r.samples_us == () for r in results if r.error is not None)
+    assert time.monotonic() - started < 60
+
+
+def test_wrong_numbers_are_told(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wrong_template.py").write_text(
+        "from op_profiler.compiler import load_tvm\n"
+        "tvm = load_tvm()\n"
+        "te, autotvm = tvm.te, tvm.autotvm\n"
+        "@autotvm.template('dense_wrong.test')\n"
+        "def wrong(a, b):\n"
+        "    autotvm.get_config().define_knob('add', [0, 1])\n"
+        "    add = float(autotvm.get_config()['add'].val)\n"
+        "    r = te.reduce_axis((0, int(a.shape[1])), name='r')\n"
+        "    c = te.compute((a.shape[0], b.shape[0]), lambda i, j: te.sum(a[i, r] * b[j, r] + add, axis=r))\n"
+        "    return te.create_schedule(c.op), [c, a, b]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = TaskSpec("dense_wrong.test", (tensor(4, 8), tensor(6, 8)))
+    with TrialRunner(str(target), 1, modules=["wrong_template"]) as runner:
+        right, wrong = runner.run([Candidate(spec, 0), Candidate(spec, 1)], float("inf"))
+    assert right.error is None and right.checked
+    assert wrong.failure == "wrong" and "off by" in str(wrong.error) and wrong.samples_us == ()
+
+
+def test_workers_that_cannot_start_are_an_error(target: Any) -> None:
+    with TrialRunner(str(target), 1, modules=["no_such_module_anywhere"]) as runner:
+        with pytest.raises(MeasureError, match="could be started"):
+            runner.run([Candidate(GOOD, 0)], float("inf"))
+
+
+def test_no_process_is_left_behind(target: Any) -> None:
+    import psutil
+
+    with TrialRunner(str(target), 1) as runner:
+        runner.run([Candidate(STOCK, None)] * 4, float("inf"))
+        processes = [w._process.pid for w in runner._workers if w is not None]
+    assert processes and not any(psutil.pid_exists(pid) for pid in processes)
