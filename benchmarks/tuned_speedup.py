@@ -44,7 +44,8 @@ def main() -> None:
     arguments = parser.parse_args()
     print(provenance())
     print(f"{arguments.trials} trials an operator")
-    print(f"{'model':18}{'whole model':>26}{'heavy ops in it':>17}{'ops alone':>11}{'vendor/tuned':>14}{'at least level':>16}")
+    heads = ("whole model", "heavy ops in it", "ops alone", "vendor/tuned", "at least level")
+    print(f"{'model':18}" + "".join(f"{head:>{width}}" for head, width in zip(heads, (26, 17, 11, 14, 16))))
     everything: dict[str, list[float]] = {"inside": [], "alone": [], "vendor": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

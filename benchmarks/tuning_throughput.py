@@ -1,8 +1,8 @@
 """How many valid trials a minute, beside stock AutoTVM, and is what they find as good?
 
 Both search the same spaces (TVM's conv2d tasks of resnet-18) with the same tuner (xgb_knob) and seeds, task by task in
-turns; stock with LocalBuilder on all cores and LocalRunner. Each finished candidate gets three samples of at least 2 ms.
-Afterwards the best of both are measured side by side in one process.
+turns; stock with LocalBuilder on all cores and LocalRunner. Each finished candidate gets three samples of at least
+2 ms. Afterwards the best of both are measured side by side in one process.
 
     python benchmarks/tuning_throughput.py [--trials 64] [--tasks 12]
 """
@@ -97,7 +97,8 @@ def main() -> None:
     conv2d = (tvm.relay.op.get("nn.conv2d"),)
     tasks = tvm.autotvm.task.extract_from_program(model.mod["main"], target=target, params=model.params, ops=conv2d)
     print(provenance())
-    print(f"resnet-18, {min(len(tasks), arguments.tasks)} conv2d tasks, {arguments.trials} trials each, {cores} threads")
+    count = min(len(tasks), arguments.tasks)
+    print(f"resnet-18, {count} conv2d tasks, {arguments.trials} trials each, {cores} threads")
     print(f"{'task':34}{'stock /min':>12}{'ours /min':>12}{'times':>8}{'best ours/stock':>18}")
     totals = [0, 0.0, 0, 0.0, 0]
     logs: list[float] = []
@@ -122,8 +123,10 @@ def main() -> None:
     )
     ratios = check_cost(TaskSpec(tasks[0].name, tasks[0].args), target, cores)
     print("the numeric check costs " + ", ".join(f"{ratio - 1:+.1%}" for ratio in ratios) + " of the time of a search")
-    print(f"re-measured best, ours over stock: geometric mean {math.exp(sum(logs) / len(logs)):.3f}, worst "
-          f"{math.exp(max(logs)):.3f}, best {math.exp(min(logs)):.3f}")
+    print(
+        f"re-measured best, ours over stock: geometric mean {math.exp(sum(logs) / len(logs)):.3f}, worst "
+        f"{math.exp(max(logs)):.3f}, best {math.exp(min(logs)):.3f}"
+    )
 
 
 if __name__ == "__main__":

@@ -72,8 +72,10 @@ def main() -> None:
     models = {name: anchors_of(source, name, target) for source, name in MODELS}
     print(provenance())
     score = evaluate(data, [[item.anchor.key for item in items] for items in models.values()])
-    print(f"trials of the left-out model: {score.pairwise:.1%} of the pairs in the right order; "
-          + ", ".join(f"top {k} {loss:.2f}" for k, loss in score.top.items()))
+    print(
+        f"trials of the left-out model: {score.pairwise:.1%} of the pairs in the right order; "
+        + ", ".join(f"top {k} {loss:.2f}" for k, loss in score.top.items())
+    )
     print(f"{'model':20}{'ops':>5}{'best of ' + str(PROPOSED) + ' / search':>20}{'best':>8}{'worst':>8}")
     everything: list[float] = []
     for name, items in models.items():

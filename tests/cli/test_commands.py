@@ -20,8 +20,8 @@ OLDER = [sys.executable, str(ROOT / "python" / "performance_collector" / "op_per
 Done = subprocess.CompletedProcess[str]
 OPTIONS = [
     *("modelsource", "modelname", "target", "batchsize", "precision", "executor", "threads", "coverage", "cache"),
-    *("inputname", "inputshape", "sequence-length", "iftune", "ifcompare", "ifpartial", "tuner", "trials", "host", "port", "db"),
-    *("summary-json", "dry-run", "quiet", "schedules", "vendor"),
+    *("inputname", "inputshape", "sequence-length", "iftune", "ifcompare", "ifpartial", "tuner", "trials"),
+    *("host", "port", "db", "summary-json", "dry-run", "quiet", "schedules", "vendor"),
 ]
 
 

@@ -79,7 +79,8 @@ def test_every_trial_is_a_row_with_its_factors(tuned: Any) -> None:
     found = rows(folder, query)
     assert len(found) == sum(t["trials"] for t in entry["tuning"])
     for template, knobs, tile, reorder, parallel, samples, error, threads, executor, cache in found:
-        assert json.loads(knobs) and json.loads(tile)
+        assert json.loads(knobs)
+        assert json.loads(tile) or template == "dense_pack.op_profiler"  # one block of outputs has nothing to tile
         assert error is not None or json.loads(samples)
         assert (threads, executor, cache) == (1, "kernel", "hot")
         if template.endswith(".op_profiler"):

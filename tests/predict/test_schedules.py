@@ -128,8 +128,8 @@ def test_the_command_measures_no_more_than_it_is_asked_to(tmp_path: Path) -> Non
     assert known.returncode == 0, known.stderr
     answers = json.loads(known.stdout)
     assert [[s["source"] for s in a["schedules"]] for a in answers] == [["record"]] * 3
-    arguments = ("--verify", "2", "--schedules", "none", "--k", "4", "--threads", "1", "--json", "--trials-from", "none")
-    verified = run("schedule", answers[0]["operator"], *arguments)
+    arguments = ("--verify", "2", "--schedules", "none", "--k", "4", "--threads", "1", "--json")
+    verified = run("schedule", answers[0]["operator"], *arguments, "--trials-from", "none")
     assert verified.returncode == 0, verified.stderr
     (answer,) = json.loads(verified.stdout)
     predicted = [s for s in answer["schedules"] if s["source"] == "predicted"]

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from op_profiler.measure.trials.worker import Orders, Worker
 from op_profiler.schedules.tuning._base import TaskSpec
-
-Make = Callable[..., TaskSpec]
 
 
 def tensor(*shape: int, dtype: str = "float32") -> tuple[str, tuple[int, ...], str]:
@@ -58,14 +55,10 @@ def batch_matmul(batch: int, m: int, n: int, k: int, transpose_a: int = 0, trans
 
 
 @pytest.fixture(scope="session")
-def worker(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+def worker(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Worker:
     log = tmp_path_factory.mktemp("trials") / "log"
-    orders = Orders(
-        target=str(target), threads=1, modules=(), memory_bytes=None, check=True, cache="hot", log=str(log)
-    )
-    made = Worker(orders)
-    yield made
-    made.tvm.autotvm.GLOBAL_SCOPE.in_tuning = False
+    orders = Orders(target=str(target), threads=1, modules=(), memory_bytes=None, check=True, cache="hot", log=str(log))
+    return Worker(orders)
 
 
 def points(task: Any, count: int) -> list[int]:

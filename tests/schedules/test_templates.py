@@ -159,7 +159,8 @@ def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_pat
     records.keep_best(file, [records.Record(str(target), spec.template, spec.arguments, config, (1e-9,))])
     from op_profiler.schedules.record import recorded_schedules
 
-    values = [np.random.default_rng(i).standard_normal(s).astype("float32") for i, s in enumerate([(4, 48), (3, 4, 64)])]
+    shapes = [(4, 48), (3, 4, 64)]
+    values = [np.random.default_rng(i).standard_normal(s).astype("float32") for i, s in enumerate(shapes)]
     with records.applied(file), recorded_schedules() as choices, tvm.transform.PassContext(opt_level=3):
         library = tvm.relay.build(module, target=target)
     assert spec.template in {choice.template for choice in choices._choices.values()}

@@ -163,9 +163,9 @@ def test_wrong_numbers_are_told(target: Any, tmp_path: Path, monkeypatch: pytest
 
 
 def test_workers_that_cannot_start_are_an_error(target: Any) -> None:
-    with TrialRunner(str(target), 1, modules=["no_such_module_anywhere"]) as runner:
-        with pytest.raises(MeasureError, match="could be started"):
-            runner.run([Candidate(GOOD, 0)], float("inf"))
+    broken = TrialRunner(str(target), 1, modules=["no_such_module_anywhere"])
+    with broken as runner, pytest.raises(MeasureError, match="could be started"):
+        runner.run([Candidate(GOOD, 0)], float("inf"))
 
 
 def test_no_process_is_left_behind(target: Any) -> None:

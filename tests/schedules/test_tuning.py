@@ -54,7 +54,9 @@ class Counting:
 def test_every_tuner_makes_its_trials(tuner: str, runner: TrialRunner, target: Any) -> None:
     trials = 40 if tuner.startswith("xgb") else 16  # a cost model is trained after 32
     search = OperatorSearch([DENSE], target, runner, tuner=tuner, trials=trials).run()
-    assert len(search.trials) == len({t.candidate.index for t in search.trials}) == trials
+    tried = len({t.candidate.index for t in search.trials})
+    assert len(search.trials) == tried
+    assert tried == trials or (tuner == "droplet" and tried >= 2)  # it stops where no neighbour is better
     assert search.finalists and search.finalists[0].result.median_us <= search.finalists[-1].result.median_us
     assert search.best_after(trials) == min(t.result.median_us for t in search.trials)
 

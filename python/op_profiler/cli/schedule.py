@@ -157,7 +157,7 @@ def _anchors(request: CollectRequest) -> list[Operator]:
         with Dataset.open(request.db, create=False, read_only=True) as dataset:
             operator = dataset.find_operator(name)
         if operator is None:
-            raise UsageError(f"the dataset {request.db} has no operator {name}; op-profiler export --columns names the key")
+            raise UsageError(f"{request.db} has no operator {name}; op-profiler export --columns names the key")
         return [operator]
     frontend = get_frontend(request.model.source)
     frontend.check(request.model)

@@ -147,9 +147,7 @@ class Worker:
 
         assert self.order.tune is not None
         kinds: dict[str, type[Study]] = {"tune": ModelTuner, "compare": ModelComparison, "vendor": VendorComparison}
-        study = kinds[self.order.work](
-            self.request, self.order.tune, self.dataset, self.device, target, self.announce
-        )
+        study = kinds[self.order.work](self.request, self.order.tune, self.dataset, self.device, target, self.announce)
         self.announce(result=study.run(model))
 
     def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:

@@ -67,7 +67,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("tile", "json", "spatial axis to the size of its innermost tile", schedules.c.factor_tile),
     Column("split", "json", "reduction axis to the inner part of its split", schedules.c.factor_split),
     Column("fuse", "json", "outer loops that are fused", schedules.c.factor_fuse),
-    Column("reorder", "json", "loops, outermost first; a bar before those of the reduction", schedules.c.factor_reorder),
+    Column("reorder", "json", "loops, outermost first; a bar before the reduction's", schedules.c.factor_reorder),
     Column("compute_at", "json", "where the stage that feeds the main one is computed", schedules.c.factor_compute_at),
     Column("vectorize", "json", "lanes of the vectorized loop", schedules.c.factor_vectorize),
     Column("unroll", "json", "what is unrolled", schedules.c.factor_unroll),

@@ -12,7 +12,7 @@ from op_profiler.schedules.tuning._base import TaskSpec
 
 Shape = tuple[int, ...]
 _TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2}
-"""Largest difference, as a share of the largest value. Winograd in float32 stays below 1e-5, a wrong index above 0.1."""
+"""Largest difference over the largest value. Winograd in float32 stays below 1e-5, a wrong index above 0.1."""
 
 
 @dataclasses.dataclass

@@ -1,7 +1,7 @@
 """Which schedules of an operator are likely to be fast: a ranking learned from the trials of other operators.
 
-A gradient-boosted model (xgboost) regresses the logarithm of a candidate's time over the best time of its operator, from
-the operator's shape and the schedule's factors. Only the order within an operator is used. It is trained within
+A gradient-boosted model (xgboost) regresses the logarithm of a candidate's time over the best time of its operator,
+from the operator's shape and the schedule's factors. Only the order within an operator is used. It is trained within
 operators, as Chen et al., Learning to Optimize Tensor Programs (2018), do with their cost models.
 """
 
@@ -75,7 +75,7 @@ def features_of(
             values[f"left_{axis}"] = math.log2(max(sizes[axis] / size, 1))
     vectors = math.prod(size for axis, size in present.items() if axis != "rows")
     values["register_tile"] = math.log2(max(vectors, 1))
-    for axis, size in split.items():
+    for size in split.values():
         if size is not None:
             values["split"] = math.log2(max(_number(size), 1))
     values["fuse"] = float(factors["fuse"] or 0)

@@ -21,11 +21,13 @@ def show_studies(console: Console, report: ModelReport, *, partial: bool) -> Non
     studies = report.studies
     if studies is None or report.base is None:
         return
-    operators = {operator.key: operator for operator, _ in report.base.operators}
+    base = report.base
+    operators = {operator.key: operator for operator, _ in base.operators}
     if studies.tuned or studies.vendor:
         console.print(_operators(studies, operators))
-        covered = {key for study in (*studies.tuned, *studies.vendor) for key in study.operators}
-        left = [operator.name.removeprefix("fused_") for operator, _ in report.base.heavy() if operator.key not in covered]
+        covered = {key for tuned in studies.tuned for key in tuned.operators}
+        covered |= {key for vendor in studies.vendor for key in vendor.operators}
+        left = [o.name.removeprefix("fused_") for o, _ in base.heavy() if o.key not in covered]
         if left:
             console.print(f"heavy, but without an op that a template computes: {', '.join(left)}", highlight=False)
     if partial and any(t.partial_us for t in studies.tuned):

@@ -55,8 +55,9 @@ def factors_of(config: Any, knobs: Mapping[str, Any]) -> Factors:
 def factors_of_knobs(knobs: Mapping[str, Any]) -> Factors:
     """The factors behind the knobs of TVM's own templates, as far as their names tell.
 
-    A knob ``tile_<axis>`` holds the parts of a split, outermost first: of a spatial axis the last is its tile, of a
-    reduction axis the inner part of its split. ``ann_*`` and ``*unroll*`` tell of unrolling, ``reorder_*`` of the order.
+    A knob ``tile_<axis>`` holds the parts of a split, outermost first: of a spatial axis the last is its tile, of
+    a reduction axis the inner part of its split. ``ann_*`` and ``*unroll*`` tell of unrolling, ``reorder_*`` of the
+    order.
     """
     tile: dict[str, int] = {}
     split: dict[str, int] = {}

@@ -78,7 +78,7 @@ class Nest:
 
     @property
     def inner_orders(self) -> list[tuple[str, ...]]:
-        """Orders of the reduction loops ``x.o`` (outer part of a split), ``x.i`` (inner part) or ``x``, outermost first.
+        """Orders of the reduction loops ``x.o`` (outer part of a split), ``x.i`` (inner part) or ``x``, outside first.
 
         The outer part of a split stays outside its inner part. Loops of extent 1 stay in front. The loops over the
         register tile follow, except the one that `inner_tile_orders` puts among these.

@@ -96,8 +96,8 @@ class TrialRunner:
     Args:
         target: TVM target string of the processor.
         threads: that kernels run with.
-        cache: ``hot``: a candidate finds everything where its last call left it; ``cold``: its weights are flushed before
-            each call, as in a model whose weights do not fit the caches.
+        cache: ``hot``: a candidate finds everything where its last call left it; ``cold``: its weights are flushed
+            before each call, as in a model whose weights do not fit the caches.
         check: compare each candidate's output with numpy's, where its template is of a known kind.
         modules: names of modules that register further templates.
     """

@@ -138,8 +138,8 @@ class Worker:
     def build(self, number: int, candidate: Candidate) -> TrialResult:
         """Lower and compile, down to machine code."""
         started = time.perf_counter()
-        autotvm = self.tvm.autotvm
-        autotvm.GLOBAL_SCOPE.in_tuning = True  # TVM's templates then take packed inputs instead of packing them
+        scope = self.tvm.autotvm.GLOBAL_SCOPE
+        scope.in_tuning = True  # TVM's templates then take packed inputs instead of packing them
         failure: Failure = "invalid"
         try:
             if candidate.index == VENDOR:
@@ -160,7 +160,9 @@ class Worker:
         except MemoryError:
             return TrialResult(failure="memory", error="out of memory while building")
         except Exception as error:  # noqa: BLE001 - whatever a template raises costs this candidate only
-            return TrialResult(failure=failure, error=f"{_short(error)}")
+            return TrialResult(failure=failure, error=_short(error))
+        finally:
+            scope.in_tuning = False
         return TrialResult(build_seconds=time.perf_counter() - started)
 
     def _vendor(self, task: TaskSpec) -> BuiltByVendor:

@@ -59,4 +59,3 @@ def default_schedule(task: Any, target: Any, origin: Origin = "trial") -> Schedu
         task.instantiate(config)
     knobs = knob_values(config)
     return Schedule(str(task.name), knobs, origin, factors_of(config, knobs))
-
