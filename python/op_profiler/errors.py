@@ -59,5 +59,9 @@ class MeasureError(OpProfilerError):
     """Measuring cannot start or go on on this device."""
 
 
+class BoardLostError(MeasureError):
+    """A machine behind RPC does not answer any more; asking for it again may help."""
+
+
 class DatasetError(OpProfilerError):
     """The dataset cannot be opened, read or written."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from op_profiler.collect.summary import ModelReport
+    from op_profiler.measure.machines import Place
 
 EXAMPLES = """Examples:
 
@@ -25,6 +25,10 @@ op_performance_collector.py --modelsource file --modelname model.onnx --batchsiz
 op_performance_collector.py --modelsource local --modelname resnet-18 --iftune true --trials 64 --ifcompare true
 
 op_performance_collector.py --modelsource local            (all default models, one after the other; resumable)
+
+op_performance_collector.py --modelsource local --modelname resnet-18 --target cuda --precision float32,float16
+
+op_performance_collector.py --modelsource local --modelname mobilenet --target pynq --host 192.168.2.99 --port 9190
 
 Exit codes: 0 all measured; 1 finished, but an operator or a model failed (recorded in the dataset); 2 wrong usage;
 3 a package is missing; 4 the model cannot be read or lowered; 5 the machine, the disk or the dataset stands in the way.
@@ -55,16 +59,33 @@ def collect(  # noqa: PLR0913 - the options are the interface
     ] = None,
     target: Annotated[
         str,
-        typer.Option(help="llvm (this processor) or a TVM target string.", rich_help_panel="Measuring"),
+        typer.Option(
+            help="llvm (this processor), cuda, pynq, arm_cpu, or a TVM target string that starts with one of these.",
+            rich_help_panel="Measuring",
+        ),
     ] = "llvm",
-    precision: Annotated[str, typer.Option(help="float32.", rich_help_panel="Measuring")] = "float32",
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="float32, float16 or int8; several by commas are shown beside each other, with their accuracy.",
+            rich_help_panel="Measuring",
+        ),
+    ] = "float32",
+    inputdata: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of arrays (.npz) by the inputs' names, to run and to calibrate int8 with. Default: random.",
+            rich_help_panel="Model",
+        ),
+    ] = None,
     executor: Annotated[
         str, typer.Option(help="default (graph), or vm for dynamic shapes.", rich_help_panel="Measuring")
     ] = "default",
     threads: Annotated[
         str | None,
         typer.Option(
-            help="Thread counts to measure at: 1,2,4. Default: powers of two up to the usable cores, and that number.",
+            help="Thread counts to measure at: 1,2,4. Default: powers of two up to the usable cores, and that number; "
+            "1,2 on pynq, 1 on other boards.",
             rich_help_panel="Measuring",
         ),
     ] = None,
@@ -119,11 +140,26 @@ def collect(  # noqa: PLR0913 - the options are the interface
     ] = "false",
     host: Annotated[
         str | None,
-        typer.Option(help="RPC tracker. Not in this version.", envvar="TVM_TRACKER_HOST", rich_help_panel="Device"),
+        typer.Option(help="Of an RPC tracker, or of an RPC server itself.", rich_help_panel="Device"),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(help="Its port. Not in this version.", envvar="TVM_TRACKER_PORT", rich_help_panel="Device"),
+        typer.Option(help="Its port.", rich_help_panel="Device"),
+    ] = None,
+    device_key: Annotated[
+        str | None,
+        typer.Option(help="Which of the tracker's machines. Default: the target's name.", rich_help_panel="Device"),
+    ] = None,
+    module: Annotated[
+        Path | None,
+        typer.Option(
+            help="A compiled function (.so, .o, .tar) to time on the board in place of a model; --inputshape gives its "
+            "tensors, the output last.",
+            rich_help_panel="Device",
+        ),
+    ] = None,
+    entry: Annotated[
+        str | None, typer.Option(help="Name of the function in --module.", rich_help_panel="Device")
     ] = None,
     db: Annotated[
         str, typer.Option(help="SQLAlchemy address of the dataset.", rich_help_panel="Output")
@@ -145,10 +181,11 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.cli import options
     from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
     from op_profiler.collect.supervisor import Collection
+    from op_profiler.compiler import target_kind
     from op_profiler.errors import MissingPackageError, UsageError
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
-    from op_profiler.measure.threads import default_thread_counts
+    from op_profiler.measure.machines import default_thread_counts
     from op_profiler.report.collection import Screen
 
     tune = TuneRequest(tuner=tuner, trials=trials)
@@ -169,9 +206,10 @@ def collect(  # noqa: PLR0913 - the options are the interface
         raise UsageError(f"{other}; leave out --iftune, --ifcompare and --vendor")
     if studies.vendor and importlib.util.find_spec("torch") is None:
         raise MissingPackageError("torch", "--vendor true")
-    remote = [f"--{o}" for o in ("host", "port") if any(a.startswith(f"--{o}") for a in sys.argv[1:])]
-    if remote:
-        raise UsageError(f"{' and '.join(remote)}: measuring over RPC is not in this version; leave them out")
+    place = options.parse_place(host, port, device_key or target_kind(target))
+    if module is not None or entry is not None:
+        _measure_module(module, entry, target, place, inputshape, db, summary_json, quiet=quiet)
+        return
     frontend = get_frontend(modelsource)
     if modelname == "list":
         print("\n".join(frontend.names()))
@@ -179,6 +217,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     names = [modelname] if modelname else frontend.default_names()
     if not names:
         raise UsageError(f"source {modelsource!r} has no default models; give --modelname (a path or a name)")
+    counts = options.parse_counts("--threads", threads) if threads is not None else default_thread_counts(target, place)
     requests = [
         CollectRequest(
             model=ModelRequest(
@@ -190,9 +229,11 @@ def collect(  # noqa: PLR0913 - the options are the interface
                 sequence_length=sequence_length,
             ),
             target=target,
-            precision=precision,
+            place=place,
+            input_data=str(inputdata) if inputdata is not None else None,
+            precision=one,
             executor=executor,
-            threads=options.parse_counts("--threads", threads) if threads is not None else default_thread_counts(),
+            threads=counts,
             coverage=coverage,
             cache=cache,  # type: ignore[arg-type]  # checked by CollectRequest.check
             schedules=schedules,
@@ -200,6 +241,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
             dry_run=dry_run,
         )
         for name in names
+        for one in options.parse_names(precision) or ("",)
     ]
     screen = Screen(quiet=quiet)
     if summary_json is not None:
@@ -210,9 +252,39 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if summary_json is not None:
         entries = [entry for summary in summaries for entry in summary.to_json()]
         _write_atomically(summary_json, json.dumps(entries, indent=1) + "\n")
-    code = max((s.exit_code for s in summaries), default=0) if len(names) == 1 else _exit_of_many(summaries)
+    code = max((s.exit_code for s in summaries), default=0) if len(requests) == 1 else _exit_of_many(summaries)
     if code:
         raise typer.Exit(code)
+
+
+def _measure_module(
+    path: Path | None,
+    entry: str | None,
+    target: str,
+    place: Place | None,
+    shapes: str,
+    db: str,
+    summary_json: Path | None,
+    *,
+    quiet: bool,
+) -> None:
+    """Time a ready-made function of the user's."""
+    from op_profiler.cli import options
+    from op_profiler.collect.module import measure_module
+    from op_profiler.errors import UsageError
+
+    if path is None or entry is None or place is None or not shapes:
+        raise UsageError(
+            "--module takes --entry NAME, --inputshape (of every tensor, the outputs last), --host and --port"
+        )
+    found = measure_module(path, entry, target, place, options.parse_tensors("--inputshape", shapes), db)
+    if summary_json is not None:
+        _write_atomically(summary_json, json.dumps([found], indent=1) + "\n")
+    if not quiet:
+        time = f"{found['median_us']:.1f} us" if found["error"] is None else f"failed: {found['error']}"
+        print(f"{found['operator']} on {found['processor']} at {found['address']}: {time}")
+    if found["error"] is not None:
+        raise typer.Exit(1)
 
 
 def _exit_of_many(summaries: list[ModelReport]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,14 +13,38 @@ EXAMPLES = """Examples:
 op-profiler devices --local
 
 op-profiler devices --local --json
+
+op-profiler devices --host 127.0.0.1 --port 9190
+
+TVM's RPC runs code for whoever connects: keep trackers and servers on networks where everybody may run code on them.
 """
 
 
 def devices(
-    local: Annotated[bool, typer.Option("--local", help="This machine (the default).")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    local: Annotated[bool, typer.Option("--local", help="This machine (the default).")] = False,
+    host: Annotated[str | None, typer.Option(help="Of an RPC tracker, or of an RPC server itself.")] = None,
+    port: Annotated[int | None, typer.Option(help="Its port.")] = None,
+    target: Annotated[str, typer.Option(help="Target of the machines behind RPC.")] = "pynq",
+    device_key: Annotated[
+        str | None, typer.Option(help="Only machines with this key; for a server, its key. Default: the target's name.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON value.")] = False,
 ) -> None:
-    """Show this machine and the TVM build that is in use: its version, where it lies, what it was built with."""
+    """Show this machine and the TVM build in use; or the machines that a tracker knows, with their properties."""
+    from op_profiler.cli import options
+    from op_profiler.compiler import target_kind
+    from op_profiler.errors import UsageError
+
+    place = options.parse_place(host, port, device_key or target_kind(target))
+    if place is not None and local:
+        raise UsageError("--local is this machine; leave it out, or --host and --port")
+    if place is None:
+        _local(as_json)
+        return
+    _remote(place, target, device_key, as_json)
+
+
+def _local(as_json: bool) -> None:
     from op_profiler.compiler import build_info, resolve_target
     from op_profiler.measure.device import describe_host
 
@@ -31,9 +55,51 @@ def devices(
         return
     for title, fields in about.items():
         print(title)
-        for name, value in fields.items():
-            if isinstance(value, dict):
-                value = ", ".join(f"{k}={v}" for k, v in value.items() if k != "flags")
-            elif isinstance(value, list):
-                value = " ".join(map(str, value))
-            print(f"  {name:18} {value if value is not None else 'unknown'}")
+        _print(fields)
+
+
+def _remote(place: Any, target: str, only: str | None, as_json: bool) -> None:
+    """What a tracker lists; each machine of the target's key that is free is asked what it is."""
+    from op_profiler.compiler import use_build_for
+    from op_profiler.measure.machines.rpc import Listed, is_tracker, list_machines
+
+    use_build_for(target)
+    if is_tracker(place.host, place.port):
+        listed = [m for m in list_machines(place.host, place.port) if only is None or m.key == only]
+    else:
+        listed = [Listed(place.key, f"{place.host}:{place.port}", True)]
+    about = [dataclasses.asdict(m) | _asked(m, place, target) for m in listed]
+    if as_json:
+        print(json.dumps(about, indent=1))
+        return
+    if not about:
+        print(f"the tracker at {place.host}:{place.port} knows no machine{f' with key {only!r}' if only else ''}")
+    for fields in about:
+        print(f"{fields['key']} at {fields['address']}, {'free' if fields['free'] else 'in use'}")
+        _print({name: value for name, value in fields.items() if name not in ("key", "address", "free")})
+
+
+def _asked(machine: Any, place: Any, target: str) -> dict[str, Any]:
+    """Properties of a machine; empty where it is another's key or in use, its error where it does not answer."""
+    from op_profiler.compiler import resolve_target
+    from op_profiler.errors import MeasureError
+    from op_profiler.measure.machines.board import Board
+
+    if machine.key != place.key or not machine.free:
+        return {}
+    try:
+        board = Board(target, resolve_target(target), place, machine.address)
+    except MeasureError as error:
+        return {"error": str(error)}
+    fields = dataclasses.asdict(board.device) | {"device_key": board.device.key}
+    board.close()
+    return fields
+
+
+def _print(fields: dict[str, Any]) -> None:
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{k}={v}" for k, v in value.items() if k != "flags")
+        elif isinstance(value, (list, tuple)):
+            value = " ".join(map(str, value))
+        print(f"  {name:18} {value if value is not None else 'unknown'}")

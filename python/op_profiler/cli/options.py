@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from op_profiler.errors import UsageError
+
+if TYPE_CHECKING:
+    from op_profiler.measure.machines import Place
 
 _TRUE = {"true", "yes", "1"}
 _FALSE = {"false", "no", "0"}
@@ -57,3 +61,30 @@ def parse_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...]:
 def parse_names(text: str) -> tuple[str, ...]:
     """Names separated by commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def parse_tensors(option: str, text: str) -> tuple[tuple[tuple[int, ...], str], ...]:
+    """Shapes as in `parse_shapes`, each with a dtype behind a colon where it is not float32: ``1,64;1,64:int8``."""
+    tensors = []
+    for part in text.split(";"):
+        sizes, _, dtype = part.partition(":")
+        (shape,) = parse_shapes(option, sizes)
+        tensors.append((shape, dtype.strip() or "float32"))
+    return tuple(tensors)
+
+
+def parse_place(host: str | None, port: int | None, key: str) -> Place | None:
+    """A machine behind RPC; None where neither host nor port is given.
+
+    Raises:
+        UsageError: only one of them is given, or the port is none.
+    """
+    if host is None and port is None:
+        return None
+    if host is None or port is None:
+        raise UsageError("--host and --port go together: those of an RPC tracker, or of an RPC server itself")
+    if not 0 < port < 65536:
+        raise UsageError(f"--port {port} is out of range; give 1 to 65535")
+    from op_profiler.measure.machines import Place
+
+    return Place(host=host, port=port, key=key)

@@ -6,14 +6,15 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collect.request import CollectRequest
-from op_profiler.errors import MeasureError, ModelError
-from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
+from op_profiler.errors import BoardLostError, MeasureError, ModelError
+from op_profiler.measure._base import Measurement, ModelTiming, Settings
 from op_profiler.schedules._base import UNKNOWN, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from op_profiler.collect.session import OperatorResult
+    from op_profiler.measure.machines import Machine
     from op_profiler.operators._base import Operator
     from op_profiler.operators.extract import Occurrence
 
@@ -21,19 +22,20 @@ _MECHANISM = "repeat, outside the model"
 
 
 def measure_alone(
-    request: CollectRequest, occurrence: Occurrence, target: Any, device: Device
+    request: CollectRequest, occurrence: Occurrence, target: Any, machine: Machine
 ) -> tuple[Schedule, list[OperatorResult]]:
     """One operator at every thread count, and the schedule that the compiler took; a failure is a result too.
 
     Without its model an operator meets its own previous call in the caches, whatever state was asked for; the
     settings say so in `cache_mechanism`.
+
+    Raises:
+        BoardLostError: the machine went away meanwhile.
     """
     import numpy as np
 
     from op_profiler.collect.session import Session
-    from op_profiler.compiler import runtime_device
-    from op_profiler.measure.kernels import load_graph
-    from op_profiler.measure.rounds import Limits, Samples
+    from op_profiler.measure.rounds import Samples
     from op_profiler.operators.lower import compile_model, single_operator_model
     from op_profiler.schedules.record import recorded_schedules
 
@@ -45,18 +47,20 @@ def measure_alone(
             compiled = compile_model(model, target)
         schedule = choices.schedule_of(occurrence)
         rng = np.random.default_rng(0)
-        graph = load_graph(compiled, runtime_device(target), {i.name: i.random(rng) for i in model.inputs})
-        if len(graph.kernels) != 1:
-            raise ModelError(f"{operator.name} alone compiles to {len(graph.kernels)} kernels, not one")
+        graph = machine.load(compiled, {i.name: i.random(rng) for i in model.inputs})
+        if len(graph.labels) != 1:
+            raise ModelError(f"{operator.name} alone compiles to {len(graph.labels)} kernels, not one")
         session = Session(
             request,
-            device,
+            machine,
             graph,
             [operator],
-            limits=Limits(usual_rounds=30, usual_seconds=0.25, maximum_seconds=3.0),
+            limits=dataclasses.replace(machine.limits, usual_rounds=30, usual_seconds=0.25, maximum_seconds=3.0),
         )
         session.check_kernels(lambda _: None)
         results = session.measure({n: Samples() for n in request.threads}, lambda *_: None)
+    except BoardLostError:
+        raise
     except (ModelError, MeasureError, ValueError) as error:
         return schedule, failed_operator(request, operator, str(error))
     return schedule, [
@@ -72,8 +76,9 @@ def _settings(request: CollectRequest, threads: int) -> Settings:
 
     return Settings(
         threads=threads,
-        core_set=tuple(available_cores()[:threads]),
+        core_set=tuple(available_cores()[:threads]) if request.on_host else (),
         cache=request.cache,
+        precision=request.precision,  # type: ignore[arg-type]  # checked by CollectRequest.check
         executor="vm" if request.executor == "vm" else "graph",
     )
 

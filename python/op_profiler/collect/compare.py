@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.frontends._base import RelayModel
-    from op_profiler.measure.kernels import GraphKernels
+    from op_profiler.measure.machines import LoadedModel
     from op_profiler.operators._base import Operator
 
 _ROUNDS = 40
@@ -65,7 +65,6 @@ class ModelComparison(Study):
 
     def run(self, model: RelayModel) -> list[dict[str, Any]]:
         """A `Compared` for each thread count, as plain values."""
-        from op_profiler.measure.threads import ThreadPool
         from op_profiler.schedules import records
 
         self.announce(stage="compiling")
@@ -76,8 +75,8 @@ class ModelComparison(Study):
                 raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
             tuned, tuned_operators, templates = self._load(model)
         self.announce(stage="measuring", share=0.0)
-        pool = ThreadPool()
-        difference = self._difference(default, tuned, pool)
+        pool = self.machine.threads
+        difference = self._difference(default, tuned)
         results = []
         for done, threads in enumerate(self.request.threads):
             self.announce(stage="measuring", share=done / len(self.request.threads))
@@ -87,44 +86,39 @@ class ModelComparison(Study):
             results.append(dataclasses.asdict(_compared(threads, whole, difference, pairs)))
         return results
 
-    def _load(self, model: RelayModel) -> tuple[GraphKernels, list[Operator], dict[str, str]]:
+    def _load(self, model: RelayModel) -> tuple[LoadedModel, list[Operator], dict[str, str]]:
         """A build on the device, the operator behind each kernel, and the template of each operator."""
-        import numpy as np
-
-        from op_profiler.compiler import runtime_device
-        from op_profiler.measure.kernels import load_graph
+        from op_profiler.collect.source import random_inputs
         from op_profiler.operators.lower import compile_model
         from op_profiler.schedules.record import recorded_schedules
 
         with recorded_schedules() as choices:
             compiled = compile_model(model, self.target)
-        rng = np.random.default_rng(0)
-        inputs = {spec.name: spec.random(rng) for spec in model.inputs}
-        loaded = load_graph(compiled, runtime_device(self.target), inputs)
+        loaded = self.machine.load(compiled, self.inputs or random_inputs(list(model.inputs)))
         occurrences = [compiled.by_label[label] for label in loaded.labels]
         templates = {o.operator.key: choices.schedule_of(o).template for o in occurrences}
         return loaded, [o.operator for o in occurrences], templates
 
-    def _difference(self, default: GraphKernels, tuned: GraphKernels, pool: Any) -> float:
+    def _difference(self, default: LoadedModel, tuned: LoadedModel) -> float:
         """The largest difference between the builds, over every kernel where they have the same ones.
 
         The last output alone says little: a softmax over the logits of random weights is often the same whatever the
         network before it does.
         """
-        pool.use(max(self.request.threads))
+        self.machine.threads.use(max(self.request.threads))
         for build in (default, tuned):
             build.run_model()
-        pairs = list(zip(default.outputs, tuned.outputs, strict=True))
-        largest = max(difference(one.numpy(), other.numpy()) for one, other in pairs)
-        shapes = [[kernel.arrays[-1].shape for kernel in build.kernels] for build in (default, tuned)]
-        if shapes[0] == shapes[1]:
-            for one, other in zip(default.kernels, tuned.kernels):
-                one.run()
-                other.run()
-                largest = max(largest, difference(one.arrays[-1].numpy(), other.arrays[-1].numpy()))
+        pairs = zip(default.output_arrays(), tuned.output_arrays(), strict=True)
+        largest = max(difference(one, other) for one, other in pairs)
+        steps = zip(default.kernel_outputs(), tuned.kernel_outputs())
+        if len(default.labels) == len(tuned.labels):
+            for one, other in steps:
+                if one.shape != other.shape:
+                    break
+                largest = max(largest, difference(one, other))
         return largest
 
-    def _rounds(self, default: GraphKernels, tuned: GraphKernels) -> tuple[np.ndarray, list[np.ndarray]]:
+    def _rounds(self, default: LoadedModel, tuned: LoadedModel) -> tuple[np.ndarray, list[np.ndarray]]:
         """Whole-model times, shape (rounds, 2), and times of the kernels of each build, (rounds, kernels)."""
         import numpy as np
 
@@ -139,7 +133,7 @@ class ModelComparison(Study):
                 build = builds[which]
                 build.run_model()
                 row[which] = build.time_model()
-                kernels[which].append(build.walk("model", [True] * len(build.kernels)))
+                kernels[which].append(build.walk("model", [True] * len(build.labels)))
             whole.append(row)
         return np.asarray(whole), [np.asarray(k) for k in kernels]
 

@@ -8,10 +8,11 @@ import json
 import os
 from pathlib import Path
 
-from op_profiler.compiler import check_target
+from op_profiler.compiler import BOARD_KINDS, check_target, target_kind
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends._base import ModelRequest
 from op_profiler.measure._base import Cache
+from op_profiler.measure.machines._base import Place
 from op_profiler.schedules import records
 from op_profiler.schedules.tuning.tuners import TUNERS
 
@@ -73,6 +74,8 @@ class CollectRequest:
     Attributes:
         model: which model, with which inputs.
         target: TVM target string; ``llvm`` alone means this processor.
+        place: of the machine that it is measured on; None for this one.
+        input_data: file of arrays (.npz) by the names of the inputs; None for random ones.
         threads: thread counts to measure at.
         coverage: share of the model's time whose operators have to settle at every thread count.
         cache: state of the caches that the operators meet.
@@ -84,6 +87,8 @@ class CollectRequest:
     target: str = "llvm"
     precision: str = "float32"
     executor: str = "default"
+    place: Place | None = None
+    input_data: str | None = None
     threads: tuple[int, ...] = (1,)
     coverage: float = 0.95
     cache: Cache = "model"
@@ -99,21 +104,41 @@ class CollectRequest:
         """
         from op_profiler.measure.threads import check_thread_counts
 
-        check_target(self.target)
+        check_target(self.target, remote=self.place is not None, dry_run=self.dry_run)
         one_of("precision", self.precision, PRECISIONS)
         one_of("executor", self.executor, EXECUTORS)
         one_of("cache", self.cache, CACHES)
-        if self.precision != "float32":
-            raise UsageError(f"--precision {self.precision} is not supported yet; this version measures float32")
-        if self.executor == "vm" and self.cache != "model":
-            raise UsageError(f"--executor vm measures with --cache model only, not {self.cache}")
+        if self.executor == "vm":
+            if self.cache != "model":
+                raise UsageError(f"--executor vm measures with --cache model only, not {self.cache}")
+            if not self.on_host or self.precision != "float32":
+                raise UsageError("--executor vm measures float32 on this machine's processor only")
+        if self.input_data is not None and not Path(self.input_data).is_file():
+            raise UsageError(f"--inputdata {self.input_data}: there is no such file")
         if not 0.0 < self.coverage <= 1.0:
             raise UsageError(f"--coverage {self.coverage} is out of range; give a share above 0 and up to 1")
         if self.model.batch_size < 1:
             raise UsageError(f"--batchsize {self.model.batch_size} is out of range; give 1 or more")
         if not self.threads:
             raise UsageError("--threads is empty; give thread counts such as 1,2")
-        check_thread_counts(self.threads)
+        if self.on_host:
+            check_thread_counts(self.threads)
+        elif min(self.threads) < (0 if self.on_gpu else 1):
+            raise UsageError(f"--threads {min(self.threads)} is out of range")
+        elif self.on_gpu and self.threads != (0,):
+            raise UsageError(
+                "--threads has no meaning for cuda: a schedule decides the blocks and threads of its kernels"
+            )
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether kernels run on a GPU, here or elsewhere."""
+        return target_kind(self.target) == "cuda"
+
+    @property
+    def on_host(self) -> bool:
+        """Whether kernels run on the processor of this machine."""
+        return self.place is None and not self.on_gpu and target_kind(self.target) not in BOARD_KINDS
 
     def model_key(self, content: str) -> str:
         """Identity of the lowered model: its content, and everything that decides what the compiler makes of it.
@@ -123,7 +148,10 @@ class CollectRequest:
         """
         from op_profiler.measure.device import host_fingerprint
 
-        identity = [content, self.target, self.precision, self.executor, compiler_identity(), host_fingerprint()]
+        machine = dataclasses.astuple(self.place) if self.place is not None else host_fingerprint()
+        identity = [content, self.target, self.precision, self.executor, compiler_identity(self.target), machine]
+        if self.input_data is not None and self.precision == "int8":  # calibrated with it
+            identity.append(hashlib.sha256(Path(self.input_data).read_bytes()).hexdigest())
         in_use = records.fingerprint(self.record_file())
         if in_use:
             identity.append(in_use)
@@ -131,11 +159,24 @@ class CollectRequest:
 
     def record_file(self) -> Path | None:
         """The file of the schedule records for this target and processor; None where they are switched off."""
+        kind = target_kind(self.target)
+        name = self._processor()
+        name = name if self.target.strip() == kind else f"{name} {self.target}"
+        return records.record_file(self.schedules, kind, name)
+
+    def _processor(self) -> str:
+        """What records are kept by: the same for all machines of a key at a tracker."""
+        if self.place is not None:
+            return self.place.key
+        if self.on_gpu:
+            from op_profiler.cuda_build import device_name
+
+            return device_name() or "gpu"
+        if not self.on_host:
+            return target_kind(self.target)
         from op_profiler.measure.device import processor_name
 
-        kind = self.target.split()[0]
-        name = processor_name() if self.target.strip() == kind else f"{processor_name()} {self.target}"
-        return records.record_file(self.schedules, kind, name)
+        return processor_name()
 
     def to_json(self) -> str:
         """The request as one line, for the worker process."""
@@ -149,6 +190,7 @@ class CollectRequest:
         model["input_names"] = tuple(model["input_names"])
         model["input_shapes"] = tuple(tuple(shape) for shape in model["input_shapes"])
         fields["threads"] = tuple(fields["threads"])
+        fields["place"] = Place(**fields["place"]) if fields["place"] is not None else None
         return cls(model=ModelRequest(**model), **fields)
 
 
@@ -158,15 +200,15 @@ def one_of(kind: str, value: str, known: tuple[str, ...]) -> None:
         raise UnknownNameError(kind, value, known)
 
 
-def compiler_identity() -> str:
-    """The TVM build that a worker will use, told without importing it."""
+def compiler_identity(target: str) -> str:
+    """The TVM build that a worker will use for a target, told without importing it."""
     home = os.environ.get("TVM_HOME")
     if home:
         libraries = sorted(Path(home).glob("build/libtvm.*"))
         return f"{home}:{[lib.stat().st_mtime_ns for lib in libraries]}"
     from importlib import metadata
 
-    for name in ("xtc-tvm-python-bindings", "apache-tvm"):
+    for name in ("bitblas",) if target_kind(target) == "cuda" else ("xtc-tvm-python-bindings", "apache-tvm"):
         try:
             return f"{name} {metadata.version(name)}"
         except metadata.PackageNotFoundError:

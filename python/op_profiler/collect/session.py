@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from op_profiler.collect.request import CollectRequest
-from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
-from op_profiler.measure.kernels import LoadedModel, call_overhead_us
-from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples
+from op_profiler.measure._base import Measurement, ModelTiming, Settings
+from op_profiler.measure.machines._base import LoadedModel, Machine
+from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
 from op_profiler.measure.statistics import summarize
-from op_profiler.measure.threads import ThreadPool
 from op_profiler.operators._base import Operator
+
+_ENERGY_SECONDS = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Session:
     def __init__(
         self,
         request: CollectRequest,
-        device: Device,
+        machine: Machine,
         model: LoadedModel,
         kernel_operators: Sequence[Operator],
         *,
@@ -60,16 +62,17 @@ class Session:
         known: dict[int, dict[str, Measurement]] | None = None,
     ) -> None:
         self.request = request
-        self.device = device
+        self.machine = machine
         self.model = model
-        self.limits = limits or Limits()
+        self.limits = limits or machine.limits
         keys = [operator.key for operator in kernel_operators]
         order = list(dict.fromkeys(keys))
         by_key = dict(zip(keys, kernel_operators))
         self.operators = [by_key[key] for key in order]
         self.groups = np.asarray([order.index(key) for key in keys], dtype=np.intp)
-        self.pool = ThreadPool()
+        self.pool = machine.threads
         self.errors: dict[int, str] = {}
+        self._energy: dict[tuple[int, int | None], float] = {}
         self._known = known or {}
 
     def check_kernels(self, step: Callable[[Operator], None]) -> None:
@@ -101,6 +104,7 @@ class Session:
             skipped=[int(g) in self.errors or self._is_known(self.operators[g]) for g in self.groups],
             coverage=self.request.coverage,
             limits=self.limits,
+            meter=self.machine.meter(),
         )
         settings = {n: self._settings(n) for n in threads}
         before = {n: rounds.whole_model_us(n) for n in threads}
@@ -110,7 +114,33 @@ class Session:
 
         outcome = rounds.run(samples, report)
         after = {n: rounds.whole_model_us(n) for n in threads}
+        self._measure_energy(samples)
         return [self._result(n, settings[n], samples[n], outcome, before[n], after[n]) for n in threads]
+
+    def _measure_energy(self, samples: dict[int, Samples]) -> None:
+        """Energy of the whole model and of each heavy operator, where the machine has a counter.
+
+        A counter moves every few milliseconds at best, so each is called until the calls have taken a while. What the
+        machine uses when idle is part of it.
+        """
+        if self.machine.energy_mj() is None:
+            return
+        heavy = heavy_operators(samples[max(samples)].matrix(), self.groups, self.request.coverage)
+        for threads in self.request.threads:
+            self.pool.use(threads)
+            self._energy[threads, None] = self._energy_of(self.model.run_model)
+            for group in np.flatnonzero(heavy):
+                first = int(np.flatnonzero(self.groups == group)[0])
+                if int(group) not in self.errors:
+                    self._energy[threads, int(group)] = self._energy_of(lambda i=first: self.model.kernel_error(i))
+
+    def _energy_of(self, run: Callable[[], object]) -> float:
+        """Millijoules of one call."""
+        started, before, calls = time.monotonic(), self.machine.energy_mj() or 0.0, 0
+        while time.monotonic() - started < _ENERGY_SECONDS:
+            run()
+            calls += 1
+        return ((self.machine.energy_mj() or 0.0) - before) / calls
 
     def _is_known(self, operator: Operator) -> bool:
         return all(operator.key in self._known.get(n, {}) for n in self.request.threads)
@@ -126,7 +156,7 @@ class Session:
             core_set_effective=self.pool.effective_core_set(threads),
             cache=self.request.cache,
             cache_mechanism=self.model.cache_mechanism(self.request.cache),
-            precision="float32",
+            precision=self.request.precision,
             executor="vm" if self.request.executor == "vm" else "graph",
         )
 
@@ -139,7 +169,7 @@ class Session:
         before: float,
         after: float | None,
     ) -> ThreadResult:
-        cores = self.device.cores
+        cores = self.machine.device.cores
         load_before = _share(outcome.load_before, cores) if outcome else None
         load_after = _share(outcome.load_after, cores) if outcome else None
         foreign = any(samples.foreign)
@@ -152,6 +182,7 @@ class Session:
                 measurement = Measurement(error=self.errors[group])
             elif len(rows):
                 measurement = summarize(rows, load_before=load_before, load_after=load_after, foreign_load=foreign)
+                measurement = dataclasses.replace(measurement, energy_mj=self._energy.get((threads, group)))
             else:
                 continue
             results.append(OperatorResult(operator, settings, measurement))
@@ -161,6 +192,7 @@ class Session:
             load_after=load_after,
             foreign_load=foreign,
         )
+        whole = dataclasses.replace(whole, energy_mj=self._energy.get((threads, None)))
         timing = self._timing(threads, whole, results, samples, outcome, before, after)
         return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
 
@@ -182,7 +214,7 @@ class Session:
         details = {
             "rounds": samples.rounds,
             "operator_sum_per_round_us": float(np.median(np.nansum(samples.matrix(), axis=1))),
-            "call_overhead_us": call_overhead_us(),
+            "call_overhead_us": self.machine.call_overhead_us(),
         }
         if outcome is not None:
             details |= {

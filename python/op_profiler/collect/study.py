@@ -12,6 +12,7 @@ from op_profiler.measure._base import Device
 if TYPE_CHECKING:
     from op_profiler.dataset import Dataset
     from op_profiler.frontends._base import RelayModel
+    from op_profiler.measure.machines import Machine
 
 
 @dataclasses.dataclass
@@ -20,16 +21,29 @@ class Study:
 
     Attributes:
         tune: which operators; of a search, also how.
+        open_machine: the machine that the model is measured on.
         target: `tvm.target.Target`.
+        inputs: that the user gave; empty for random ones.
         announce: told what is being done, as `Worker.announce`.
     """
 
     request: CollectRequest
     tune: TuneRequest
     dataset: Dataset
-    device: Device
+    open_machine: Callable[[], Machine]
     target: Any
     announce: Callable[..., None]
+    inputs: dict[str, Any]
+
+    @property
+    def machine(self) -> Machine:
+        """Opened when first asked for: a search on boards asks for them by itself."""
+        return self.open_machine()
+
+    @property
+    def device(self) -> Device:
+        """What the dataset keeps of the machine."""
+        return self.machine.device
 
     @property
     def threads(self) -> int:

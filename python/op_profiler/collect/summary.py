@@ -45,6 +45,7 @@ class ModelReport:
         notes: what the user should know about the model.
         base: the same model with default schedules, where studies were asked for.
         studies: what they found.
+        content: the frontend's fingerprint of the model.
     """
 
     request: CollectRequest
@@ -56,6 +57,7 @@ class ModelReport:
     notes: tuple[str, ...] = ()
     base: ModelReport | None = None
     studies: StudyReport | None = None
+    content: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -136,6 +138,8 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "whole_model_after_us": timing.after_us if timing else None,
         "sum_of_operators_us": timing.sum_of_operators_us if timing else None,
         "ratio": timing.ratio if timing else None,
+        "energy_mj": whole.energy_mj if whole else None,
+        "accuracy": timing.details.get("accuracy") if timing else None,
         "not_in_sum": list(timing.unmeasured) if timing else None,
         "measured": report.measured if report else 0,
         "reused": report.reused if report else 0,

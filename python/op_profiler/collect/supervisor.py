@@ -36,6 +36,8 @@ _STAGES = {
     "compiling": (0.05, 0.7),
     "loading": (0.7, 0.72),
     "checking": (0.72, 0.75),
+    "calibrating": (0.05, 0.1),
+    "comparing with float32": (0.75, 0.75),
     "measuring": (0.75, 1.0),
     "measuring operators alone": (0.5, 1.0),
     "tuning": (0.05, 1.0),
@@ -62,6 +64,7 @@ class _Outcome:
         stage: what it did last.
         operator: workload key of the operator that it announced last in that stage.
         alone: why the model cannot be measured as a whole; None if it can.
+        excluded: operators, by workload key, that take their machine down, and how.
         crash: the signal or exit code that ended it unannounced.
         result: of work that answers with one.
     """
@@ -70,6 +73,7 @@ class _Outcome:
     operator: str | None = None
     notes: tuple[str, ...] = ()
     alone: str | None = None
+    excluded: dict[str, str] = dataclasses.field(default_factory=dict)
     error: str | None = None
     code: int = 0
     crash: str | None = None
@@ -151,7 +155,7 @@ class Collection:
             if not getattr(studies, work):
                 continue
             tune = dataclasses.replace(studies.tune or TuneRequest(), operators=heavy)
-            order = Order(request, base.model_key, work=work, tune=tune)  # type: ignore[arg-type]
+            order = Order(request, base.model_key, base.content, work=work, tune=tune)  # type: ignore[arg-type]
             outcome = self._study(order, progress, index, (begin, end))
             if outcome.result is None:
                 reason = outcome.error or f"the process died ({outcome.crash}) while {outcome.stage}"
@@ -182,7 +186,8 @@ class Collection:
         progress.step(f"{request.model.name}: looking up", index + span[0])
         try:
             frontend.check(request.model)
-            key = request.model_key(frontend.fingerprint(request.model))
+            content = frontend.fingerprint(request.model)
+            key = request.model_key(content)
         except OpProfilerError as error:
             return ModelReport(request, error=str(error), error_code=error.exit_code)
         stored = self.dataset.find_model(key) is not None
@@ -192,16 +197,18 @@ class Collection:
         needs_worker = not stored if request.dry_run else bool(missing)
         started = utc_now()
         if needs_worker:
-            order = Order(dataclasses.replace(request, threads=missing), key)
+            order = Order(dataclasses.replace(request, threads=missing), key, content)
             outcome = self._work(order, progress, index, span)
-        return self._report(request, key, outcome, started)
+        return dataclasses.replace(self._report(request, key, outcome, started), content=content)
 
     def _work(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
         """Workers until the order is carried out: a new one after each crash, without the operator that crashed."""
         for _ in range(_MOST_CRASHES):
             outcome = _run_worker(order, progress, index, span)
             if outcome.alone is not None and not order.alone:
-                order = dataclasses.replace(order, alone=True, reason=outcome.alone)
+                order = dataclasses.replace(
+                    order, alone=True, reason=outcome.alone, excluded={**order.excluded, **outcome.excluded}
+                )
                 continue
             if outcome.crash is None:
                 if order.alone and outcome.error is None:
@@ -317,7 +324,10 @@ def _take(
     outcome.result = event.get("result", outcome.result)
     outcome.notes = tuple(event.get("notes", outcome.notes))
     outcome.alone = event.get("alone", outcome.alone)
+    outcome.excluded |= event.get("excluded", {})
     outcome.error = event.get("error", outcome.error)
+    if "problem" in event:
+        progress.problem(event["problem"])
     outcome.code = int(event.get("code", outcome.code))
     outcome.done = bool(event.get("done", outcome.done))
 

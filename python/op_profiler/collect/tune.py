@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from op_profiler.collect.study import Study
-from op_profiler.measure._base import Cache, Measurement, Settings
+from op_profiler.measure._base import Cache, Device, Measurement, Settings
 
 if TYPE_CHECKING:
     from op_profiler.dataset import Row
     from op_profiler.frontends._base import RelayModel
-    from op_profiler.measure.trials import TrialRunner
+    from op_profiler.measure.trials import BoardRunner, TrialRunner
     from op_profiler.operators.extract import Occurrence
     from op_profiler.schedules.tuning._base import TaskSpec, TrialResult
     from op_profiler.schedules.tuning.loop import Finalist, Search, Trial
@@ -49,30 +50,56 @@ class Tuned:
     partial_us: dict[int, float | None]
 
 
+@dataclasses.dataclass
 class ModelTuner(Study):
-    """Searches for better schedules."""
+    """Searches for better schedules.
+
+    Attributes:
+        cache: state in which candidates are timed.
+        runner: where candidates are timed on boards.
+    """
 
     cache: Cache = "hot"
+    runner: BoardRunner | None = None
 
     def run(self, model: RelayModel) -> list[dict[str, Any]]:
         """Tune one anchor after the other; a `Tuned` each, as plain values."""
-        from op_profiler.measure.trials import TrialRunner
-
         self.announce(stage="fusing")
         items, weight_bytes = tunables_of(model, self.target, set(self.tune.operators))
-        self.cache = "cold" if weight_bytes > (self.device.l3_bytes or self.device.l2_bytes or 0) / 2 else "hot"
         results = []
-        with TrialRunner(str(self.target), self.threads, cache=self.cache) as runner:
+        with contextlib.ExitStack() as stack:
+            runner = self._runner(stack, weight_bytes)
             for done, item in enumerate(items):
                 self.announce(stage="tuning", share=done / len(items), detail=f"{done + 1} of {len(items)} operators")
                 results.append(dataclasses.asdict(self._tune(item, runner, done, len(items))))
         return results
 
-    def _tune(self, item: Tunable, runner: TrialRunner, done: int, count: int) -> Tuned:
+    def _runner(self, stack: contextlib.ExitStack, weight_bytes: int) -> TrialRunner | BoardRunner:
+        """On this machine, or on all boards of the key; with flushed weights where a model's do not fit the caches."""
+        from op_profiler.measure.trials import BoardRunner, TrialRunner
+
+        request = self.request
+        if request.place is not None:
+            boards = BoardRunner(request.target, str(self.target), request.place, self.threads)
+            runner = stack.enter_context(boards)
+            self.runner = runner
+            return runner
+        largest = self.device.l3_bytes or self.device.l2_bytes or 0
+        self.cache = "cold" if weight_bytes > largest / 2 else "hot"
+        return stack.enter_context(TrialRunner(str(self.target), self.threads, cache=self.cache, name=request.target))
+
+    def device_of(self, result: TrialResult) -> Device:
+        """The machine that a result is from."""
+        return self.boards()[result.machine] if result.machine is not None else self.device
+
+    def boards(self) -> dict[str, Device]:
+        """The boards that candidates are timed on, by address; empty where that is this machine."""
+        return self.runner.devices() if self.runner is not None else {}
+
+    def _tune(self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int) -> Tuned:
         from op_profiler.schedules.tuning.loop import OperatorSearch
 
         self.dataset.add_anchor(item.anchor)
-        self.dataset.add_device(self.device)
         keeper = _Keeper(self, item, runner)
 
         def on_trial(trial: Trial) -> None:
@@ -98,16 +125,21 @@ class ModelTuner(Study):
         return _tuned(item, search)
 
     def _known(self, item: Tunable, spec: TaskSpec) -> Mapping[str, TrialResult]:
-        stored = self.dataset.trials_of(
-            item.anchor.key,
-            template=spec.template,
-            device_key=self.device.key,
-            threads=self.threads,
-            cache=self.cache,
-        )
-        return {row.schedule.key: trial_result(row.measurement) for row in stored}
+        """What was tried before, on this machine or on any of the boards."""
+        known: dict[str, TrialResult] = {}
+        for address, device in (self.boards() or {None: self.device}).items():
+            stored = self.dataset.trials_of(
+                item.anchor.key,
+                template=spec.template,
+                device_key=device.key,
+                threads=self.threads,
+                cache=self.cache,
+            )
+            found = {row.schedule.key: trial_result(row.measurement) for row in stored}
+            known |= {key: dataclasses.replace(result, machine=address) for key, result in found.items()}
+        return known
 
-    def _keep_best(self, item: Tunable, search: Search, runner: TrialRunner) -> None:
+    def _keep_best(self, item: Tunable, search: Search, runner: TrialRunner | BoardRunner) -> None:
         """The finalists into the dataset as ``tuned``; the best of each template into the records."""
         from op_profiler.schedules import records
 
@@ -116,7 +148,7 @@ class ModelTuner(Study):
         for finalist in search.finalists:
             best.setdefault(finalist.trial.candidate.task.template, finalist)
         self.dataset.record_all(
-            self.row(item, dataclasses.replace(f.trial.schedule, origin="tuned"), settings, measurement_of(f.result))
+            self.row(item, dataclasses.replace(f.trial.schedule, origin="tuned"), settings, f.result)
             for f in best.values()
         )
         file = self.request.record_file()
@@ -134,7 +166,7 @@ class ModelTuner(Study):
             ]
             records.keep_best(file, lines)
 
-    def row(self, item: Tunable, schedule: Any, settings: Settings, measurement: Measurement) -> Row:
+    def row(self, item: Tunable, schedule: Any, settings: Settings, result: TrialResult) -> Row:
         """A row of the dataset for one candidate of an anchor."""
         from op_profiler.dataset import Row
 
@@ -142,15 +174,15 @@ class ModelTuner(Study):
             operator_key=item.anchor.key,
             schedule=schedule,
             settings=settings,
-            device=self.device,
-            measurement=measurement,
+            device=self.device_of(result),
+            measurement=measurement_of(result),
         )
 
 
 class _Keeper:
     """Stores trials a batch at a time, so that a kill costs seconds of searching."""
 
-    def __init__(self, tuner: ModelTuner, item: Tunable, runner: TrialRunner) -> None:
+    def __init__(self, tuner: ModelTuner, item: Tunable, runner: TrialRunner | BoardRunner) -> None:
         self._tuner = tuner
         self._item = item
         self._runner = runner
@@ -166,8 +198,7 @@ class _Keeper:
             return
         if self._settings is None:
             self._settings = self._runner.settings()
-        measurement = measurement_of(trial.result)
-        self._rows.append(self._tuner.row(self._item, trial.schedule, self._settings, measurement))
+        self._rows.append(self._tuner.row(self._item, trial.schedule, self._settings, trial.result))
         if len(self._rows) >= _BUFFERED:
             self.flush()
 

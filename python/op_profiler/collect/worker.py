@@ -17,20 +17,22 @@ import traceback
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from op_profiler.collect.request import CollectRequest, TuneRequest
-from op_profiler.errors import EXIT_ENVIRONMENT, MeasureError, ModelError, OpProfilerError
+from op_profiler.errors import EXIT_ENVIRONMENT, BoardLostError, MeasureError, ModelError, OpProfilerError
 from op_profiler.schedules._base import UNKNOWN, Schedule
 
 if TYPE_CHECKING:
     from op_profiler.collect.session import OperatorResult, Session, ThreadResult
     from op_profiler.frontends._base import RelayModel
-    from op_profiler.measure._base import Measurement
+    from op_profiler.measure._base import Device, Measurement
+    from op_profiler.measure.machines import Machine
     from op_profiler.measure.rounds import Samples
     from op_profiler.operators._base import Operator
     from op_profiler.operators.extract import Occurrence
+    from op_profiler.operators.lower import CompiledModel
     from op_profiler.schedules.records import Applied
 
 _PR_SET_PDEATHSIG = 1
-
+_MOST_LOSSES = 10
 
 Work = Literal["measure", "tune", "compare", "vendor"]
 
@@ -42,6 +44,7 @@ class Order:
     Attributes:
         request: with only those thread counts that are still to be measured.
         model_key: identity of the lowered model in the dataset.
+        content: the frontend's fingerprint of the model.
         alone: measure each operator as a model of its own, since the model as a whole cannot run.
         excluded: workload keys that are not to be touched, and how they took a worker down.
         reason: why the operators are measured alone.
@@ -52,6 +55,7 @@ class Order:
 
     request: CollectRequest
     model_key: str
+    content: str = ""
     work: Work = "measure"
     tune: TuneRequest | None = None
     alone: bool = False
@@ -84,6 +88,13 @@ class Worker:
         self.request = order.request
         self.events = events
         self.schedules: dict[str, Schedule] = {}
+        self.launches: dict[str, list[dict[str, Any]]] = {}
+        self.details: dict[str, Any] = {}
+        self.device: Device | None = None
+        self.inputs: dict[str, Any] = {}
+        self.checking: str | None = None
+        self.losses = 0
+        self._machine: Machine | None = None
         self.notes: tuple[str, ...] = ()
 
     def announce(self, **event: Any) -> None:
@@ -97,29 +108,55 @@ class Worker:
         Raises:
             OpProfilerError: the model, the machine or the dataset does not allow it.
         """
-        from op_profiler.compiler import load_tvm, resolve_target
+        from op_profiler.collect.source import load_model
         from op_profiler.dataset import Dataset
-        from op_profiler.frontends import get_frontend
-        from op_profiler.frontends.cache import load_cached
-        from op_profiler.measure.device import describe_host
+
+        model, self.inputs, target = load_model(self.request, self.announce)
+        self._note(model)
+        with Dataset.open(self.request.db) as self.dataset:
+            try:
+                self._carry_out(model, target)
+            finally:
+                if self._machine is not None:
+                    self._machine.close()
+        self.announce(done=True)
+
+    def _carry_out(self, model: RelayModel, target: Any) -> None:
         from op_profiler.schedules import records
 
-        self.announce(stage="loading TVM")
-        load_tvm()
-        target = resolve_target(self.request.target)
-        self.announce(stage="lowering")
-        model = load_cached(get_frontend(self.request.model.source), self.request.model)
-        self._note(model)
-        self.device = describe_host(target)
-        with Dataset.open(self.request.db) as self.dataset:
+        if self.request.dry_run:
+            with records.applied(self.request.record_file()) as in_use:
+                self._note(model, in_use)
+                self._dry_run(model, target)
+        elif self.order.work != "measure":
+            self._special(model, target)
+        else:
+            with records.applied(self.request.record_file()) as in_use:
+                self._note(model, in_use)
+                if self.order.alone:
+                    self._measure_alone(self._optimize(model, target), model, target)
+                else:
+                    self._measure_model(model, target)
+
+    def machine(self, target: Any) -> Machine:
+        """The machine to measure on, opened when first needed."""
+        if self._machine is None:
+            from op_profiler.measure.machines import open_machine
+
+            self._machine = open_machine(self.request.target, target, self.request.place)
+            self.device = self._machine.device
             self.dataset.add_device(self.device)
-            if self.order.work != "measure":
-                self._special(model, target)
-            else:
-                with records.applied(self.request.record_file()) as in_use:
-                    self._note(model, in_use)
-                    self._measure(model, target)
-        self.announce(done=True)
+        return self._machine
+
+    def _lost(self, error: BoardLostError) -> None:
+        """The machine went away: the next one that is asked for may be it again, or another of its key."""
+        if self._machine is not None:
+            self._machine.close()
+        self._machine = None
+        self.losses += 1
+        if self.losses >= _MOST_LOSSES:
+            raise error
+        self.announce(problem=f"{error}; asking for it again")
 
     def _note(self, model: RelayModel, in_use: Applied | None = None) -> None:
         """What the user should know about the model and the records that it is compiled with."""
@@ -130,14 +167,6 @@ class Worker:
             self.notes += (f"{in_use.skipped} lines of {self.request.record_file()} are no schedule records",)
         self.announce(notes=list(self.notes))
 
-    def _measure(self, model: RelayModel, target: Any) -> None:
-        if self.request.dry_run:
-            self._store_operators([o.operator for o in self._optimize(model, target)], model)
-        elif self.order.alone:
-            self._measure_alone(self._optimize(model, target), model, target)
-        else:
-            self._measure_model(model, target)
-
     def _special(self, model: RelayModel, target: Any) -> None:
         """Work whose outcome is a result for the report, beside what it stores."""
         from op_profiler.collect.compare import ModelComparison
@@ -147,7 +176,15 @@ class Worker:
 
         assert self.order.tune is not None
         kinds: dict[str, type[Study]] = {"tune": ModelTuner, "compare": ModelComparison, "vendor": VendorComparison}
-        study = kinds[self.order.work](self.request, self.order.tune, self.dataset, self.device, target, self.announce)
+        study = kinds[self.order.work](
+            self.request,
+            self.order.tune,
+            self.dataset,
+            lambda: self.machine(target),
+            target,
+            self.announce,
+            self.inputs,
+        )
         self.announce(result=study.run(model))
 
     def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:
@@ -156,51 +193,109 @@ class Worker:
         self.announce(stage="fusing")
         return optimize(model, target)
 
-    def _measure_model(self, model: RelayModel, target: Any) -> None:
-        import numpy as np
+    def _dry_run(self, model: RelayModel, target: Any) -> None:
+        """Extract and cost; for a GPU also build, which is what tells how its kernels are launched."""
+        if not self.request.on_gpu:
+            self._store_operators([o.operator for o in self._optimize(model, target)], model)
+            return
+        compiled, _ = self._compile(model, target)
+        self._store_operators([o.operator for o in compiled.occurrences], model)
 
-        from op_profiler.collect.session import Session
-        from op_profiler.compiler import runtime_device
-        from op_profiler.measure.kernels import load_graph
-        from op_profiler.measure.vm import VmKernels, operators_at_run_time
+    def _compile(self, model: RelayModel, target: Any) -> tuple[CompiledModel, list[Any]]:
+        """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
+        from op_profiler.collect.source import static_inputs
         from op_profiler.operators.lower import compile_model
         from op_profiler.schedules.record import recorded_schedules
 
-        executor = "vm" if self.request.executor == "vm" else "graph"
-        specs = _static(model, self.request)
+        specs = static_inputs(model, self.request)
         self.announce(stage="compiling")
-        try:
-            with recorded_schedules() as choices:
-                compiled = compile_model(model, target, executor)
-            rng = np.random.default_rng(0)
-            inputs = {spec.name: spec.random(rng) for spec in specs}
-            self.announce(stage="loading")
-            if executor == "vm":
-                loaded: Any = VmKernels(compiled, runtime_device(target), list(inputs.values()))
-                operators = operators_at_run_time(compiled, loaded)
-            else:
-                loaded = load_graph(compiled, runtime_device(target), inputs)
-                operators = [compiled.by_label[label].operator for label in loaded.labels]
-            for operator, label in zip(operators, loaded.labels):
-                self.schedules[operator.key] = choices.schedule_of(compiled.by_label[label])
-        except (ModelError, MeasureError) as error:
-            if executor == "vm":
-                raise
-            self.announce(alone=str(error))
-            return
+        with recorded_schedules() as choices:
+            compiled = compile_model(model, target, "vm" if self.request.executor == "vm" else "graph")
+        for occurrence in compiled.by_label.values():
+            self.schedules[occurrence.operator.key] = choices.schedule_of(occurrence)
+            if occurrence.label in compiled.launches:
+                self.launches[occurrence.operator.key] = compiled.launches[occurrence.label]
         self.build_seconds = compiled.build_seconds
+        return compiled, specs
+
+    def _measure_model(self, model: RelayModel, target: Any) -> None:
+        try:
+            compiled, specs = self._compile(model, target)
+        except (ModelError, MeasureError) as error:
+            self._give_up(error)
+            return
+        blamed: dict[str, int] = {}
+        while True:
+            try:
+                self._measure_compiled(compiled, specs, model, target)
+                return
+            except BoardLostError as error:
+                if self.checking is not None:
+                    blamed[self.checking] = blamed.get(self.checking, 0) + 1
+                    if blamed[self.checking] > 1:  # twice is no accident
+                        self.announce(alone=str(error), excluded={self.checking: str(error)})
+                        return
+                self._lost(error)
+            except (ModelError, MeasureError) as error:
+                self._give_up(error)
+                return
+
+    def _give_up(self, error: OpProfilerError) -> None:
+        """The model cannot be measured as a whole."""
+        if self.request.executor == "vm":
+            raise error
+        self.announce(alone=str(error))
+
+    def _measure_compiled(self, compiled: CompiledModel, specs: list[Any], model: RelayModel, target: Any) -> None:
+        from op_profiler.collect.session import Session
+        from op_profiler.collect.source import random_inputs
+        from op_profiler.measure.vm import VmKernels, operators_at_run_time
+
+        self.checking = None
+        machine = self.machine(target)
+        self.announce(stage="loading")
+        inputs = self.inputs or random_inputs(specs)
+        if compiled.executor == "vm":
+            loaded: Any = VmKernels(compiled, machine.runtime, list(inputs.values()))
+            operators = operators_at_run_time(compiled, loaded)
+            for operator, label in zip(operators, loaded.labels):
+                self.schedules[operator.key] = self.schedules[compiled.by_label[label].operator.key]
+        else:
+            loaded = machine.load(compiled, inputs)
+            operators = [compiled.by_label[label].operator for label in loaded.labels]
         self._store_operators(operators, model)
-        session = Session(self.request, self.device, loaded, operators, known=self._known())
-        session.check_kernels(lambda operator: self.announce(stage="checking", operator=operator.key))
+        session = Session(self.request, machine, loaded, operators, known=self._known())
+        session.check_kernels(self._check)
+        self.checking = None
+        if compiled.executor == "graph":
+            loaded.run_model()
+            self.details["accuracy"] = self._accuracy(loaded.output_arrays(), inputs)
         self.announce(stage="measuring", share=0.0)
         samples = self._restore(session)
         results = session.measure(samples, lambda share, results: self._keep(results, share))
         self._keep(results, 1.0)
 
+    def _check(self, operator: Operator) -> None:
+        self.checking = operator.key
+        self.announce(stage="checking", operator=operator.key)
+
+    def _accuracy(self, outputs: list[Any], inputs: dict[str, Any]) -> dict[str, Any] | None:
+        """Against float32; None where that is what this is."""
+        from op_profiler.collect.accuracy import References, accuracy_of
+        from op_profiler.collect.source import original_model
+
+        references = References(self.order.content, inputs)
+        if self.request.precision == "float32":
+            references.keep(outputs)
+            return None
+        self.announce(stage="comparing with float32")
+        return accuracy_of(outputs, references.outputs(original_model(self.request)))
+
     def _measure_alone(self, occurrences: list[Occurrence], model: RelayModel, target: Any) -> None:
         """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
-        from op_profiler.collect.alone import failed_operator, measure_alone, whole_model_failed
+        from op_profiler.collect.alone import failed_operator, whole_model_failed
 
+        self.machine(target)
         self._store_operators([o.operator for o in occurrences], model)
         distinct = {o.operator.key: o for o in occurrences}
         for key, reason in self.order.excluded.items():
@@ -210,13 +305,29 @@ class Worker:
             if all(key in rows for rows in stored):
                 continue  # an earlier process of this request came that far
             self.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
-            self.schedules[key], results = measure_alone(self.request, occurrence, target, self.device)
-            self._record(results, complete=True)
+            self._record(self._alone(occurrence, target), complete=True)
+        self.machine(target)
         for threads in self.request.threads:
             settings, timing = whole_model_failed(
                 self.request, threads, self.order.reason, [o.operator for o in occurrences], self._complete(threads)
             )
             self.dataset.record_model_timing(self.order.model_key, settings, self.device, timing, complete=True)
+
+    def _alone(self, occurrence: Occurrence, target: Any) -> list[OperatorResult]:
+        """One operator; where it takes its machine along twice, that is its result."""
+        from op_profiler.collect.alone import failed_operator, measure_alone
+
+        for _ in range(2):
+            try:
+                schedule, results = measure_alone(self.request, occurrence, target, self.machine(target))
+            except BoardLostError as error:
+                reason = str(error)
+                self._lost(error)
+            else:
+                self.schedules[occurrence.operator.key] = schedule
+                return results
+        self.machine(target)
+        return failed_operator(self.request, occurrence.operator, reason)
 
     def _stored(self, threads: int) -> dict[str, Measurement]:
         rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
@@ -268,10 +379,13 @@ class Worker:
                 executor=request.executor,
                 target=request.target,
                 notes=self.notes,
-                device_key=self.device.key,
+                device_key=self.device.key if self.device is not None else None,
             )
             self.dataset.add_operators(
-                self.order.model_key, [(by_key[k], tuple(p)) for k, p in positions.items()], self.schedules
+                self.order.model_key,
+                [(by_key[k], tuple(p)) for k, p in positions.items()],
+                self.schedules,
+                self.launches,
             )
 
     def _keep(self, results: list[ThreadResult], share: float) -> None:
@@ -279,7 +393,7 @@ class Worker:
         with self.dataset.transaction():
             for result in results:
                 self._record(list(result.operators), complete=result.complete)
-                details = result.timing.details | {"build_seconds": round(self.build_seconds, 3)}
+                details = result.timing.details | self.details | {"build_seconds": round(self.build_seconds, 3)}
                 timing = dataclasses.replace(result.timing, details=details)
                 self.dataset.record_model_timing(
                     self.order.model_key, result.settings, self.device, timing, complete=result.complete
@@ -302,27 +416,6 @@ class Worker:
             for r in results
         ]
         self.dataset.record_all(rows)
-
-
-def _static(model: RelayModel, request: CollectRequest) -> list[Any]:
-    """The model's inputs with every dynamic dimension replaced by the size that the user gave.
-
-    Raises:
-        ModelError: there are dynamic dimensions, and no sizes for them or not the executor that can run them.
-    """
-    specs = []
-    given = list(request.model.input_shapes)
-    for index, spec in enumerate(model.inputs):
-        if None in spec.shape:
-            fits = index < len(given) and len(given[index]) == len(spec.shape)
-            if not fits or request.executor != "vm":
-                raise ModelError(
-                    f"input {spec.name!r} of {model.name} has the dynamic shape {spec.shape}; "
-                    "give the sizes to measure with --inputshape, and --executor vm"
-                )
-            spec = dataclasses.replace(spec, shape=given[index])
-        specs.append(spec)
-    return specs
 
 
 def main() -> int:

@@ -35,7 +35,7 @@ from op_profiler.measure._base import Settings
 from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
 from op_profiler.schedules.factors import factors_of_knobs
 
-VERSION = 2
+VERSION = 3
 """Version of the tables below; counts up with every change to them."""
 
 Migration = Callable[[Connection], None]
@@ -77,7 +77,13 @@ def _allow_unknown_cores(connection: Connection) -> None:
     connection.exec_driver_sql("PRAGMA writable_schema = OFF")
 
 
-MIGRATIONS: dict[int, Migration] = {1: _add_schedule_factors}
+def _add_launches(connection: Connection) -> None:
+    """2 to 3: how a GPU launches an operator's kernels, and what kind of core a device has."""
+    connection.execute(text("ALTER TABLE model_operators ADD COLUMN launches TEXT"))
+    connection.execute(text("ALTER TABLE devices ADD COLUMN core_type TEXT NOT NULL DEFAULT 'common'"))
+
+
+MIGRATIONS: dict[int, Migration] = {1: _add_schedule_factors, 2: _add_launches}
 """For each older version n the step from n to n + 1. A step runs inside the transaction that upgrades the dataset, uses
 plain SQL (the tables below show the newest version only), and never loses a row."""
 
@@ -121,6 +127,7 @@ devices = Table(
     Column("tvm_version", Text, nullable=False),
     Column("llvm_version", Text),
     Column("host_fingerprint", Text, nullable=False),
+    Column("core_type", Text, nullable=False, server_default="common"),
     Column("properties", Json, nullable=False),
 )
 
@@ -167,6 +174,7 @@ model_operators = Table(
     Column("occurrences", Integer, nullable=False),
     Column("positions", Json, nullable=False),
     Column("schedule_key", Text),  # what the build of this model gave it; NULL: not known
+    Column("launches", Json),  # of a GPU's kernels; NULL: not known, or no GPU
     Index("model_operators_of_operator", "operator_key"),
 )
 

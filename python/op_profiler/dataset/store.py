@@ -156,12 +156,14 @@ class Dataset:
         model_key: str,
         operators: Iterable[tuple[Operator, Positions]],
         schedules: Mapping[str, Schedule] | None = None,
+        launches: Mapping[str, Sequence[Mapping[str, Sequence[int]]]] | None = None,
     ) -> None:
         """Store all operators of a model in one transaction, in place of those that it had; marks it `extracted`.
 
         Args:
             operators: each distinct operator once, with the places where the model calls it, counted from 0.
             schedules: by workload key, what the build of the model gave to them, as far as that is known.
+            launches: by workload key, grid and block of each launch of a GPU.
         """
         operators = list(operators)
         rows = convert.distinct(operator for operator, _ in operators)
@@ -173,6 +175,7 @@ class Dataset:
                 "occurrences": len(positions),
                 "positions": positions,
                 "schedule_key": schedules[operator.key].key if schedules and operator.key in schedules else None,
+                "launches": launches.get(operator.key) if launches else None,
             }
             for operator, positions in operators
         ]

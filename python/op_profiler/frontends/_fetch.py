@@ -14,8 +14,8 @@ import urllib.request
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from op_profiler.compiler import cache_folder
 from op_profiler.errors import ModelError
-from op_profiler.frontends.cache import cache_folder
 
 _TIMEOUT_SECONDS = 20
 _LARGEST_BYTES = 16 << 30

@@ -12,24 +12,16 @@ import os
 import time
 from pathlib import Path
 
-from op_profiler.compiler import load_tvm
+from op_profiler.compiler import cache_folder, load_tvm
 from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
 
 _WORTH_KEEPING_SECONDS = 5.0
 _LARGEST_BYTES = 1 << 30
 
 
-def cache_folder() -> Path:
-    """``OP_PROFILER_CACHE``, else ``op_profiler`` in the user's cache folder."""
-    base = os.environ.get("OP_PROFILER_CACHE")
-    if base:
-        return Path(base)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "op_profiler"
-
-
 def load_cached(frontend: Frontend, request: ModelRequest) -> RelayModel:
     """`frontend.load`, or the module that an earlier load of the same content left behind."""
-    folder = cache_folder() / "relay" / frontend.fingerprint(request)
+    folder = cache_folder() / "relay" / load_tvm().__version__ / frontend.fingerprint(request)
     try:
         return _read(folder)
     except (OSError, ValueError, KeyError, load_tvm().TVMError):

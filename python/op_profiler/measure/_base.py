@@ -8,6 +8,7 @@ import json
 from typing import Any, Literal
 
 Cache = Literal["model", "hot", "cold"]
+CoreType = Literal["common", "SM", "IP"]
 Precision = Literal["float32", "float16", "int8"]
 
 
@@ -53,6 +54,7 @@ class Device:
 
     Attributes:
         target: the full TVM target string that the code was compiled for.
+        core_type: ``common`` (a processor's), ``SM`` (a GPU's) or ``IP`` (of an FPGA, in a module of the user's).
         properties: further plain JSON values that do not fit a column (driver, SM count, ...).
         fingerprint: 16 hex digits over all that changes the time of a kernel (see `key`).
     """
@@ -70,6 +72,7 @@ class Device:
     tvm_version: str = ""
     llvm_version: str | None = None
     host_fingerprint: str = ""
+    core_type: CoreType = "common"
     properties: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -80,6 +83,8 @@ class Device:
         """
         fields = dataclasses.asdict(self)
         del fields["clock_mhz"], fields["properties"], fields["memory_bytes"]
+        if self.core_type == "common":  # as the key was before there were others
+            del fields["core_type"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -13,8 +13,8 @@ import ctypes
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,29 +25,6 @@ from op_profiler.operators.lower import CompiledModel, last_line
 
 _DLTENSOR_HANDLE = 7
 _OVERHEAD_CALLS = 2000
-
-
-class LoadedModel(Protocol):
-    """A model on a device, ready to be timed as a whole and kernel by kernel."""
-
-    @property
-    def labels(self) -> list[str]:
-        """The compiler's hash of each kernel, in execution order."""
-
-    def run_model(self) -> None:
-        """Run the whole model once."""
-
-    def time_model(self) -> float:
-        """Microseconds of one run of the whole model."""
-
-    def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
-        """Run every kernel once in order; microseconds of those that are timed, NaN for the rest and for failures."""
-
-    def kernel_error(self, index: int) -> str | None:
-        """Run one kernel with checks: None, or what is wrong with it."""
-
-    def cache_mechanism(self, cache: Cache) -> str:
-        """How `walk` brings the caches into that state; raises MeasureError where it cannot."""
 
 
 class Kernel:
@@ -127,6 +104,14 @@ class GraphKernels:
     def run_model(self) -> None:
         self.run()
 
+    def kernel_outputs(self) -> Iterator[np.ndarray]:
+        for kernel in self.kernels:
+            kernel.run()
+            yield np.asarray(kernel.arrays[-1].numpy())
+
+    def output_arrays(self) -> list[np.ndarray]:
+        return [np.asarray(output.numpy()) for output in self.outputs]
+
     def time_model(self) -> float:
         started = time.perf_counter_ns()
         self.run()
@@ -178,7 +163,7 @@ def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarra
     factory = compiled.library
     graph = json.loads(factory.get_graph_json())
     heads = [(int(node), int(output)) for node, output, *_ in graph["heads"]]
-    entries = _expose_every_entry(graph)
+    entries = expose_every_entry(graph)
     executor = graph_executor.create(json.dumps(graph), factory.get_lib(), device)
     executor.set_input(**factory.get_params())
     for name, value in inputs.items():
@@ -190,10 +175,15 @@ def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarra
         raise MeasureError(f"the model does not run: {last_line(error)}") from error
     buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
     outputs = tuple(buffers[head] for head in heads)
-    return GraphKernels(_bind(graph, factory.get_lib(), buffers), run, _flusher(), executor, outputs)
+    library = factory.get_lib()
+    kernels = tuple(
+        Kernel(name, label, library.get_function(name, True), arrays)
+        for name, label, arrays in kernel_calls(graph, buffers)
+    )
+    return GraphKernels(kernels, run, _flusher(), executor, outputs)
 
 
-def _expose_every_entry(graph: dict[str, Any]) -> list[tuple[int, int]]:
+def expose_every_entry(graph: dict[str, Any]) -> list[tuple[int, int]]:
     """Declare every tensor of the graph an output, so that the executor hands out its own buffers.
 
     The storage plan is part of the graph's attributes and stays as it is: tensors that share memory go on sharing it.
@@ -207,8 +197,12 @@ def _expose_every_entry(graph: dict[str, Any]) -> list[tuple[int, int]]:
     return entries
 
 
-def _bind(graph: dict[str, Any], library: Any, buffers: dict[tuple[int, int], Any]) -> tuple[Kernel, ...]:
-    kernels = []
+def kernel_calls(graph: dict[str, Any], buffers: dict[tuple[int, int], Any]) -> Iterator[tuple[str, str, list[Any]]]:
+    """Every call of a kernel in execution order: its name, the compiler's hash of it, and its arrays.
+
+    Args:
+        buffers: the executor's own, by node and output.
+    """
     for index, node in enumerate(graph["nodes"]):
         attrs = node.get("attrs", {})
         name = attrs.get("func_name", "__nop")
@@ -216,8 +210,7 @@ def _bind(graph: dict[str, Any], library: Any, buffers: dict[tuple[int, int], An
             continue
         arrays = [buffers[source, output] for source, output, *_ in node["inputs"]]
         arrays += [buffers[index, output] for output in range(int(attrs.get("num_outputs", 1)))]
-        kernels.append(Kernel(name, attrs.get("hash", name), library.get_function(name, True), arrays))
-    return tuple(kernels)
+        yield name, attrs.get("hash", name), arrays
 
 
 def _flusher() -> Callable[[Kernel], None] | None:

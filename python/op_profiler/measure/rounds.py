@@ -18,10 +18,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from op_profiler.measure._base import Cache
-from op_profiler.measure.kernels import LoadedModel
 from op_profiler.measure.load import LoadMeter
+from op_profiler.measure.machines._base import LoadedModel, Threads
 from op_profiler.measure.statistics import relative_half_width
-from op_profiler.measure.threads import ThreadPool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,6 +36,7 @@ class Limits:
         window_seconds: shortest time over which foreign load is read.
         foreign_cores: load of others, in cores, above which a window is repeated.
         repeat_seconds: time spent on repeating before foreign load is accepted and marked.
+        readings: runs of the whole model before the first and after the last round.
     """
 
     target: float = 0.01
@@ -48,6 +48,7 @@ class Limits:
     window_seconds: float = 0.25
     foreign_cores: float = 0.15
     repeat_seconds: float = 20.0
+    readings: int = 5
 
 
 @dataclasses.dataclass
@@ -134,12 +135,13 @@ class Rounds:
         groups: for each kernel, the number of its operator.
         skipped: for each kernel, whether it is run without being timed (it fails, or its time is known).
         coverage: share of the time whose operators have to settle.
+        meter: of foreign load; None where it cannot be read.
     """
 
     def __init__(
         self,
         model: LoadedModel,
-        pool: ThreadPool,
+        pool: Threads,
         *,
         threads: Sequence[int],
         cache: Cache,
@@ -147,7 +149,9 @@ class Rounds:
         skipped: Sequence[bool],
         coverage: float,
         limits: Limits,
+        meter: LoadMeter | None,
     ) -> None:
+        self._meter = meter
         self._model = model
         self._pool = pool
         self._threads = tuple(threads)
@@ -158,11 +162,11 @@ class Rounds:
         self._limits = limits
         self._main = max(threads)
 
-    def whole_model_us(self, threads: int, count: int = 5) -> float:
+    def whole_model_us(self, threads: int) -> float:
         """Median of a few runs of the whole model, for the readings before and after the rounds."""
         self._pool.use(threads)
         self._model.run_model()
-        return float(np.median([self._model.time_model() for _ in range(count)]))
+        return float(np.median([self._model.time_model() for _ in range(self._limits.readings)]))
 
     def run(self, samples: dict[int, Samples], checkpoint: Callable[[float], None]) -> Outcome:
         """Add rounds to `samples` until they settle.
@@ -171,16 +175,19 @@ class Rounds:
             samples: by thread count; changed in place.
             checkpoint: called after each window with the share of the work that is done (0 to 1).
         """
-        meter = LoadMeter()
-        time.sleep(self._limits.window_seconds)
-        before = after = meter.foreign_cores()
+        before = None
+        if self._meter is not None:
+            self._meter.foreign_cores()
+            time.sleep(self._limits.window_seconds)
+            before = self._meter.foreign_cores()
+        after = before
         measured_seconds = repeated_seconds = 0.0
         repeated = 0
         with _no_garbage_collection():
             while not (settled := self._settled(samples)) and not self._at_limit(samples, measured_seconds):
                 started = time.perf_counter()
-                window = self._window(samples, meter)
-                after = meter.foreign_cores()
+                window = self._window(samples)
+                after = self._meter.foreign_cores() if self._meter is not None else None
                 seconds = time.perf_counter() - started
                 foreign = after is not None and after > self._limits.foreign_cores
                 if foreign and repeated_seconds < self._limits.repeat_seconds:
@@ -194,14 +201,16 @@ class Rounds:
         rounds = samples[self._main].rounds
         return Outcome(settled, rounds, repeated, measured_seconds + repeated_seconds, before, after)
 
-    def _window(self, samples: dict[int, Samples], meter: LoadMeter) -> dict[int, Samples]:
+    def _window(self, samples: dict[int, Samples]) -> dict[int, Samples]:
         """Rounds for at least `window_seconds`; thread counts in turn, a different one first each time."""
         window = {count: Samples() for count in self._threads}
-        meter.foreign_cores()
+        if self._meter is not None:
+            self._meter.foreign_cores()
+        started = time.monotonic()
         turn = samples[self._main].rounds
         wanted = self._wanted(samples)
         most = max(self._limits.maximum_rounds - turn, 1)
-        while meter.elapsed_seconds() < self._limits.window_seconds and window[self._main].rounds < most:
+        while time.monotonic() - started < self._limits.window_seconds and window[self._main].rounds < most:
             offset = turn % len(self._threads)
             for count in self._threads[offset:] + self._threads[:offset]:
                 self._pool.use(count)

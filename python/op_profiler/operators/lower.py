@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import logging
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from op_profiler.compiler import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.frontends._base import RelayModel
 from op_profiler.operators.extract import Occurrence, extract
+from op_profiler.operators.launch import Launch, launch_capture
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +27,7 @@ class CompiledModel:
         by_label: one occurrence for every kernel that the executor may call, by the compiler's hash.
         build_seconds: time that the compiler took.
         executor: ``graph`` or ``vm``.
+        launches: by the compiler's hash, how a GPU launches each kernel; empty for processors and for the vm.
     """
 
     library: Any
@@ -32,6 +35,7 @@ class CompiledModel:
     by_label: dict[str, Occurrence]
     build_seconds: float
     executor: str
+    launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
 
 
 def optimize(model: RelayModel, target: Any) -> list[Occurrence]:
@@ -50,8 +54,10 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
     """
     tvm = load_tvm()
     capture = _label_capture()
+    launches: dict[str, list[Launch]] = {}
     started = time.perf_counter()
-    context = tvm.transform.PassContext(opt_level=3, config=_config(), instruments=[capture])
+    config = _config() | ({} if "cpu" in target.keys else {"tir.add_lower_pass": [(3, launch_capture(launches))]})
+    context = tvm.transform.PassContext(opt_level=3, config=config, instruments=[capture])
     with _quiet(), _compile_errors(model), context:
         if executor == "vm":
             library = tvm.relay.vm.compile(model.mod, target=target, params=model.params)
@@ -60,7 +66,14 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
     seconds = time.perf_counter() - started
     extracted = [extract(module) for module in capture.modules]
     by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
-    return CompiledModel(library, tuple(extracted[0]), by_label, seconds, executor)
+    labelled = _by_label(library, launches) if launches and executor == "graph" else {}
+    return CompiledModel(library, tuple(extracted[0]), by_label, seconds, executor, labelled)
+
+
+def _by_label(library: Any, launches: dict[str, list[Launch]]) -> dict[str, list[Launch]]:
+    nodes = [node["attrs"] for node in json.loads(library.get_graph_json())["nodes"] if "attrs" in node]
+    named = {str(a["func_name"]): str(a.get("hash", a["func_name"])) for a in nodes if "func_name" in a}
+    return {label: launches[name] for name, label in named.items() if name in launches}
 
 
 def single_operator_model(occurrence: Occurrence) -> RelayModel:

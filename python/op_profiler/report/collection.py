@@ -93,6 +93,7 @@ class Screen:
         from rich.console import Console
 
         console = Console(width=None if sys.stdout.isatty() else 150)
+        from op_profiler.report.precisions import show_precisions
         from op_profiler.report.studies import show_studies
 
         for report in reports:
@@ -100,6 +101,7 @@ class Screen:
             show_studies(console, report, partial=partial)
             if describe is not None and report.operators:
                 _show_details(console, describe, report)
+        show_precisions(console, reports)
 
 
 def _show_model(console: Console, report: ModelReport) -> None:
@@ -132,7 +134,7 @@ def _operator_table(report: ModelReport, title: str) -> object:
     table.add_column("calls", justify="right")
     table.add_column("MFLOP", justify="right")
     for count in counts:
-        table.add_column(f"us, {count} thr", justify="right")
+        table.add_column(f"us, {count} thr" if count else "us", justify="right")
     if counts:
         table.add_column("GFLOP/s", justify="right")
         table.add_column("GB/s", justify="right")
@@ -170,10 +172,13 @@ def _model_table(report: ModelReport) -> object:
     from rich.table import Table
 
     table = Table(title="whole model beside its operators", title_justify="left")
+    energy = any(t.timing is not None and t.timing.whole_model.energy_mj is not None for t in report.threads.values())
     for name in ("threads", "whole model us", "+-", "before", "after", "sum of operators us", "ratio"):
         table.add_column(name, justify="right")
     for name in ("measured", "reused", "failed", "rounds"):
         table.add_column(name, justify="right")
+    if energy:
+        table.add_column("energy mJ", justify="right")
     table.add_column("remarks")
     for count, thread in sorted(report.threads.items()):
         timing = thread.timing
@@ -192,7 +197,10 @@ def _model_table(report: ModelReport) -> object:
             ]
             rounds = str(timing.details.get("rounds", "-"))
         counted = [str(n) for n in (thread.measured, thread.reused, thread.failed)]
-        table.add_row(str(count), *cells, *counted, rounds, _remarks(report, count))
+        used = (
+            [f"{whole.energy_mj:.2f}" if whole is not None and whole.energy_mj is not None else "-"] if energy else []
+        )
+        table.add_row(str(count) if count else "-", *cells, *counted, rounds, *used, _remarks(report, count))
     return table
 
 

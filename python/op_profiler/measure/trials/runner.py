@@ -8,23 +8,18 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import multiprocessing
-import os
-import signal
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from multiprocessing.connection import Connection, wait
-from pathlib import Path
+from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Any
 
-from op_profiler.compiler import usable_cores
+from op_profiler.compiler import target_kind, usable_cores
 from op_profiler.errors import MeasureError
 from op_profiler.measure._base import Cache, Settings
+from op_profiler.measure.trials.process import WorkerProcess, forkserver, new_log
 from op_profiler.measure.trials.worker import Orders
-from op_profiler.measure.trials.worker import main as worker_main
-from op_profiler.schedules.tuning._base import Candidate, Failure, TrialResult
+from op_profiler.schedules.tuning._base import Candidate, TrialResult
 
 _START_SECONDS = 60.0
 _MOST_FAILED_STARTS = 3
@@ -49,49 +44,8 @@ class Limits:
     memory_share: float = 0.6
 
 
-class _Process:
-    """One worker and the pipe to it."""
-
-    def __init__(self, context: Any, orders: Orders) -> None:
-        self.connection: Connection
-        self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=worker_main, args=(theirs, orders), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def ask(self, *command: Any) -> None:
-        self.connection.send(command)
-
-    def answer(self, seconds: float) -> Any:
-        """The answer to what was asked.
-
-        Raises:
-            TimeoutError: none came in time; the worker was killed.
-            EOFError: the worker died.
-        """
-        if not self.connection.poll(seconds):
-            self.kill()
-            raise TimeoutError
-        try:
-            return self.connection.recv()
-        except (ConnectionResetError, EOFError) as error:
-            raise EOFError from error
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self.connection.close()
-
-    def how_it_died(self) -> tuple[Failure, str]:
-        self._process.join(5)
-        code = self._process.exitcode or 0
-        if code == -signal.SIGKILL:
-            return "memory", "killed by the system, as it does when memory runs out"
-        return "crash", signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-
 class TrialRunner:
-    """A `Runner` on this machine's processor; a context manager, as it holds processes.
+    """A `Runner` on this machine's processor or GPU; a context manager, as it holds processes.
 
     Args:
         target: TVM target string of the processor.
@@ -100,6 +54,7 @@ class TrialRunner:
             before each call, as in a model whose weights do not fit the caches.
         check: compare each candidate's output with numpy's, where its template is of a known kind.
         modules: names of modules that register further templates.
+        name: the target as the user wrote it.
     """
 
     def __init__(
@@ -111,16 +66,15 @@ class TrialRunner:
         cache: Cache = "hot",
         check: bool = True,
         modules: Sequence[str] = (),
+        name: str = "llvm",
     ) -> None:
         import psutil
 
         self.limits = limits or Limits()
-        _let_children_import_this_package()
-        self._context: Any = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["op_profiler.measure.trials_preload"])
-        descriptor, log = tempfile.mkstemp(prefix="op_profiler-trials-", suffix=".log")
-        os.close(descriptor)
-        memory = int(psutil.virtual_memory().available * self.limits.memory_share)
+        self._context = forkserver()
+        self._log = new_log()
+        on_gpu = target_kind(name) == "cuda"  # CUDA maps far more memory than there is
+        memory = None if on_gpu else int(psutil.virtual_memory().available * self.limits.memory_share)
         self._orders = Orders(
             target=target,
             threads=threads,
@@ -128,9 +82,10 @@ class TrialRunner:
             memory_bytes=memory,
             check=check,
             cache=cache,
-            log=log,
+            log=str(self._log),
+            name=name,
         )
-        self._workers: list[_Process | None] = [None] * usable_cores()
+        self._workers: list[WorkerProcess | None] = [None] * usable_cores()
         self._build_seconds: dict[int, float] = {}
 
     def __enter__(self) -> TrialRunner:
@@ -140,9 +95,9 @@ class TrialRunner:
         for worker in self._workers:
             if worker is not None:
                 worker.kill()
-        Path(self._orders.log).unlink(missing_ok=True)
+        self._log.unlink(missing_ok=True)
 
-    def _worker(self, slot: int) -> _Process:
+    def _worker(self, slot: int) -> WorkerProcess:
         """The worker of a slot, started if there is none.
 
         Raises:
@@ -152,7 +107,7 @@ class TrialRunner:
             worker = self._workers[slot]
             if worker is not None:
                 return worker
-            worker = _Process(self._context, self._orders)
+            worker = WorkerProcess(self._context, self._orders)
             with contextlib.suppress(EOFError, TimeoutError):
                 worker.answer(_START_SECONDS)
                 self._workers[slot] = worker
@@ -188,9 +143,14 @@ class TrialRunner:
             core_set=cores,
             core_set_effective=effective_cores,
             cache=self._orders.cache,
-            cache_mechanism="repeat" if self._orders.cache == "hot" else "clflush of the weights",
+            cache_mechanism=self._mechanism(),
             executor="kernel",
         )
+
+    def _mechanism(self) -> str:
+        if self._orders.cache == "hot":
+            return "repeat"
+        return "copy over the L2" if target_kind(self._orders.name) == "cuda" else "clflush of the weights"
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
         """As in `Runner`; what fails to build has its error, and the others are compared without it."""
@@ -228,7 +188,7 @@ class TrialRunner:
         except (TimeoutError, EOFError) as error:
             return self._lost(slot, worker, error, seconds, doing)
 
-    def _lost(self, slot: int, worker: _Process, error: BaseException, seconds: float, doing: str) -> TrialResult:
+    def _lost(self, slot: int, worker: WorkerProcess, error: BaseException, seconds: float, doing: str) -> TrialResult:
         self._workers[slot] = None
         if isinstance(error, TimeoutError):
             return TrialResult(failure="timeout", error=f"no end after {seconds:g} s while {doing}; killed")
@@ -276,11 +236,3 @@ class TrialRunner:
                     built[number] = done
                     self._build_seconds[number] = result.build_seconds
         yield from built.items()
-
-
-def _let_children_import_this_package() -> None:
-    """The server that workers are forked from starts with a fresh `sys.path`, and this may run from a source tree."""
-    root = str(Path(__file__).resolve().parents[3])
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if root not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])

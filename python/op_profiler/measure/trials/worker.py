@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compiler import load_tvm
-from op_profiler.errors import MeasureError
+from op_profiler.compiler import load_tvm, target_kind
+from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure._base import Cache
 from op_profiler.measure.kernels import Kernel
+from op_profiler.measure.machines._base import Place, Threads
 from op_profiler.measure.reference import Reference, reference_of
 from op_profiler.schedules.tuning._base import VENDOR, Candidate, Failure, TaskSpec, TrialResult
 
@@ -42,6 +43,8 @@ class Orders:
         memory_bytes: what the process may allocate; None for no limit.
         cache: ``hot``, or ``cold``: the weights are flushed before each call.
         log: file for whatever TVM prints.
+        name: the target as the user wrote it.
+        place, address: of the machine to time on, where it is behind RPC.
     """
 
     target: str
@@ -51,6 +54,9 @@ class Orders:
     check: bool
     cache: Cache
     log: str
+    name: str = "llvm"
+    place: Place | None = None
+    address: str | None = None
 
 
 @dataclasses.dataclass
@@ -59,13 +65,14 @@ class Built:
 
     Attributes:
         flush: takes the weights out of the caches; None where they may stay.
+        kernel: what single calls are timed with; None where the device's own clock times them.
     """
 
     function: Any
     arrays: list[Any]
     reference: Reference | None
     flush: Callable[[], None] | None
-    kernel: Kernel
+    kernel: Kernel | None
 
     def call(self) -> None:
         """Run it once."""
@@ -85,6 +92,7 @@ class Built:
     def _timed_once(self) -> float:
         if self.flush is not None:
             self.flush()
+        assert self.kernel is not None
         return self.kernel.timed()
 
 
@@ -118,7 +126,6 @@ class Worker:
     """Keeps the tasks, their inputs and the functions that were built."""
 
     def __init__(self, orders: Orders) -> None:
-        from op_profiler.measure.threads import ThreadPool
         from op_profiler.schedules.templates import register_templates
 
         self.orders = orders
@@ -127,13 +134,18 @@ class Worker:
         for module in orders.modules:
             importlib.import_module(module)
         self.target = self.tvm.target.Target(orders.target)
-        self.device = self.tvm.device(self.target.kind.name, 0)
-        self.pool = ThreadPool()
+        self.device, self.pool = self._open()
         self.tasks: dict[TaskSpec, Any] = {}
         self.references: dict[TaskSpec, Reference | None] = {}
         self.inputs: dict[tuple[TaskSpec, tuple[Any, ...]], list[Any]] = {}
         self.built: dict[int, Built | BuiltByVendor] = {}
         self._settling_seconds = _SETTLING_SECONDS
+
+    def _open(self) -> tuple[Any, Threads]:
+        """The device that kernels run on, and its threads."""
+        from op_profiler.measure.threads import ThreadPool
+
+        return self.tvm.device(self.target.kind.name, 0), ThreadPool()
 
     def build(self, number: int, candidate: Candidate) -> TrialResult:
         """Lower and compile, down to machine code."""
@@ -157,6 +169,8 @@ class Worker:
                 failure = "build"
                 function = self.tvm.build(schedule, tensors, self.target)
             self.built[number] = self._bind(candidate.task, function, tensors)
+        except BoardLostError as error:
+            return TrialResult(failure="lost", error=str(error))
         except MemoryError:
             return TrialResult(failure="memory", error="out of memory while building")
         except Exception as error:  # noqa: BLE001 - whatever a template raises costs this candidate only
@@ -199,8 +213,11 @@ class Worker:
             weights = [a for a, s in zip(arrays, shapes[1:]) if reference is not None and reference.is_weight(s[0])]
             self.inputs[task, shapes] = [reference, weights, *arrays]
         reference, weights, *arrays = self.inputs[task, shapes]
-        flush = self._flusher(weights) if self.orders.cache == "cold" and weights else None
         arrays = [self.tvm.nd.empty(*shapes[0], self.device), *arrays]
+        return self._built(function, arrays, reference, weights)
+
+    def _built(self, function: Any, arrays: list[Any], reference: Reference | None, weights: list[Any]) -> Built:
+        flush = self._flusher(weights) if self.orders.cache == "cold" and weights else None
         kernel = Kernel(function.entry_name, "", function.get_function(function.entry_name), arrays)
         return Built(function, arrays, reference, flush, kernel)
 
@@ -228,6 +245,8 @@ class Worker:
             if self.orders.cache == "cold":  # each sample is a single call
                 return TrialResult(samples_us=built.timed(self.device, 1, samples * min(calls, 5)), checked=checked)
             return TrialResult(samples_us=built.timed(self.device, calls, samples), checked=checked)
+        except BoardLostError as error:
+            return TrialResult(failure="lost", error=str(error))
         except MemoryError:
             return TrialResult(failure="memory", error="out of memory while running")
         except Exception as error:  # noqa: BLE001 - as above
@@ -250,7 +269,7 @@ class Worker:
             built.call()
         self._settling_seconds = 0.0
 
-    def read_back(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    def read_back(self) -> tuple[int | None, tuple[int, ...], tuple[int, ...]]:
         """Threads and cores that the runtime and the operating system report, and the cores that were asked for."""
         threads = self.orders.threads
         return self.pool.effective_threads(), self.pool.core_set(threads), self.pool.effective_core_set(threads)
@@ -282,6 +301,14 @@ def _short(error: BaseException) -> str:
     return f"{type(error).__name__}: {last_line(error)}"
 
 
+def _make(orders: Orders) -> Worker:
+    if orders.place is None and target_kind(orders.name) != "cuda":
+        return Worker(orders)
+    from op_profiler.measure.trials.device import BoardWorker, GpuWorker
+
+    return GpuWorker(orders) if orders.place is None else BoardWorker(orders)
+
+
 def main(connection: Connection, orders: Orders) -> None:
     """Answer commands until the pipe is closed."""
     if sys.platform == "linux":  # nobody is left to listen when the fork server has gone with its parent
@@ -290,7 +317,7 @@ def main(connection: Connection, orders: Orders) -> None:
     log = os.open(orders.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    worker = Worker(orders)
+    worker = _make(orders)
     if orders.memory_bytes is not None:
         _limit_memory(orders.memory_bytes)
     connection.send("ready")

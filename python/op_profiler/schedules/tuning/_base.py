@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from op_profiler.compiler import load_tvm
 
-Failure = Literal["invalid", "build", "timeout", "crash", "memory", "wrong", "run"]
+Failure = Literal["invalid", "build", "timeout", "crash", "memory", "wrong", "run", "lost"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +60,7 @@ class TrialResult:
         error: what went wrong, with numbers where there are any.
         build_seconds: time that lowering and compiling took.
         kernel: of the vendor's kernels the one that was timed.
+        machine: of several machines the address of the one that timed it.
     """
 
     samples_us: tuple[float, ...] = ()
@@ -69,6 +70,7 @@ class TrialResult:
     error: str | None = None
     build_seconds: float = 0.0
     kernel: str | None = None
+    machine: str | None = None
 
     @property
     def median_us(self) -> float:

@@ -1,0 +1,82 @@
+"""How far the outputs of a model in another precision are from those in float32, for the same inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.compiler import cache_folder, resolve_target
+
+if TYPE_CHECKING:
+    from op_profiler.frontends._base import RelayModel
+
+
+def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> dict[str, float | bool]:
+    """Figures over all outputs of floating point or integers, in float64.
+
+    Returns:
+        ``relative_error``: norm of the difference over norm of the reference; ``largest_error``: largest difference
+        over largest value; ``cosine``: similarity of the directions; ``same_top1``: whether the largest entry of the first
+        output, over its last axis, is everywhere at the same place. NaN where an output is not finite.
+    """
+    ours = np.concatenate([np.asarray(a, np.float64).ravel() for a in outputs])
+    theirs = np.concatenate([np.asarray(a, np.float64).ravel() for a in reference])
+    if not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
+        return {"relative_error": float("nan"), "largest_error": float("nan"), "cosine": float("nan")}
+    norms = float(np.linalg.norm(ours)), float(np.linalg.norm(theirs))
+    difference = ours - theirs
+    return {
+        "relative_error": float(np.linalg.norm(difference)) / (norms[1] or 1.0),
+        "largest_error": float(np.abs(difference).max(initial=0.0)) / (float(np.abs(theirs).max(initial=0.0)) or 1.0),
+        "cosine": float(ours @ theirs) / (norms[0] * norms[1])
+        if norms[0] and norms[1]
+        else float(norms[0] == norms[1]),
+        "same_top1": bool(np.array_equal(_top1(outputs[0]), _top1(reference[0]))),
+    }
+
+
+def _top1(output: np.ndarray) -> np.ndarray:
+    return np.asarray(np.argmax(np.atleast_1d(output).astype(np.float64), axis=-1))
+
+
+class References:
+    """Outputs in float32, kept in the cache folder, so that a model is built for them once."""
+
+    def __init__(self, model_fingerprint: str, inputs: Mapping[str, np.ndarray]) -> None:
+        digest = hashlib.sha256(model_fingerprint.encode())
+        for name in sorted(inputs):
+            digest.update(name.encode() + inputs[name].tobytes())
+        self._path = cache_folder() / "outputs" / f"{digest.hexdigest()[:32]}.npz"
+        self._inputs = inputs
+
+    def keep(self, outputs: Sequence[np.ndarray]) -> None:
+        """Remember what a run in float32 gave."""
+        if self._path.is_file():
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._path.with_name(f".{os.getpid()}-{self._path.name}")
+        np.savez(partial, *outputs)
+        Path(partial).replace(self._path)
+
+    def outputs(self, model: RelayModel) -> list[np.ndarray]:
+        """What was remembered; else what this machine's processor computes."""
+        try:
+            with np.load(self._path, allow_pickle=False) as kept:
+                return [kept[name] for name in kept.files]
+        except (OSError, ValueError, EOFError):
+            outputs = self._compute(model)
+            self.keep(outputs)
+            return outputs
+
+    def _compute(self, model: RelayModel) -> list[np.ndarray]:
+        from op_profiler.compiler import runtime_device
+        from op_profiler.measure.kernels import load_graph
+        from op_profiler.operators.lower import compile_model
+
+        target: Any = resolve_target("llvm")
+        return load_graph(compile_model(model, target), runtime_device(target), dict(self._inputs)).output_arrays()

@@ -1,0 +1,153 @@
+"""The TVM with CUDA: where it lies, what it loads, and what is missing where it cannot be used.
+
+PyPI has one build of a TVM with Relay, AutoTVM and CUDA: the one inside the wheel of bitblas (TVM 0.17.dev0). Its
+libtvm.so is linked against the CUDA 12 runtime and compiler, which the wheels of NVIDIA bring, and against the driver.
+A machine without the driver can still compile for a GPU that is named (``cuda -arch=sm_90``): `activate` then puts a
+library in the driver's place whose every function fails.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from op_profiler.errors import OpProfilerError
+
+WHEEL = "bitblas==0.1.0.post1"
+_LIBRARIES = {"cuda_runtime": "libcudart.so.12", "cuda_nvrtc": "libnvrtc.so.12"}
+_DRIVER = "libcuda.so.1"
+# What libtvm.so takes from the driver by name.
+_DRIVER_FUNCTIONS = (
+    *("cuDeviceGetName", "cuFuncSetAttribute", "cuGetErrorName", "cuLaunchKernel", "cuMemsetD32_v2"),
+    *("cuModuleGetFunction", "cuModuleGetGlobal_v2", "cuModuleLoadData", "cuModuleUnload"),
+)
+_ERROR_STUB_LIBRARY = 34  # what NVIDIA's own stubs answer
+
+
+def root() -> Path | None:
+    """Folder of the build, None where it is not installed."""
+    found = importlib.util.find_spec("bitblas")
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent / "3rdparty" / "tvm"
+    return folder if (folder / "python" / "tvm" / "__init__.py").is_file() else None
+
+
+def libraries() -> dict[str, Path | None]:
+    """The CUDA libraries by name; None where a wheel is not installed (the system's may still be found)."""
+    return {name: _library(package, name) for package, name in _LIBRARIES.items()}
+
+
+def _library(package: str, name: str) -> Path | None:
+    try:
+        found = importlib.util.find_spec(f"nvidia.{package}")
+    except ModuleNotFoundError:
+        return None
+    for place in (found.submodule_search_locations or []) if found is not None else []:
+        if (Path(place) / "lib" / name).is_file():
+            return Path(place) / "lib" / name
+    return None
+
+
+@functools.cache
+def driver() -> Any | None:
+    """The driver's library, None where there is none."""
+    try:
+        return ctypes.CDLL(_DRIVER, ctypes.RTLD_GLOBAL)
+    except OSError:
+        return None
+
+
+def device_count() -> int:
+    """GPUs that the driver lets this process use."""
+    library = driver()
+    count = ctypes.c_int()
+    if library is None or library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count)):
+        return 0
+    return count.value
+
+
+def device_name() -> str | None:
+    """Name of the first GPU, None where there is none."""
+    library, name = driver(), ctypes.create_string_buffer(128)
+    if not device_count() or library is None or library.cuDeviceGetName(name, len(name), 0):
+        return None
+    return name.value.decode()
+
+
+def missing(*, compile_only: bool) -> list[str]:
+    """What stands in the way of measuring on this machine's GPU, or of compiling for one, without importing TVM."""
+    lacking = []
+    if root() is None and not os.environ.get("TVM_HOME"):
+        lacking.append(f"the build of TVM with CUDA (source ./env_var.sh cuda, or pip install --no-deps {WHEEL})")
+    if root() is not None:
+        for package, name in _LIBRARIES.items():
+            if _library(package, name) is None and not _loads(name):
+                lacking.append(f"{name} (source ./env_var.sh cuda)")
+    if compile_only:
+        return lacking
+    if driver() is None:
+        lacking.append(f"NVIDIA's driver ({_DRIVER})")
+    elif not device_count():
+        lacking.append("a device: the driver is there but lists no GPU for this process (see nvidia-smi)")
+    return lacking
+
+
+def _loads(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+def activate(stub_folder: Path) -> None:
+    """Put the build in front of any other TVM on this process's path, and load what it is linked against.
+
+    Args:
+        stub_folder: where the stand-in for a missing driver is kept.
+
+    Raises:
+        OpProfilerError: something is missing; says what.
+    """
+    lacking = missing(compile_only=True)
+    folder = root()
+    if lacking or folder is None:
+        raise OpProfilerError(f"target cuda needs {' and '.join(lacking)}")
+    if driver() is None:
+        ctypes.CDLL(str(_stub(stub_folder)), ctypes.RTLD_GLOBAL)
+    for name, path in libraries().items():
+        ctypes.CDLL(str(path or name), ctypes.RTLD_GLOBAL)
+    os.environ["TVM_LIBRARY_PATH"] = str(folder / "build")
+    sys.path.insert(0, str(folder / "python"))
+
+
+def _stub(folder: Path) -> Path:
+    """A library in the driver's place, compiled once."""
+    path = folder / _DRIVER
+    if path.is_file():
+        return path
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        raise OpProfilerError(
+            f"compiling for cuda without {_DRIVER} needs a C compiler (cc), and there is none on PATH"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    source = "\n".join(f"int {name}(void) {{ return {_ERROR_STUB_LIBRARY}; }}" for name in _DRIVER_FUNCTIONS)
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        text, made = Path(name) / "driver.c", Path(name) / _DRIVER
+        text.write_text(source)
+        command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{_DRIVER}", "-o", str(made), str(text)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise OpProfilerError(f"the stand-in for {_DRIVER} does not compile: {done.stderr.strip()[-300:]}")
+        made.replace(path)
+    return path

@@ -1,0 +1,79 @@
+"""A model in another precision: float16 by Relay's mixed-precision pass, int8 by Relay's quantizer."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.compiler import load_tvm
+from op_profiler.errors import ModelError
+from op_profiler.operators.lower import last_line
+
+if TYPE_CHECKING:
+    from op_profiler.frontends._base import RelayModel
+
+
+def in_precision(model: RelayModel, precision: str, inputs: Mapping[str, np.ndarray], target: Any) -> RelayModel:
+    """The same model computing in another precision; its inputs stay as they are.
+
+    Args:
+        precision: ``float32``, ``float16`` or ``int8``.
+        inputs: what int8 is calibrated with.
+        target: that it will run on.
+
+    Raises:
+        ModelError: Relay cannot convert it.
+    """
+    if precision == "float32":
+        return model
+    tvm = load_tvm()
+    try:
+        module = _half(model) if precision == "float16" else _quantized(model, inputs, target)
+    except (tvm.TVMError, ValueError, TypeError, AttributeError, KeyError, NotImplementedError) as error:
+        raise ModelError(f"{model.name} cannot be converted to {precision}: {last_line(error)}") from error
+    note = {
+        "float16": "float16: Relay's mixed-precision pass; ops that lose too much stay in float32",
+        "int8": "int8: Relay's quantizer, scales by Kullback-Leibler divergence on the inputs of this run",
+    }[precision]
+    return dataclasses.replace(model, mod=module, params={}, notes=(*model.notes, note))
+
+
+def _bound(model: RelayModel) -> Any:
+    """The module with its parameters as constants, so that what is done to them is done by the compiler."""
+    relay = load_tvm().relay
+    module = model.mod
+    if model.params:
+        main = relay.build_module.bind_params_by_name(module["main"], model.params)
+        module = load_tvm().IRModule.from_expr(main)
+    return relay.transform.InferType()(module)
+
+
+def _half(model: RelayModel) -> Any:
+    relay = load_tvm().relay
+    return relay.transform.FoldConstant()(relay.transform.ToMixedPrecision("float16")(_bound(model)))
+
+
+def _quantized(model: RelayModel, inputs: Mapping[str, np.ndarray], target: Any) -> Any:
+    if not hasattr(np, "math"):  # gone from NumPy 2; Relay's quantizer takes it from there
+        np.math = math  # type: ignore[attr-defined]
+    tvm = load_tvm()
+    quantize = tvm.relay.quantize
+    dataset = [{name: tvm.nd.array(value) for name, value in inputs.items()}]
+    with target, quantize.qconfig(calibrate_mode="kl_divergence", weight_scale="max"):
+        return quantize.quantize(_bound(model), dataset=dataset)
+
+
+def without_vnni(target: Any) -> Any:
+    """The target without the instructions whose intrinsics LLVM 22 has with another signature.
+
+    TVM 0.19 emits the older one for int8, and the process ends on an assertion of LLVM's.
+    """
+    if target.kind.name != "llvm" or "arm_cpu" in target.keys:
+        return target
+    attributes = ["-avx512vnni", "-avxvnni", *map(str, target.attrs.get("mattr", []) or [])]
+    config = {**target.export(), "mattr": attributes}
+    return load_tvm().target.Target(config)

@@ -1,0 +1,213 @@
+"""Collecting, tuning and listing on emulated boards behind a real tracker: results and finite times, never a ranking."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.errors import BoardLostError, MeasureError
+from op_profiler.measure.machines import Place
+from op_profiler.measure.machines.rpc import connect, deadline, is_tracker, list_machines
+
+HOST = "127.0.0.1"
+
+
+def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder / "boards.db") as connection:
+        return connection.execute(query).fetchall()
+
+
+def place(lab: Any) -> Place:
+    return Place(host=HOST, port=lab.port, key="pynq")
+
+
+def on_board(lab: Any, *more: str) -> list[str]:
+    return ["--target", "pynq", "--host", HOST, "--port", str(lab.port), "--threads", "1", *more]
+
+
+def test_a_network_is_collected(lab: Any, collect: Any, tmp_path: Path) -> None:
+    board = lab.board()
+    summary = tmp_path / "summary.json"
+    done = collect(*on_board(lab, "--summary-json", str(summary)))
+    assert done.returncode == 0, done.stderr + done.stdout
+    (entry,) = json.loads(summary.read_text())
+    assert entry["target"] == "pynq" and entry["failed"] == 0 and entry["not_in_sum"] == []
+    assert entry["operators"] >= 3 and entry["threads_effective"] == 1
+    assert 0 < entry["whole_model_us"] < 1e8 and 0 < entry["sum_of_operators_us"] < 1e8
+    found = rows(
+        tmp_path,
+        "SELECT d.kind, d.core_type, d.properties, d.target, m.median_us, s.cache_mechanism FROM measurements m "
+        "JOIN devices d ON d.key = m.device_key JOIN settings s ON s.key = m.settings_key",
+    )
+    assert len(found) == entry["operators"]
+    for kind, core, properties, target, median, mechanism in found:
+        assert (kind, core, mechanism) == ("pynq", "common", "in-graph")
+        assert json.loads(properties)["address"] == board.address
+        assert "cortex-a9" in target and "hard" in target and math.isfinite(median)
+    again = collect(*on_board(lab, "--summary-json", str(summary)))
+    assert again.returncode == 0 and json.loads(summary.read_text())[0]["measured"] == 0
+
+
+def test_outputs_of_the_board_are_right(lab: Any, compiled_for_board: Any, small_network: Any) -> None:
+    from op_profiler.compiler import resolve_target
+    from op_profiler.measure.kernels import load_graph
+    from op_profiler.measure.machines.board import Board
+    from op_profiler.operators.lower import compile_model
+
+    lab.board()
+    inputs = {"data": np.random.default_rng(0).standard_normal((1, 16, 32, 32)).astype("float32")}
+    board = Board("pynq", resolve_target("pynq"), place(lab))
+    model = board.load(compiled_for_board, inputs)
+    model.run_model()
+    host = resolve_target("llvm")
+    from op_profiler.compiler import runtime_device
+
+    expected = load_graph(compile_model(small_network, host), runtime_device(host), inputs).output_arrays()
+    np.testing.assert_allclose(model.output_arrays()[0], expected[0], rtol=1e-3, atol=1e-5)
+    for state in ("model", "hot", "cold"):
+        times = model.walk(state, [True] * len(model.labels))
+        assert len(times) == len(model.labels) and all(0 < t < 1e8 for t in times)
+    assert model.kernel_error(0) is None
+    board.close()
+
+
+@pytest.fixture(scope="module")
+def compiled_for_board(small_network: Any) -> Any:
+    from op_profiler.compiler import resolve_target
+    from op_profiler.operators.lower import compile_model
+
+    return compile_model(small_network, resolve_target("pynq"))
+
+
+def test_tuning_uses_every_board_and_says_which(lab: Any, collect: Any, tmp_path: Path) -> None:
+    addresses = {lab.board().address, lab.board().address}
+    summary = tmp_path / "summary.json"
+    arguments = ("--iftune", "true", "--trials", "10", "--coverage", "0.3", "--summary-json", str(summary))
+    done = collect(*on_board(lab, *arguments, "--schedules", str(tmp_path / "schedules")))
+    assert done.returncode == 0, done.stderr + done.stdout
+    (entry,) = json.loads(summary.read_text())
+    assert entry["tuning"] and all(t["best_us"] is None or 0 < t["best_us"] < 1e8 for t in entry["tuning"])
+    found = rows(
+        tmp_path,
+        "SELECT d.properties, m.median_us, m.error FROM measurements m JOIN devices d ON d.key = m.device_key "
+        "JOIN schedules s ON s.key = m.schedule_key WHERE s.origin = 'trial'",
+    )
+    assert len(found) == sum(t["trials"] for t in entry["tuning"])
+    assert {json.loads(properties)["address"] for properties, _, _ in found} == addresses
+    assert all((median is None) != (error is None) for _, median, error in found)
+    (records,) = (tmp_path / "schedules" / "pynq").glob("*.jsonl")
+    assert records.read_text().count("\n") >= 1
+
+
+def test_a_board_that_dies_costs_one_measurement(lab: Any, collect: Any, tmp_path: Path) -> None:
+    """Its plug is pulled in the middle, twice; the collection ends as if nothing had been."""
+    board = lab.board()
+    killed = []
+
+    def outage() -> None:
+        log = tmp_path / "board0.log"
+        for _ in range(2):
+            seen = log.stat().st_size if log.is_file() else 0
+            time.sleep(3.0)
+            board.kill()
+            killed.append(seen)
+            time.sleep(1.0)
+            board.start()
+
+    summary = tmp_path / "summary.json"
+    watcher = threading.Timer(12.0, outage)
+    watcher.start()
+    done = collect(*on_board(lab, "--iftune", "true", "--trials", "40", "--summary-json", str(summary)))
+    watcher.join()
+    assert len(killed) == 2
+    assert done.returncode == 0, done.stderr + done.stdout
+    (entry,) = json.loads(summary.read_text())
+    assert entry["failed"] == 0 and entry["problems"] == [] and 0 < entry["whole_model_us"] < 1e8
+    assert all(t["trials"] >= 40 for t in entry["tuning"])
+
+
+def test_a_silent_board_is_given_up(lab: Any) -> None:
+    """It holds the connection and says nothing, as one that lost its power does."""
+    import os
+    import signal
+
+    board = lab.board()
+    connection = connect(place(lab), wait_seconds=10)
+    assert connection.alive() and connection.address == board.address
+    os.killpg(board._process.pid, signal.SIGSTOP)
+    try:
+        started = time.monotonic()
+        with pytest.raises(BoardLostError, match="no answer after 1 s while asking"), deadline(1.0, "asking"):
+            connection.session.get_function("runtime.NumThreads")()
+        assert time.monotonic() - started < 5
+    finally:
+        os.killpg(board._process.pid, signal.SIGCONT)
+
+
+def test_a_tracker_without_the_board_is_told(lab: Any, collect: Any) -> None:
+    assert is_tracker(HOST, lab.port)
+    with pytest.raises(BoardLostError, match=r"no machine with key 'pynq' became free .* within 1 s"):
+        connect(place(lab), wait_seconds=1)
+    with pytest.raises(MeasureError, match="nothing answers"):
+        is_tracker(HOST, 1)
+
+
+def test_a_server_without_a_tracker(lab: Any) -> None:
+    lab_port, lab.port = lab.port, 0
+    board = lab.board()
+    lab.port = lab_port
+    assert not is_tracker(HOST, board.port)
+    assert connect(Place(host=HOST, port=board.port, key="pynq"), wait_seconds=10).address == board.address
+
+
+def test_devices_lists_the_boards(lab: Any) -> None:
+    board = lab.board()
+    time.sleep(0.5)
+    (listed,) = list_machines(HOST, lab.port)
+    assert (listed.key, listed.free, listed.address) == ("pynq", True, board.address)
+    command = [
+        sys.executable,
+        "-c",
+        "from op_profiler.cli import main; main()",
+        "devices",
+        "--host",
+        HOST,
+        "--port",
+        str(lab.port),
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (about,) = json.loads(done.stdout)
+    assert about["address"] == board.address and about["processor"] and about["core_type"] == "common"
+    assert "no energy counter" in about["properties"]["energy"]
+
+
+def test_a_module_of_the_users_enters_the_dataset(lab: Any, collect: Any, tmp_path: Path, tvm: Any) -> None:
+    from op_profiler.compiler import resolve_target
+
+    te = tvm.te
+    a = te.placeholder((64,), "float32", "a")
+    b = te.compute((64,), lambda i: a[i] + 1.0, "b")
+    library = tvm.build(te.create_schedule(b.op), [a, b], target=resolve_target("pynq"), name="plus_one")
+    file = tmp_path / "plus.so"
+    library.export_library(str(file), fcompile=tvm.contrib.cc.cross_compiler("arm-linux-gnueabihf-gcc"))
+    lab.board()
+    module = ("--module", str(file), "--entry", "plus_one", "--inputshape", "64;64")
+    done = collect("--target", "pynq", "--host", HOST, "--port", str(lab.port), *module)
+    assert done.returncode == 0 and "plus_one" in done.stdout, done.stderr + done.stdout
+    query = "SELECT d.core_type, o.name, m.median_us FROM measurements m JOIN devices d ON d.key = m.device_key "
+    ((core, name, median),) = rows(tmp_path, query + "JOIN operators o ON o.key = m.operator_key")
+    assert (core, name) == ("IP", "plus_one") and 0 < median < 1e6
+    wrong = collect("--target", "pynq", "--host", HOST, "--port", str(lab.port), *module[:3], "minus", *module[4:])
+    assert wrong.returncode == 1 and "failed" in wrong.stdout
