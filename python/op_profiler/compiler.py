@@ -27,8 +27,8 @@ BOARD_KINDS = ("pynq", "arm_cpu")
 _BUILD = "OP_PROFILER_TVM_BUILD"
 _PYNQ = "-model=pynq -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a9 -mattr=+neon -mfloat-abi=hard -num-cores=2"
 _WITHOUT_A_GPU = (
-    ". Two ways on: --host and --port of a tracker that has a GPU; or --dry-run with --target 'cuda -arch=sm_90', which "
-    "compiles every kernel and measures nothing"
+    ". Two ways on: --host and --port of a tracker that has a GPU; or --dry-run with --target 'cuda -arch=sm_90', "
+    "which compiles every kernel and measures nothing"
 )
 _ARM64 = "-mtriple=aarch64-linux-gnu -mattr=+neon"
 

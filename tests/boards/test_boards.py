@@ -1,4 +1,4 @@
-"""Collecting, tuning and listing on emulated boards behind a real tracker: results and finite times, never a ranking."""
+"""Collecting, tuning and listing on emulated boards behind a real tracker: finite times, never a ranking."""
 
 from __future__ import annotations
 
@@ -175,17 +175,8 @@ def test_devices_lists_the_boards(lab: Any) -> None:
     time.sleep(0.5)
     (listed,) = list_machines(HOST, lab.port)
     assert (listed.key, listed.free, listed.address) == ("pynq", True, board.address)
-    command = [
-        sys.executable,
-        "-c",
-        "from op_profiler.cli import main; main()",
-        "devices",
-        "--host",
-        HOST,
-        "--port",
-        str(lab.port),
-        "--json",
-    ]
+    main = [sys.executable, "-c", "from op_profiler.cli import main; main()"]
+    command = [*main, "devices", "--host", HOST, "--port", str(lab.port), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     (about,) = json.loads(done.stdout)

@@ -21,7 +21,8 @@ Done = subprocess.CompletedProcess[str]
 OPTIONS = [
     *("modelsource", "modelname", "target", "batchsize", "precision", "executor", "threads", "coverage", "cache"),
     *("inputname", "inputshape", "sequence-length", "iftune", "ifcompare", "ifpartial", "tuner", "trials"),
-    *("host", "port", "db", "summary-json", "dry-run", "quiet", "schedules", "vendor"),
+    *("host", "port", "device-key", "module", "entry", "inputdata", "db", "summary-json"),
+    *("dry-run", "quiet", "schedules", "vendor"),
 ]
 
 
@@ -59,8 +60,12 @@ def test_help_is_quick() -> None:
         (["--modelname", "resnet-81"], ["resnet-81", "resnet-18"]),
         (["--modelsource", "lokal"], ["lokal", "local"]),
         (["--target", "lvm"], ["lvm", "llvm"]),
-        (["--target", "cuda", "--modelname", "mlp"], ["cuda", "not supported yet"]),
-        (["--target", "pynq", "--modelname", "mlp"], ["pynq", "not supported yet"]),
+        (["--target", "cuda", "--modelname", "mlp"], ["driver", "--dry-run", "--host", "sm_90"]),
+        (["--target", "pynq", "--modelname", "mlp"], ["pynq", "--host", "--dry-run"]),
+        (["--target", "cuda", "--dry-run", "--modelname", "mlp"], ["-arch=sm_90"]),
+        (["--target", "pynq", "--host", "127.0.0.1", "--port", "0"], ["--port 0"]),
+        (["--inputdata", "nowhere.npz", "--modelname", "mlp"], ["nowhere.npz"]),
+        (["--module", "nowhere.so", "--entry", "f", "--target", "pynq"], ["--inputshape", "--host"]),
         (["--tuner", "xgboost", "--modelname", "mlp"], ["xgboost", "xgb"]),
         (["--trials", "9", "--modelname", "mlp"], ["9", "10 to 3000"]),
         (["--batchsize", "0", "--modelname", "mlp"], ["--batchsize 0", "1 or more"]),
@@ -73,7 +78,7 @@ def test_help_is_quick() -> None:
         (["--executor", "vm", "--cache", "hot", "--modelname", "mlp"], ["vm", "model only"]),
         (["--iftune", "maybe", "--modelname", "mlp"], ["--iftune", "'maybe'"]),
         (["--inputshape", "1,a", "--modelname", "mlp"], ["--inputshape", "1,a"]),
-        (["--host", "127.0.0.1", "--modelname", "mlp"], ["--host", "RPC"]),
+        (["--host", "127.0.0.1", "--modelname", "mlp"], ["--host", "--port"]),
         (["--modelsource", "file"], ["--modelname"]),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 from op_profiler.collect.alone import measure_alone, whole_model_failed
 from op_profiler.collect.request import CollectRequest
 from op_profiler.frontends._base import ModelRequest
-from op_profiler.measure.device import describe_host
+from op_profiler.measure.machines.host import Host
 from op_profiler.measure.threads import default_thread_counts
 from op_profiler.operators.lower import optimize
 
@@ -15,10 +15,10 @@ from op_profiler.operators.lower import optimize
 def test_one_operator_that_does_not_build_costs_only_itself(broken_network: Any, target: Any) -> None:
     request = CollectRequest(model=ModelRequest(source="test", name="broken"), threads=default_thread_counts())
     occurrences = optimize(broken_network, target)
-    device = describe_host(target)
+    host = Host(target)
     measured = {}
     for occurrence in occurrences:
-        schedule, results = measure_alone(request, occurrence, target, device)
+        schedule, results = measure_alone(request, occurrence, target, host)
         assert [r.settings.threads for r in results] == list(request.threads)
         for result in results:
             measured[occurrence.operator.name] = result.measurement

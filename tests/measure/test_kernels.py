@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from op_profiler.measure.kernels import call_overhead_us, load_graph
+from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.rounds import Limits, Rounds, Samples, heavy_operators, per_operator
 from op_profiler.measure.threads import ThreadPool, available_cores, default_thread_counts
 
@@ -85,6 +86,7 @@ def test_rounds_stop_and_keep_every_sample(graph: Any) -> None:
         skipped=[False] * len(graph.kernels),
         coverage=0.95,
         limits=Limits(usual_rounds=20, usual_seconds=0.3, maximum_seconds=2.0, repeat_seconds=0.5),
+        meter=LoadMeter(),
     )
     outcome = rounds.run(samples, seen.append)
     for one in samples.values():
@@ -107,6 +109,7 @@ def test_rounds_go_on_from_earlier_samples(graph: Any) -> None:
         skipped=[False] * kernels,
         coverage=1.0,
         limits=limits,
+        meter=None,
     )
     assert rounds.run({1: old}, lambda _: None).rounds == 12
 

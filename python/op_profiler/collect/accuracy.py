@@ -21,8 +21,8 @@ def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) 
 
     Returns:
         ``relative_error``: norm of the difference over norm of the reference; ``largest_error``: largest difference
-        over largest value; ``cosine``: similarity of the directions; ``same_top1``: whether the largest entry of the first
-        output, over its last axis, is everywhere at the same place. NaN where an output is not finite.
+        over largest value; ``cosine``: similarity of the directions; ``same_top1``: whether the largest entry of the
+        first output, over its last axis, is everywhere at the same place. NaN where an output is not finite.
     """
     ours = np.concatenate([np.asarray(a, np.float64).ravel() for a in outputs])
     theirs = np.concatenate([np.asarray(a, np.float64).ravel() for a in reference])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -132,7 +133,7 @@ class Session:
             for group in np.flatnonzero(heavy):
                 first = int(np.flatnonzero(self.groups == group)[0])
                 if int(group) not in self.errors:
-                    self._energy[threads, int(group)] = self._energy_of(lambda i=first: self.model.kernel_error(i))
+                    self._energy[threads, int(group)] = self._energy_of(partial(self.model.kernel_error, first))
 
     def _energy_of(self, run: Callable[[], object]) -> float:
         """Millijoules of one call."""
@@ -156,7 +157,7 @@ class Session:
             core_set_effective=self.pool.effective_core_set(threads),
             cache=self.request.cache,
             cache_mechanism=self.model.cache_mechanism(self.request.cache),
-            precision=self.request.precision,
+            precision=self.request.precision,  # type: ignore[arg-type]  # checked by CollectRequest.check
             executor="vm" if self.request.executor == "vm" else "graph",
         )
 

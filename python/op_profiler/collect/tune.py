@@ -127,7 +127,8 @@ class ModelTuner(Study):
     def _known(self, item: Tunable, spec: TaskSpec) -> Mapping[str, TrialResult]:
         """What was tried before, on this machine or on any of the boards."""
         known: dict[str, TrialResult] = {}
-        for address, device in (self.boards() or {None: self.device}).items():
+        machines: dict[str | None, Device] = {address: device for address, device in self.boards().items()}
+        for address, device in (machines or {None: self.device}).items():
             stored = self.dataset.trials_of(
                 item.anchor.key,
                 template=spec.template,

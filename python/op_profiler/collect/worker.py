@@ -90,7 +90,7 @@ class Worker:
         self.schedules: dict[str, Schedule] = {}
         self.launches: dict[str, list[dict[str, Any]]] = {}
         self.details: dict[str, Any] = {}
-        self.device: Device | None = None
+        self._device: Device | None = None
         self.inputs: dict[str, Any] = {}
         self.checking: str | None = None
         self.losses = 0
@@ -144,9 +144,15 @@ class Worker:
             from op_profiler.measure.machines import open_machine
 
             self._machine = open_machine(self.request.target, target, self.request.place)
-            self.device = self._machine.device
+            self._device = self._machine.device
             self.dataset.add_device(self.device)
         return self._machine
+
+    @property
+    def device(self) -> Device:
+        """The machine that was opened last."""
+        assert self._device is not None
+        return self._device
 
     def _lost(self, error: BoardLostError) -> None:
         """The machine went away: the next one that is asked for may be it again, or another of its key."""
@@ -379,7 +385,7 @@ class Worker:
                 executor=request.executor,
                 target=request.target,
                 notes=self.notes,
-                device_key=self.device.key if self.device is not None else None,
+                device_key=self._device.key if self._device is not None else None,
             )
             self.dataset.add_operators(
                 self.order.model_key,

@@ -76,18 +76,23 @@ class LoadedModel(Protocol):
 
 
 class Machine(Protocol):
-    """One machine, from its opening to its `close`.
+    """One machine, from its opening to its `close`."""
 
-    Attributes:
-        device: what it is; goes into the dataset.
-        runtime: `tvm.runtime.Device` that kernels are given.
-        limits: when rounds on it stop.
-    """
+    @property
+    def device(self) -> Device:
+        """What it is; goes into the dataset."""
 
-    device: Device
-    runtime: Any
-    threads: Threads
-    limits: Limits
+    @property
+    def runtime(self) -> Any:
+        """`tvm.runtime.Device` that kernels are given."""
+
+    @property
+    def threads(self) -> Threads:
+        """The threads of its processor."""
+
+    @property
+    def limits(self) -> Limits:
+        """When rounds on it stop."""
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> LoadedModel:
         """Put a model and its inputs on the machine."""

@@ -164,7 +164,7 @@ class Gpu:
         graph = load_graph(compiled, self.runtime, inputs)
         count = _FLUSH_FACTOR * (self.device.l2_bytes or 1 << 25) // 4
         scratch = tuple(tvm.nd.empty((count,), "float32", self.runtime) for _ in range(2))
-        return GpuKernels(graph, self.runtime, Events(), scratch)  # type: ignore[arg-type]
+        return GpuKernels(graph, self.runtime, Events(), scratch)
 
     def call_overhead_us(self) -> None:
         return
