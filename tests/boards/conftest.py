@@ -134,7 +134,7 @@ def net():
     torch.manual_seed(0)
     body = [torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3, stride=2), torch.nn.ReLU()]
     head = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(16, 10)]
-    return torch.nn.Sequential(*body, *head).eval()
+    return torch.nn.Sequential(*body, *head).eval(), (torch.zeros(1, 3, 16, 16),)
 """
 
 
@@ -146,7 +146,7 @@ def collect(tmp_path: Path) -> Collector:
     """Runs the collector as a user would, on a small convolution network of the user's."""
     pytest.importorskip("torch")
     (tmp_path / "small.py").write_text(NETWORK)
-    network = ("--modelsource", "file", "--modelname", "small:net", "--inputshape", "1,3,16,16")
+    network = ("--modelsource", "file", "--modelname", "small:net")
     script = HERE.parents[1] / "collector" / "op_performance_collector.py"
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

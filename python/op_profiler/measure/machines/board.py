@@ -14,7 +14,7 @@ from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure._base import Cache
 from op_profiler.measure.kernels import expose_every_entry, kernel_calls
 from op_profiler.measure.machines._base import Place
-from op_profiler.measure.machines.probe import Files, describe_board, upload
+from op_profiler.measure.machines.probe import Probe, describe_board, upload
 from op_profiler.measure.machines.rpc import ANSWER_SECONDS, Connection, connect, deadline
 from op_profiler.measure.rounds import Limits
 from op_profiler.operators.lower import CompiledModel, last_line
@@ -41,18 +41,18 @@ class Board:
         self.runtime = session.device("cuda" if target_kind(name) == "cuda" else "cpu", 0)
         with self.guard("describing it", ANSWER_SECONDS * 3):
             if target_kind(name) == "cuda":
-                self.device, self._files, sensor = (
+                self.device, self.probe, sensor = (
                     _describe_remote_gpu(target, self.runtime, self.connection),
                     None,
                     None,
                 )
             else:
-                self._files = Files(session, target)
-                self.device = describe_board(target_kind(name), target, self.address, place.key, self._files)
-                sensor = self._files.energy_sensor()
+                self.probe = Probe(session, target)
+                self.device = describe_board(target_kind(name), target, self.address, place.key, self.probe)
+                sensor = self.probe.energy_sensor()
         self._sensor = sensor
         self.threads = RemoteThreads(self)
-        self.limits = Limits(minimum_rounds=3, usual_rounds=11, usual_seconds=20.0, maximum_seconds=180.0, readings=1)
+        self.limits = Limits(minimum_rounds=3, usual_rounds=11, usual_seconds=4.0, maximum_seconds=180.0, readings=1)
 
     @property
     def address(self) -> str:
@@ -81,10 +81,10 @@ class Board:
 
     def energy_mj(self) -> float | None:
         """The board's own counter, where it has one."""
-        if self._sensor is None or self._files is None:
+        if self._sensor is None or self.probe is None:
             return None
         with self.guard("reading its energy counter", ANSWER_SECONDS):
-            return int(self._files.read(self._sensor)) / 1e3
+            return int(self.probe.read(self._sensor)) / 1e3
 
     def meter(self) -> None:
         return
@@ -103,7 +103,12 @@ def _describe_remote_gpu(target: Any, runtime: Any, connection: Connection) -> A
 
 
 class RemoteThreads:
-    """The thread pool of a board; its cores cannot be read from here."""
+    """The thread pool of a board; its cores cannot be read from here.
+
+    TVM's profiler makes the pool anew, with all threads. What is set here therefore is also the variable that bounds
+    how many of them a kernel is given: that holds under the profiler for one thread and for all, not for a number
+    between.
+    """
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -111,6 +116,13 @@ class RemoteThreads:
         with board.guard("asking for its threads", ANSWER_SECONDS):
             self._configure = session.get_function("runtime.config_threadpool")
             self._count = session.get_function("runtime.NumThreads")
+            self._most = int(self._count())  # the pool is made by this call, before anything bounds it
+        self._used = self._most
+
+    @property
+    def hold_under_profiler(self) -> bool:
+        """Whether a profiled run has the threads that were set last."""
+        return self._used in (1, self._most)
 
     def use(self, threads: int) -> None:
         """Run the next kernels with so many threads.
@@ -118,10 +130,13 @@ class RemoteThreads:
         Raises:
             MeasureError: the board took another number.
         """
-        if self._board.device.kind == "cuda":
+        probe = self._board.probe
+        if probe is None:
             return
         with self._board.guard("setting its threads", ANSWER_SECONDS):
+            probe.limit_threads(threads)
             self._configure(_ANY_CORES, threads)
+        self._used = threads
         effective = self.effective_threads()
         if effective != threads:
             raise MeasureError(
@@ -147,7 +162,7 @@ class BoardKernels:
 
     Whole model and single kernels are timed by the runtime's time evaluator, which calls once before it takes time. In
     the state ``model`` the kernels' times come from one run of the debug executor's profiler, in graph order and in
-    place; where the board's runtime has none, the state is ``hot`` and `cache_mechanism` says so.
+    place; where the board cannot do that, the state is ``hot`` and `cache_mechanism` says so.
     """
 
     def __init__(self, board: Board, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> None:
@@ -200,11 +215,14 @@ class BoardKernels:
             return float(evaluator().results[0]) * 1e6
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
-        if cache == "model" and self._profiles:
+        if cache == "model" and self._in_place():
             times = self._profiled()
             return [time if wanted else float("nan") for time, wanted in zip(times, timed, strict=True)]
         state: Cache = "hot" if cache == "model" else cache
         return [self._alone(i, state) if wanted else float("nan") for i, wanted in enumerate(timed)]
+
+    def _in_place(self) -> bool:
+        return self._profiles and self._board.threads.hold_under_profiler
 
     def _profiled(self) -> list[float]:
         with self._board.guard("profiling the model"):
@@ -243,7 +261,7 @@ class BoardKernels:
 
     def cache_mechanism(self, cache: Cache) -> str:
         if cache == "model":
-            return "in-graph" if self._profiles else "repeat: the board's runtime has no profiler"
+            return "in-graph" if self._in_place() else "repeat: the board cannot profile with these threads"
         return "repeat" if cache == "hot" else "clflush"
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:

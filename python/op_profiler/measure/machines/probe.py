@@ -16,7 +16,7 @@ import numpy as np
 from op_profiler.compiler import llvm_version, load_tvm
 from op_profiler.measure._base import Device
 
-_PATH_BYTES = 128
+_TEXT_ARGUMENT_BYTES = 128
 _TEXT_BYTES = 1 << 14
 _CACHES = "/sys/devices/system/cpu/cpu0/cache/index{}/{}"
 _SENSORS = tuple(f"/sys/class/hwmon/hwmon{i}/energy1_input" for i in range(4))
@@ -47,19 +47,23 @@ def upload(session: Any, library: Any, target: Any, name: str) -> Any:
         return session.load_module(path.name)
 
 
-class Files:
-    """Reads text files of the machine behind a session."""
+class Probe:
+    """Reads text files of the machine behind a session, and sets the variable that bounds its threads."""
 
     def __init__(self, session: Any, target: Any) -> None:
         self._tvm = load_tvm()
         self._device = session.cpu(0)
-        library = self._tvm.build(*self._reader(), target=target, name="op_profiler_read")
-        self._read = upload(session, library, target, "op_profiler_probe").get_function("op_profiler_read")
+        lower = self._tvm.lower
+        module = lower(*self._reader(), name="op_profiler_read")
+        module.update(lower(*self._setter(), name="op_profiler_set"))
+        library = upload(session, self._tvm.build(module, target=target), target, "op_profiler_probe")
+        self._read = library.get_function("op_profiler_read")
+        self._set = library.get_function("op_profiler_set")
 
     def _reader(self) -> tuple[Any, list[Any]]:
         tvm = self._tvm
         te, tir = tvm.te, tvm.tir
-        path = te.placeholder((_PATH_BYTES,), "uint8", "path")
+        path = te.placeholder((_TEXT_ARGUMENT_BYTES,), "uint8", "path")
 
         def body(inputs: Any, outputs: Any) -> Any:
             builder = tir.ir_builder.create()
@@ -73,14 +77,36 @@ class Files:
         text, count = te.extern([(_TEXT_BYTES,), (1,)], [path], body, dtype=["uint8", "int32"], name="read")
         return te.create_schedule(text.op), [path, text, count]
 
+    def _setter(self) -> tuple[Any, list[Any]]:
+        tvm = self._tvm
+        te, tir = tvm.te, tvm.tir
+        value = te.placeholder((_TEXT_ARGUMENT_BYTES,), "uint8", "value")
+
+        def body(inputs: Any, outputs: Any) -> Any:
+            builder = tir.ir_builder.create()
+            name = tir.StringImm("TVM_NUM_THREADS")
+            answer = builder.buffer_ptr(outputs[0])
+            answer[0] = tir.call_extern("int32", "setenv", name, inputs[0].access_ptr("r"), 1)
+            return builder.get()
+
+        answer = te.extern([(1,)], [value], body, dtype=["int32"], name="set")
+        return te.create_schedule(answer.op), [value, answer]
+
+    def _text(self, text: str) -> Any:
+        """A C string on the machine."""
+        encoded = np.zeros(_TEXT_ARGUMENT_BYTES, "uint8")
+        encoded[: len(text)] = list(text.encode())
+        return self._tvm.nd.array(encoded, self._device)
+
+    def limit_threads(self, count: int) -> None:
+        """Let the session's thread pool have so many threads whenever it is made anew, as TVM's profiler does."""
+        self._set(self._text(str(count)), self._tvm.nd.empty((1,), "int32", self._device))
+
     def read(self, path: str) -> str:
         """The file's first 16 KiB; empty where it cannot be read."""
-        name = np.zeros(_PATH_BYTES, "uint8")
-        encoded = path.encode()
-        name[: len(encoded)] = list(encoded)
         text = self._tvm.nd.empty((_TEXT_BYTES,), "uint8", self._device)
         count = self._tvm.nd.empty((1,), "int32", self._device)
-        self._read(self._tvm.nd.array(name, self._device), text, count)
+        self._read(self._text(path), text, count)
         length = int(count.numpy()[0])
         return bytes(text.numpy()[:length]).decode(errors="replace").strip() if length > 0 else ""
 
@@ -89,7 +115,7 @@ class Files:
         return next((path for path in _SENSORS if self.read(path).isdecimal()), None)
 
 
-def describe_board(kind: str, target: Any, address: str, key: str, files: Files) -> Device:
+def describe_board(kind: str, target: Any, address: str, key: str, files: Probe) -> Device:
     """What the machine says of itself; what it does not say is None."""
     cpu = files.read("/proc/cpuinfo")
     fields = {a.strip(): b.strip() for a, _, b in (line.partition(":") for line in cpu.splitlines()) if b}
@@ -134,7 +160,7 @@ def _count(ranges: str) -> int | None:
     return total or None
 
 
-def _caches(files: Files) -> dict[int, int]:
+def _caches(files: Probe) -> dict[int, int]:
     sizes: dict[int, int] = {}
     for index in range(4):
         level, size = files.read(_CACHES.format(index, "level")), files.read(_CACHES.format(index, "size"))

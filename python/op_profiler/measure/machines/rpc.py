@@ -37,13 +37,20 @@ def deadline(seconds: float, doing: str) -> Iterator[None]:
         yield
         return
 
+    late_error: list[BoardLostError] = []
+
     def late(_signal: int, _frame: FrameType | None) -> None:
-        raise BoardLostError(f"no answer after {seconds:g} s while {doing}")
+        late_error.append(BoardLostError(f"no answer after {seconds:g} s while {doing}"))
+        raise late_error[0]
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
+    except Exception as error:
+        if late_error and error is not late_error[0]:  # on its way through TVM it became another
+            raise late_error[0] from error
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

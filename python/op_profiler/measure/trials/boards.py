@@ -126,21 +126,12 @@ class BoardRunner:
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
         """As in `Runner`, all on one board."""
         seconds = (self.limits.build_seconds + self.limits.run_seconds) * len(candidates)
-        for _ in range(_MOST_LOSSES + 1):
-            slot = self._any()
-            assert slot.process is not None
-            slot.process.ask("compare_candidates", tuple(candidates), rounds, self.limits.minimum_us)
-            answer = self._answer(slot, seconds)
-            if isinstance(answer, list):
-                return answer
-        return [answer] * len(candidates)
+        answer = self._ask(seconds, "compare_candidates", tuple(candidates), rounds, self.limits.minimum_us)
+        return answer if isinstance(answer, list) else [answer] * len(candidates)
 
     def settings(self) -> Settings:
         """What kernels run with, as asked for and as read back from one of the boards."""
-        slot = self._any()
-        assert slot.process is not None
-        slot.process.ask("read_back")
-        answer: Any = self._answer(slot, self.limits.run_seconds)
+        answer = self._ask(self.limits.run_seconds, "read_back")
         if isinstance(answer, TrialResult):
             raise BoardLostError(f"the settings could not be read back: {answer.error}")
         effective, cores, effective_cores = answer
@@ -153,6 +144,17 @@ class BoardRunner:
             cache_mechanism="repeat" if self._orders.cache == "hot" else "clflush",
             executor="kernel",
         )
+
+    def _ask(self, seconds: float, *command: Any) -> Any:
+        """The answer of any board; the result of a lost one where several were lost over it."""
+        for _ in range(_MOST_LOSSES + 1):
+            slot = self._any()
+            assert slot.process is not None
+            slot.process.ask(*command)
+            answer = self._answer(slot, seconds)
+            if not isinstance(answer, TrialResult):
+                break
+        return answer
 
     def _ask_trial(self, slot: _Slot, candidate: Candidate, best_us: float) -> None:
         limits = self.limits
