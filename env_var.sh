@@ -77,7 +77,7 @@ install() {
             base) ;;
             models | cuda | postgres | predict) wanted="$wanted $name" ;;
             yolo) wanted="$wanted models yolo" ;;
-            test) wanted="$wanted models postgres test" ;;
+            test) wanted="$wanted models postgres cuda test" ;;
             all) wanted="$wanted models yolo postgres test cuda predict all" ;;
             *)
                 fail "env_var.sh does not know '$name'; it takes any of: models yolo test cuda postgres predict all (a" \
@@ -214,6 +214,9 @@ install_package() (
             # Only for the .tflite files in it; its last wheel that has them is for Python 3.12 and older.
             case $version in 3.10.* | 3.11.* | 3.12.*) pip --no-deps mediapipe==0.10.14 ;; esac
             ;;
+    esac
+    case " $installed " in
+        *" cuda "*) pip --no-deps bitblas==0.1.0.post1 ;; # the TVM with CUDA is inside
     esac
 )
 

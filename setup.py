@@ -46,12 +46,14 @@ EXTRAS: dict[str, list[str]] = {
         "plotly",
         "skops",
     ],
-    # What the TVM with CUDA loads beside the driver; that TVM itself (the wheel of bitblas) is no dependency.
+    # What the TVM with CUDA loads beside the driver. That TVM is inside the wheel of bitblas, which env_var.sh adds
+    # without the rest that bitblas depends on (pip install --no-deps bitblas==0.1.0.post1).
     "cuda": ["nvidia-cuda-runtime-cu12", "nvidia-cuda-nvrtc-cu12", "nvidia-ml-py"],
 }
 EXTRAS["test"] = [
     *EXTRAS["models"],
     *EXTRAS["postgres"],
+    *EXTRAS["cuda"],
     # env_var.sh adds mediapipe, for its .tflite files: as a dependency it would pull in jax and OpenCV.
     "pytest",
     "pytest-xdist",

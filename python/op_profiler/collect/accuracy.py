@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 
 def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> dict[str, float | bool]:
-    """Figures over all outputs of floating point or integers, in float64.
+    """Figures over all outputs, in float64; of a softmax's output, over the logits that it stands for.
 
     Returns:
         ``relative_error``: norm of the difference over norm of the reference; ``largest_error``: largest difference
         over largest value; ``cosine``: similarity of the directions; ``same_top1``: whether the largest entry of the
         first output, over its last axis, is everywhere at the same place. NaN where an output is not finite.
     """
-    ours = np.concatenate([np.asarray(a, np.float64).ravel() for a in outputs])
-    theirs = np.concatenate([np.asarray(a, np.float64).ravel() for a in reference])
+    pairs = [_comparable(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(outputs, reference)]
+    ours = np.concatenate([a.ravel() for a, _ in pairs])
+    theirs = np.concatenate([b.ravel() for _, b in pairs])
     if not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
         return {"relative_error": float("nan"), "largest_error": float("nan"), "cosine": float("nan")}
     norms = float(np.linalg.norm(ours)), float(np.linalg.norm(theirs))
@@ -38,6 +39,18 @@ def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) 
         else float(norms[0] == norms[1]),
         "same_top1": bool(np.array_equal(_top1(outputs[0]), _top1(reference[0]))),
     }
+
+
+def _comparable(ours: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both as they are; of probabilities the logits, since those of random weights are nearly all alike."""
+    if theirs.ndim == 0 or theirs.shape[-1] < 2 or not all(map(_are_probabilities, (ours, theirs))):
+        return ours, theirs
+    logits = [np.log(p) for p in (ours, theirs)]
+    return logits[0] - logits[0].mean(-1, keepdims=True), logits[1] - logits[1].mean(-1, keepdims=True)
+
+
+def _are_probabilities(values: np.ndarray) -> bool:
+    return bool((values > 0).all() and np.allclose(values.sum(-1), 1.0, atol=1e-2))
 
 
 def _top1(output: np.ndarray) -> np.ndarray:

@@ -46,6 +46,7 @@ class ModelReport:
         base: the same model with default schedules, where studies were asked for.
         studies: what they found.
         content: the frontend's fingerprint of the model.
+        launches: by workload key, grid and block of each launch on a GPU.
     """
 
     request: CollectRequest
@@ -58,6 +59,7 @@ class ModelReport:
     base: ModelReport | None = None
     studies: StudyReport | None = None
     content: str = ""
+    launches: dict[str, list[dict[str, list[int]]]] = dataclasses.field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:

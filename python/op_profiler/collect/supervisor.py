@@ -261,6 +261,7 @@ class Collection:
             outcome.error,
             outcome.code,
             tuple(found.notes) if found else outcome.notes,
+            launches=self.dataset.launches_of(key),
         )
 
 

@@ -258,6 +258,12 @@ class Dataset:
         ]
         return sorted(found, key=lambda item: item[1][:1])
 
+    def launches_of(self, model_key: str) -> dict[str, list[dict[str, list[int]]]]:
+        """Grid and block of the launches of a model's operators, by workload key; of those where they are known."""
+        link = schema.model_operators
+        query = select(link.c.operator_key, link.c.launches).where(link.c.model_key == model_key)
+        return {row["operator_key"]: row["launches"] for row in self.rows(query) if row["launches"]}
+
     def find_operator(self, key: str) -> Operator | None:
         """An operator by its workload key."""
         rows = self.rows(select(schema.operators).where(schema.operators.c.key == key))

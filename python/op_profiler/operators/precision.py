@@ -63,8 +63,32 @@ def _quantized(model: RelayModel, inputs: Mapping[str, np.ndarray], target: Any)
     tvm = load_tvm()
     quantize = tvm.relay.quantize
     dataset = [{name: tvm.nd.array(value) for name, value in inputs.items()}]
-    with target, quantize.qconfig(calibrate_mode="kl_divergence", weight_scale="max"):
-        return quantize.quantize(_bound(model), dataset=dataset)
+    with target, quantize.qconfig(calibrate_mode="kl_divergence", weight_scale="max", skip_dense_layer=False):
+        prepared = quantize.prerequisite_optimize(_bound(model))
+        annotated = tvm.transform.Sequential(
+            [quantize.partition(), quantize.annotate(), tvm.relay.transform.InferType()], opt_level=3
+        )(prepared)
+        if "simulated_quantize" not in str(annotated):
+            raise ModelError(
+                f"{model.name} has nothing that Relay's quantizer converts to int8: it takes convolutions but the first, "
+                "and dense layers"
+            )
+        return _without_units(quantize.quantize(_bound(model), dataset=dataset))
+
+
+def _without_units(module: Any) -> Any:
+    """Dense layers that do not state their width: TVM pads the weights of int8 ones and forgets to change it."""
+    tvm = load_tvm()
+    relay = tvm.relay
+
+    class Drop(relay.ExprMutator):  # type: ignore[misc]
+        def visit_call(self, call: Any) -> Any:
+            new = super().visit_call(call)
+            if getattr(new.op, "name", "") != "nn.dense":
+                return new
+            return relay.nn.dense(*new.args, units=None, out_dtype=new.attrs.out_dtype)
+
+    return relay.transform.InferType()(tvm.IRModule.from_expr(Drop().visit(module["main"])))
 
 
 def without_vnni(target: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING
 
@@ -135,6 +136,8 @@ def _operator_table(report: ModelReport, title: str) -> object:
     table.add_column("MFLOP", justify="right")
     for count in counts:
         table.add_column(f"us, {count} thr" if count else "us", justify="right")
+    if report.launches:
+        table.add_column("blocks x threads", justify="right")
     if counts:
         table.add_column("GFLOP/s", justify="right")
         table.add_column("GB/s", justify="right")
@@ -147,8 +150,19 @@ def _operator_table(report: ModelReport, title: str) -> object:
             str(calls),
             f"{operator.flops / 1e6:.1f}",
         ]
-        table.add_row(*cells, *_times(report, operator, counts))
+        times = _times(report, operator, counts)
+        launch = [_launch(report.launches.get(operator.key, []))] if report.launches else []
+        table.add_row(*cells, *times[: len(counts)], *launch, *times[len(counts) :])
     return table
+
+
+def _launch(launches: list[dict[str, list[int]]]) -> str:
+    """Blocks and threads of the largest launch, and how many others there are."""
+    if not launches:
+        return "-"
+    sizes = [(math.prod(one["grid"]), math.prod(one["block"])) for one in launches]
+    blocks, threads = max(sizes, key=lambda size: size[0] * size[1])
+    return f"{blocks} x {threads}" + (f" (+{len(sizes) - 1})" if len(sizes) > 1 else "")
 
 
 def _times(report: ModelReport, operator: Operator, counts: list[int]) -> list[str]:

@@ -22,6 +22,7 @@ from op_profiler.schedules.tuning._base import Candidate, TrialResult
 
 _START_SECONDS = 90.0
 _MOST_LOSSES = 2
+_WAIT_SECONDS = 30.0
 _PATIENCE_SECONDS = 120.0
 _ASK_AGAIN_SECONDS = 5.0
 
@@ -243,12 +244,17 @@ class BoardRunner:
 
 
 def _addresses(place: Place) -> list[str]:
+    """All boards of the key; waits for the first one, which may be starting again."""
     if not is_tracker(place.host, place.port):
         return [f"{place.host}:{place.port}"]
-    found = [machine.address for machine in list_machines(place.host, place.port) if machine.key == place.key]
-    if not found:
-        raise MeasureError(
-            f"the tracker at {place.host}:{place.port} knows no machine with key {place.key!r}; "
-            f"op-profiler devices --host {place.host} --port {place.port} lists who is there"
-        )
-    return found
+    end = time.monotonic() + _WAIT_SECONDS
+    while True:
+        found = [machine.address for machine in list_machines(place.host, place.port) if machine.key == place.key]
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise MeasureError(
+                f"the tracker at {place.host}:{place.port} knows no machine with key {place.key!r}; "
+                f"op-profiler devices --host {place.host} --port {place.port} lists who is there"
+            )
+        time.sleep(1.0)

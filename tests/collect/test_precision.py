@@ -1,0 +1,80 @@
+"""float16 and int8 beside float32: measured, and compared with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.collect.accuracy import References, accuracy_of
+
+COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"
+
+
+NETWORK = """
+import torch
+
+def net():
+    torch.manual_seed(0)
+    layers = [torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3), torch.nn.ReLU()]
+    head = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 10)]
+    return torch.nn.Sequential(*layers, *head).eval(), (torch.zeros(1, 3, 24, 24),)
+"""
+
+
+def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(COLLECTOR), *arguments, "--threads", "1", "--db", f"sqlite:///{folder / 'p.db'}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
+
+
+def test_three_precisions_stand_beside_each_other(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "small.py").write_text(NETWORK)
+    summary = tmp_path / "summary.json"
+    arguments = ("--precision", "float32,float16,int8", "--summary-json", str(summary))
+    done = collect(tmp_path, "--modelsource", "file", "--modelname", "small:net", *arguments)
+    assert done.returncode == 0, done.stderr + done.stdout
+    entries = json.loads(summary.read_text())
+    assert [e["precision"] for e in entries] == ["float32", "float16", "int8"]
+    assert all(e["failed"] == 0 and e["whole_model_us"] > 0 for e in entries)
+    assert entries[0]["accuracy"] is None
+    assert 1e-6 < entries[1]["accuracy"]["relative_error"] < 1e-2
+    assert 1e-4 < entries[2]["accuracy"]["relative_error"] < 0.2
+    assert "outputs against float32" in done.stdout
+
+
+def test_what_cannot_be_quantized_is_told(tmp_path: Path) -> None:
+    done = collect(tmp_path, "--modelsource", "simple", "--modelname", "conv2d", "--precision", "int8")
+    assert done.returncode == 4 and "nothing that Relay's quantizer converts" in done.stderr
+
+
+def test_inputs_of_the_users_have_to_fit(tmp_path: Path) -> None:
+    file = tmp_path / "inputs.npz"
+    np.savez(file, data=np.zeros((1, 2), "float32"))
+    done = collect(tmp_path, "--modelname", "mlp", "--inputdata", str(file))
+    assert done.returncode == 2 and "of shape (1, 1, 28, 28)" in done.stderr and "(1, 2)" in done.stderr
+
+
+def test_figures_of_accuracy() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.standard_normal((4, 10))
+    same = accuracy_of([logits], [logits])
+    assert same == {"relative_error": 0.0, "largest_error": 0.0, "cosine": pytest.approx(1.0), "same_top1": True}
+    double = accuracy_of([2 * logits], [logits])
+    assert double["relative_error"] == pytest.approx(1.0) and double["cosine"] == pytest.approx(1.0)
+    softmax = [np.exp(x) / np.exp(x).sum(-1, keepdims=True) for x in (0.01 * logits, 0.02 * logits)]
+    assert accuracy_of([softmax[1]], [softmax[0]])["relative_error"] == pytest.approx(1.0, rel=1e-6)
+    assert np.isnan(accuracy_of([logits * np.inf], [logits])["relative_error"])
+
+
+def test_reference_outputs_are_computed_once(small_network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = {"data": np.random.default_rng(1).standard_normal((1, 16, 32, 32)).astype("float32")}
+    first = References("small", inputs).outputs(small_network)
+    monkeypatch.setattr(References, "_compute", None)
+    again = References("small", inputs).outputs(small_network)
+    np.testing.assert_array_equal(first[0], again[0])

@@ -1,0 +1,75 @@
+"""Compiling for a GPU where there is none: the TVM with CUDA, its kernels' launches, and what is said when it lacks."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler import cuda_build
+from op_profiler.compiler import use_build_for
+from op_profiler.errors import OpProfilerError
+
+COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"
+lacking = cuda_build.missing(compile_only=True)
+needs_build = pytest.mark.skipif(bool(lacking), reason=f"needs {'; '.join(lacking)}")
+
+
+def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(COLLECTOR), *arguments, "--db", f"sqlite:///{folder / 'gpu.db'}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.skipif(cuda_build.device_count() > 0, reason="there is a GPU here")
+def test_without_a_gpu_the_error_says_what_to_do_at_once(tmp_path: Path) -> None:
+    started = time.monotonic()
+    done = collect(tmp_path, "--modelname", "mlp", "--target", "cuda")
+    assert time.monotonic() - started < 5
+    assert done.returncode == 5 and not (tmp_path / "gpu.db").exists()
+    for words in ("lacks", "--host and --port", "--dry-run", "-arch=sm_90"):
+        assert words in done.stderr
+
+
+@needs_build
+def test_a_dry_run_records_shapes_costs_and_launches(tmp_path: Path) -> None:
+    summary = tmp_path / "summary.json"
+    arguments = ("--target", "cuda -arch=sm_90", "--dry-run", "--summary-json", str(summary))
+    done = collect(tmp_path, "--modelsource", "simple", "--modelname", "conv2d", *arguments)
+    assert done.returncode == 0, done.stderr + done.stdout
+    (entry,) = json.loads(summary.read_text())
+    assert entry["operators"] >= 1 and entry["flops"] > 0 and entry["whole_model_us"] is None
+    with sqlite3.connect(tmp_path / "gpu.db") as connection:
+        found = connection.execute("SELECT launches FROM model_operators").fetchall()
+        assert connection.execute("SELECT count(*) FROM measurements").fetchall() == [(0,)]
+    assert len(found) == entry["operators"]
+    for (text,) in found:
+        for launch in json.loads(text):
+            assert 1 <= np.prod(launch["block"]) <= 1024 and np.prod(launch["grid"]) >= 1
+
+
+@needs_build
+def test_one_process_holds_one_tvm(tvm: Any) -> None:
+    with pytest.raises(OpProfilerError, match="a process of its own"):
+        use_build_for("cuda -arch=sm_90")
+
+
+def test_launches_are_read_from_the_loops(tvm: Any) -> None:
+    from op_profiler.operators.launch import launches_of
+
+    te = tvm.te
+    a = te.placeholder((64, 48), "float32", "a")
+    b = te.compute((64, 48), lambda i, j: a[i, j] * 2.0, "b")
+    schedule = te.create_schedule(b.op)
+    schedule[b].bind(b.op.axis[0], te.thread_axis("blockIdx.y"))
+    outer, inner = schedule[b].split(b.op.axis[1], factor=16)
+    schedule[b].bind(outer, te.thread_axis("blockIdx.x"))
+    schedule[b].bind(inner, te.thread_axis("threadIdx.x"))
+    found = launches_of(tvm.lower(schedule, [a, b])["main"].body)
+    assert found == [{"grid": [3, 64, 1], "block": [16, 1, 1]}]

@@ -1,0 +1,101 @@
+"""On a GPU: times of the device's own clock that add up. Without one, what can be told of the code around it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler import cuda_build
+from op_profiler.measure.machines.gpu import GpuKernels, NoNvml, describe_gpu
+
+COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"
+on_gpu = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not cuda_build.device_count(), reason="no GPU here (no driver, or it lists no device)"),
+]
+
+
+def collect(folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    summary = folder / "summary.json"
+    command = [sys.executable, str(COLLECTOR), "--target", "cuda", *arguments, "--summary-json", str(summary)]
+    done = subprocess.run(
+        [*command, "--db", f"sqlite:///{folder / 'gpu.db'}"], capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    entries: list[dict[str, Any]] = json.loads(summary.read_text())
+    return entries
+
+
+class TestOnAGpu:
+    pytestmark = on_gpu
+
+    def test_the_operators_add_up_to_the_model(self, tmp_path: Path) -> None:
+        (entry,) = collect(tmp_path, "--modelname", "resnet-18")
+        assert entry["failed"] == 0 and 0.9 < entry["ratio"] < 1.1
+
+    @pytest.mark.parametrize("cache", ["hot", "cold"])
+    def test_cache_states(self, cache: str, tmp_path: Path) -> None:
+        (entry,) = collect(tmp_path, "--modelsource", "simple", "--modelname", "conv2d", "--cache", cache)
+        assert entry["failed"] == 0 and entry["sum_of_operators_us"] > 0
+
+    def test_tuning(self, tmp_path: Path) -> None:
+        arguments = ("--iftune", "true", "--trials", "16", "--ifcompare", "true", "--schedules", str(tmp_path / "s"))
+        (entry,) = collect(tmp_path, "--modelsource", "simple", "--modelname", "conv2d", *arguments)
+        assert entry["problems"] == [] and all(t["best_us"] > 0 for t in entry["tuning"])
+        assert all(c["agree"] for c in entry["comparison"])
+
+    def test_half_precision(self, tmp_path: Path) -> None:
+        entries = collect(
+            tmp_path, "--modelsource", "simple", "--modelname", "conv2d", "--precision", "float32,float16"
+        )
+        assert entries[1]["accuracy"]["relative_error"] < 0.05
+
+
+class Clock:
+    """In place of a GPU's events: each event is a millisecond after the one before."""
+
+    def __init__(self) -> None:
+        self.recorded: list[int] = []
+
+    def record(self, number: int) -> None:
+        self.recorded.append(number)
+
+    def between_us(self, first: int, last: int) -> float:
+        return (self.recorded.index(last) - self.recorded.index(first)) * 1e3
+
+
+class Runtime:
+    """In place of a GPU's `tvm.runtime.Device`."""
+
+    device_name, multi_processor_count, max_clock_rate = "GPU", 132, 1980000
+    max_shared_memory_per_block, l2_cache_size_bytes, total_global_memory = 49152, 52428800, 1 << 37
+    compute_version, warp_size, max_threads_per_block, device_id = "9.0", 32, 1024, 0
+
+    def sync(self) -> None:
+        return
+
+
+def test_every_kernel_stands_between_two_events(tvm: Any, compiled_small: Any, target: Any) -> None:
+    from op_profiler.compiler import runtime_device
+    from op_profiler.measure.kernels import load_graph
+
+    inputs = {"data": np.zeros((1, 16, 32, 32), "float32")}
+    graph = load_graph(compiled_small, runtime_device(target), inputs)
+    scratch = tvm.nd.empty((4,)), tvm.nd.empty((4,))
+    kernels = GpuKernels(graph, Runtime(), Clock(), scratch)  # type: ignore[arg-type]
+    times = kernels.walk("model", [True] * len(kernels.labels))
+    assert times == [1e3] * len(kernels.labels)
+    one = GpuKernels(graph, Runtime(), Clock(), scratch)  # type: ignore[arg-type]
+    assert np.isnan(one.walk("cold", [False] * len(kernels.labels))).all() and one.events.recorded == []
+
+
+def test_a_gpu_is_described_without_its_management_library(tvm: Any) -> None:
+    device = describe_gpu("cuda -arch=sm_90", Runtime(), NoNvml())
+    assert (device.kind, device.core_type, device.cores, device.clock_mhz) == ("cuda", "SM", 132, 1980.0)
+    assert device.driver is None and "no energy counter" in device.properties["energy"]
