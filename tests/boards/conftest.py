@@ -1,128 +1,31 @@
-"""An emulated PYNQ board (Cortex-A9 under qemu-user) behind a real tracker. Its times mean nothing."""
+"""Boards for the tests, and the collector as a user would run it on them."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
-NEEDED = ("arm-linux-gnueabihf-g++", "qemu-arm", "make")
-PACKAGES = "gcc-arm-linux-gnueabihf g++-arm-linux-gnueabihf qemu-user make"
-KEY = "pynq"
-
-
-class BoardProcess:
-    """One emulated board."""
-
-    def __init__(self, build: Path, folder: Path, tracker_port: int) -> None:
-        self._command = ["qemu-arm", "-cpu", "cortex-a9", str(build / "rpc_server"), "127.0.0.1"]
-        self._folder = folder
-        self._tracker_port = tracker_port
-        self.port = free_port()
-        self.start()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        """Switch it on."""
-        command = [*self._command, str(self.port), "127.0.0.1", str(self._tracker_port), KEY, str(self._folder)]
-        environment = os.environ | {"QEMU_LD_PREFIX": "/usr/arm-linux-gnueabihf", "TVM_NUM_THREADS": "2"}
-        with (self._folder.parent / f"{self._folder.name}.log").open("a") as log:
-            self._process = subprocess.Popen(command, env=environment, stderr=log, stdout=log, start_new_session=True)
-        wait_for_port(self.port)
-
-    def kill(self) -> None:
-        """Pull the plug: the server and its session end at once."""
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def stop(self) -> None:
-        """Off, if it is on."""
-        if self._process.poll() is None:
-            self.kill()
-
-
-class Lab:
-    """A tracker and the boards that were asked for."""
-
-    def __init__(self, build: Path, folder: Path) -> None:
-        self._build, self._folder = build, folder
-        self.port = free_port()
-        self.boards: list[BoardProcess] = []
-        command = [sys.executable, "-m", "tvm.exec.rpc_tracker", "--host=127.0.0.1", f"--port={self.port}"]
-        self._tracker = subprocess.Popen(
-            [*command, f"--port-end={self.port + 1}"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        wait_for_port(self.port)
-
-    def board(self) -> BoardProcess:
-        """One more board."""
-        folder = self._folder / f"board{len(self.boards)}"
-        folder.mkdir()
-        self.boards.append(BoardProcess(self._build, folder, self.port))
-        return self.boards[-1]
-
-    def stop(self) -> None:
-        """Everything off; the tracker leaves a child behind when only it is stopped."""
-        for board in self.boards:
-            board.stop()
-        os.killpg(self._tracker.pid, signal.SIGKILL)
-        self._tracker.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for_port(port: int, seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError(f"nothing listens on port {port} after {seconds} s")
-
-
-def build_board(out: Path) -> None:
-    """Cross-compile the runtime and the server, if they are not there yet."""
-    import tvm
-
-    package = Path(tvm.__file__).parent
-    command = ["make", "-s", f"-j{os.cpu_count()}", "-f", str(HERE / "Makefile")]
-    subprocess.run([*command, f"HERE={HERE}", f"TVM={package}", f"BUILD={out}"], check=True, capture_output=True)
+sys.path.insert(0, str(Path(__file__).parent))
+import lab as lab_module  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def board_build(request: pytest.FixtureRequest, tvm: Any) -> Path:
-    missing = [tool for tool in NEEDED if shutil.which(tool) is None]
-    if missing:
-        pytest.skip(f"no {', '.join(missing)} here; apt-get install {PACKAGES}")
+    if lab_module.missing_tools():
+        pytest.skip(f"no {', '.join(lab_module.missing_tools())} here; apt-get install {lab_module.PACKAGES}")
     out = request.config.cache.mkdir("board")
-    build_board(out)
+    lab_module.build_board(Path(out))
     return Path(out)
 
 
 @pytest.fixture
-def lab(board_build: Path, tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(board_build, tmp_path)
+def lab(board_build: Path, tmp_path: Path) -> Iterator[lab_module.Lab]:
+    made = lab_module.Lab(board_build, tmp_path)
     yield made
     made.stop()
 
@@ -147,7 +50,7 @@ def collect(tmp_path: Path) -> Collector:
     pytest.importorskip("torch")
     (tmp_path / "small.py").write_text(NETWORK)
     network = ("--modelsource", "file", "--modelname", "small:net")
-    script = HERE.parents[1] / "collector" / "op_performance_collector.py"
+    script = lab_module.HERE.parents[1] / "collector" / "op_performance_collector.py"
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         db = f"sqlite:///{tmp_path / 'boards.db'}"

@@ -216,6 +216,7 @@ class Session:
             "rounds": samples.rounds,
             "operator_sum_per_round_us": float(np.median(np.nansum(samples.matrix(), axis=1))),
             "call_overhead_us": self.machine.call_overhead_us(),
+            "running_seconds": self.machine.running_seconds(),
         }
         if outcome is not None:
             details |= {

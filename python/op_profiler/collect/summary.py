@@ -149,5 +149,6 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "foreign_load": whole.foreign_load if whole else None,
         "settled": timing.details.get("settled") if timing else None,
         "rounds": timing.details.get("rounds") if timing else None,
+        "running_seconds": timing.details.get("running_seconds") if timing else None,
         "build_seconds": timing.details.get("build_seconds") if timing else None,
     }

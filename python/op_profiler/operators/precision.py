@@ -70,8 +70,8 @@ def _quantized(model: RelayModel, inputs: Mapping[str, np.ndarray], target: Any)
         )(prepared)
         if "simulated_quantize" not in str(annotated):
             raise ModelError(
-                f"{model.name} has nothing that Relay's quantizer converts to int8: it takes convolutions but the first, "
-                "and dense layers"
+                f"{model.name} has nothing that Relay's quantizer converts to int8: it takes convolutions but the "
+                "first, and dense layers"
             )
         return _without_units(quantize.quantize(_bound(model), dataset=dataset))
 
@@ -81,7 +81,7 @@ def _without_units(module: Any) -> Any:
     tvm = load_tvm()
     relay = tvm.relay
 
-    class Drop(relay.ExprMutator):  # type: ignore[misc]
+    class Drop(relay.ExprMutator):  # type: ignore[name-defined]
         def visit_call(self, call: Any) -> Any:
             new = super().visit_call(call)
             if getattr(new.op, "name", "") != "nn.dense":

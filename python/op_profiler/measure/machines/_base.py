@@ -100,6 +100,9 @@ class Machine(Protocol):
     def call_overhead_us(self) -> float | None:
         """What a sample holds besides the kernel, microseconds; None where it is not known."""
 
+    def running_seconds(self) -> float | None:
+        """Seconds that models and kernels ran so far, without what it takes to reach the machine; None: not told."""
+
     def meter(self) -> LoadMeter | None:
         """Reads the load that others put on the machine; None where it cannot be read."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,6 +52,7 @@ class Board:
                 self.device = describe_board(target_kind(name), target, self.address, place.key, self.probe)
                 sensor = self.probe.energy_sensor()
         self._sensor = sensor
+        self._running_seconds = 0.0
         self.threads = RemoteThreads(self)
         self.limits = Limits(minimum_rounds=3, usual_rounds=11, usual_seconds=4.0, maximum_seconds=180.0, readings=1)
 
@@ -85,6 +87,19 @@ class Board:
             return None
         with self.guard("reading its energy counter", ANSWER_SECONDS):
             return int(self.probe.read(self._sensor)) / 1e3
+
+    def running_seconds(self) -> float:
+        return self._running_seconds
+
+    @contextlib.contextmanager
+    def running(self, doing: str) -> Iterator[None]:
+        """A `guard` around something that runs on the board and does little else."""
+        started = time.monotonic()
+        try:
+            with self.guard(doing):
+                yield
+        finally:
+            self._running_seconds += time.monotonic() - started
 
     def meter(self) -> None:
         return
@@ -206,11 +221,11 @@ class BoardKernels:
         return [label for _, label, _ in self._kernels]
 
     def run_model(self) -> None:
-        with self._board.guard("running the model"):
+        with self._board.running("running the model"):
             self._run()
 
     def time_model(self) -> float:
-        with self._board.guard("timing the model"):
+        with self._board.running("timing the model"):
             evaluator = self._module.time_evaluator("run", self._board.runtime, number=1, repeat=1)
             return float(evaluator().results[0]) * 1e6
 
@@ -225,7 +240,7 @@ class BoardKernels:
         return self._profiles and self._board.threads.hold_under_profiler
 
     def _profiled(self) -> list[float]:
-        with self._board.guard("profiling the model"):
+        with self._board.running("profiling the model"):
             report = json.loads(self._module["profile_rpc"]())
         names = [name for name, _, _ in self._kernels]
         calls = [
@@ -239,7 +254,7 @@ class BoardKernels:
 
     def _alone(self, index: int, cache: Cache) -> float:
         name, _, arrays = self._kernels[index]
-        with self._board.guard(f"running {name}"):
+        with self._board.running(f"running {name}"):
             key = (name, cache)
             if key not in self._evaluators:
                 before = _FLUSH if cache == "cold" else ""
@@ -251,7 +266,7 @@ class BoardKernels:
     def kernel_error(self, index: int) -> str | None:
         name, _, arrays = self._kernels[index]
         try:
-            with self._board.guard(f"running {name}"):
+            with self._board.running(f"running {name}"):
                 self._library.get_function(name)(*arrays)
         except BoardLostError:
             raise
@@ -266,7 +281,7 @@ class BoardKernels:
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         for name, _, arrays in self._kernels:
-            with self._board.guard(f"running {name}"):
+            with self._board.running(f"running {name}"):
                 self._library.get_function(name)(*arrays)
                 output = np.asarray(arrays[-1].numpy())
             yield output

@@ -169,6 +169,9 @@ class Gpu:
     def call_overhead_us(self) -> None:
         return
 
+    def running_seconds(self) -> None:
+        return
+
     def meter(self) -> LoadMeter:
         return LoadMeter()
 

@@ -1,0 +1,108 @@
+"""How much of a collection on a board is overhead, and what a second board is worth when tuning. Emulated boards.
+
+    python benchmarks/boards.py [--model resnet-18] [--trials 48] [--rounds 3]
+
+The first figure is the share of a collection's wall time in which nothing was built and nothing ran on the board. The
+second is the time of a tuning run (random search, the same candidates) with two boards over that with one; the emulated
+boards take a core of this machine each, and so does building for them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from common import ROOT, collect, provenance
+
+sys.path.insert(0, str(ROOT / "tests" / "boards"))
+
+
+def overhead(lab: Any, model: str, folder: Path) -> None:
+    """Wall time of a collection, and what of it was building and running."""
+    place = ["--target", "pynq", "--host", "127.0.0.1", "--port", str(lab.port)]
+    db = f"sqlite:///{folder / 'boards.db'}"
+    arguments = ["--modelname", model, *place, "--threads", "1", "--schedules", "none", "--db", db]
+    started = time.monotonic()
+    code, entries = collect(arguments, folder)
+    wall = time.monotonic() - started
+    entry = entries[0]
+    build, run = entry["build_seconds"], entry["running_seconds"]
+    print(
+        f"{model}: {wall:.1f} s in all, {build:.1f} s building, {run:.1f} s running on the board: "
+        f"{(wall - build - run) / wall:.1%} outside of both (exit code {code}, {entry['operators']} operators, "
+        f"sum over whole {entry['ratio']:.3f}, {entry['rounds']} rounds)",
+        flush=True,
+    )
+
+
+def tuning(lab: Any, trials: int) -> float:
+    """Seconds for the candidates of one convolution, with the boards that the lab has."""
+    import numpy as np
+
+    from op_profiler.compiler import resolve_target
+    from op_profiler.measure.machines import Place
+    from op_profiler.measure.trials import BoardRunner
+    from op_profiler.schedules.tuning._base import Candidate, TaskSpec
+
+    def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
+        return ("TENSOR", shape, "float32")
+
+    target = resolve_target("pynq")
+    arguments = (tensor(1, 32, 28, 28), tensor(32, 32, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float32")
+    spec = TaskSpec("conv2d_nchw_spatial_pack.arm_cpu", arguments)
+    space = spec.create(target).config_space
+    indices = np.random.default_rng(0).choice(len(space), trials, replace=False)
+    candidates = [Candidate(spec, int(i)) for i in indices]
+    place = Place(host="127.0.0.1", port=lab.port, key="pynq")
+    with BoardRunner("pynq", str(target), place, 1) as runner:
+        runner.run(candidates[: 2 * len(lab.boards)], float("inf"))  # starts the processes, fills their caches
+        started = time.monotonic()
+        results = runner.run(candidates, float("inf"))
+        seconds = time.monotonic() - started
+    failed = sum(1 for r in results if r.error is not None)
+    boards = len({r.machine for r in results})
+    print(f"  {boards} board(s): {seconds:.1f} s, {failed} of {trials} failed", flush=True)
+    return seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="resnet-18")
+    parser.add_argument("--trials", type=int, default=48)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    import lab as labs
+
+    print(provenance(), flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build = folder / "build"
+        labs.build_board(build)
+        lab = labs.Lab(build, folder)
+        try:
+            lab.board()
+            overhead(lab, arguments.model, folder)
+            ratios = []
+            for _ in range(arguments.rounds):
+                one = tuning(lab, arguments.trials)
+                second = lab.board()
+                two = tuning(lab, arguments.trials)
+                second.stop()
+                lab.boards.remove(second)
+                time.sleep(3.0)  # until the tracker has noticed
+                ratios.append(two / one)
+            print(
+                f"two boards over one: {statistics.median(ratios):.2f} "
+                f"({', '.join(f'{ratio:.2f}' for ratio in ratios)}), {arguments.trials} trials each"
+            )
+        finally:
+            lab.stop()
+
+
+if __name__ == "__main__":
+    main()

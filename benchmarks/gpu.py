@@ -1,0 +1,93 @@
+"""On a GPU: do the operators add up to the model, and do their times agree with a profiler that reads the device?
+
+    python benchmarks/gpu.py [--models resnet-18 resnet-50 mobilenet squeezenet_v1.1 bert] [--batch 1 8]
+
+The second figure compares the kernel times of `--cache hot` with those that torch's profiler (CUPTI) reports for the
+same launches, in the same process; it needs torch with CUDA beside the driver, and is left out, which is said, without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from common import collect, provenance
+
+SOURCES = {"bert": "transformers"}
+
+
+def additivity(model: str, batch: int, folder: Path) -> float | None:
+    """Sum of operators over whole model, from one collection."""
+    arguments = ["--modelsource", SOURCES.get(model, "local"), "--modelname", model, "--batchsize", str(batch)]
+    db = f"sqlite:///{folder / 'gpu.db'}"
+    _, entries = collect([*arguments, "--target", "cuda", "--schedules", "none", "--db", db], folder)
+    if not entries or entries[0]["ratio"] is None:
+        print(f"{model:18}{batch:6}  failed: {entries[0]['error'] if entries else 'no summary'}", flush=True)
+        return None
+    entry = entries[0]
+    energy = "-" if entry["energy_mj"] is None else f"{entry['energy_mj']:.1f}"
+    print(f"{model:18}{batch:6}{entry['whole_model_us']:12.1f}{entry['ratio']:8.3f}{energy:>12}", flush=True)
+    return float(entry["ratio"])
+
+
+def against_profiler(model: str) -> None:
+    """Kernel times of this project beside CUPTI's, kernel by kernel in order."""
+    import torch
+
+    if not torch.cuda.is_available():
+        print("torch here has no CUDA, so its profiler cannot be asked: kernel times are not compared")
+        return
+    from op_profiler.compiler import resolve_target, use_build_for
+
+    use_build_for("cuda")
+    from op_profiler.collect.source import random_inputs
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.measure.machines import open_machine
+    from op_profiler.operators.lower import compile_model
+
+    target = resolve_target("cuda")
+    lowered = get_frontend("local").load(ModelRequest(source="local", name=model))
+    machine = open_machine("cuda", target, None)
+    loaded: Any = machine.load(compile_model(lowered, target), random_inputs(list(lowered.inputs)))
+    ours = [loaded.walk("hot", [True] * len(loaded.labels)) for _ in range(15)]
+    medians = [statistics.median(times) for times in zip(*ours)]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        loaded.run_model()
+    theirs = [event.device_time for event in profile.events() if event.device_time > 0]
+    print(
+        f"{model}: sum of kernels {sum(medians):.1f} us, by CUPTI {sum(theirs):.1f} us: {sum(medians) / sum(theirs):.3f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--models", nargs="+", default=["resnet-18", "resnet-50", "mobilenet", "squeezenet_v1.1", "bert"]
+    )
+    parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
+    arguments = parser.parse_args()
+    print(provenance())
+    from op_profiler import cuda_build
+
+    lacking = cuda_build.missing(compile_only=False)
+    if lacking:
+        sys.exit(f"this needs a GPU; this machine lacks {'; '.join(lacking)}")
+    print(f"# {cuda_build.device_name()}")
+    print(f"{'model':18}{'batch':>6}{'whole us':>12}{'ratio':>8}{'energy mJ':>12}")
+    with tempfile.TemporaryDirectory() as name:
+        ratios = [additivity(model, batch, Path(name)) for model in arguments.models for batch in arguments.batch]
+    found = [abs(ratio - 1) for ratio in ratios if ratio is not None]
+    if found:
+        print(f"distance from 1: median {statistics.median(found):.1%}, worst {max(found):.1%}")
+    if importlib.util.find_spec("torch") is not None:
+        against_profiler(arguments.models[0])
+
+
+if __name__ == "__main__":
+    main()
