@@ -27,8 +27,7 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
     from op_profiler.frontends.cache import load_cached
-    from op_profiler.measure.device import describe_host
-    from op_profiler.measure.kernels import load_graph
+    from op_profiler.measure.machines.host import Host
     from op_profiler.measure.rounds import Samples
     from op_profiler.operators.lower import compile_model
 
@@ -39,9 +38,10 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
     compiled = compile_model(model, target)
     rng = np.random.default_rng(0)
     inputs = {spec.name: spec.random(rng) for spec in model.inputs}
-    graph = load_graph(compiled, tvm.cpu(), inputs)
+    machine = Host(target)
+    graph = machine.load(compiled, inputs)
     operators = [compiled.by_label[label].operator for label in graph.labels]
-    session = Session(request, describe_host(target), graph, operators)
+    session = Session(request, machine, graph, operators)
     results = session.measure({n: Samples() for n in request.threads}, lambda *_: None)
 
     factory = compiled.library

@@ -61,7 +61,8 @@ def against_profiler(model: str) -> None:
         loaded.run_model()
     theirs = [event.device_time for event in profile.events() if event.device_time > 0]
     print(
-        f"{model}: sum of kernels {sum(medians):.1f} us, by CUPTI {sum(theirs):.1f} us: {sum(medians) / sum(theirs):.3f}"
+        f"{model}: sum of kernels {sum(medians):.1f} us, by CUPTI {sum(theirs):.1f} us: "
+        f"{sum(medians) / sum(theirs):.3f}"
     )
 
 

@@ -84,7 +84,7 @@ def main() -> None:
         model = RankingModel.train([e for _, e in kept])
         good = good_schedules([r for r, _ in kept], [e for _, e in kept])
         logs: list[float] = []
-        state = next((r["cache"] for r in trials if r["operator_key"] in held), "hot")
+        state: Any = next((r["cache"] for r in trials if r["operator_key"] in held), "hot")
         with TrialRunner(str(target), threads, cache=state) as runner:
             for item in items:
                 tasks = [(spec, spec.create(target)) for spec in item.tasks]

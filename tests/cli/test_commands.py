@@ -60,7 +60,6 @@ def test_help_is_quick() -> None:
         (["--modelname", "resnet-81"], ["resnet-81", "resnet-18"]),
         (["--modelsource", "lokal"], ["lokal", "local"]),
         (["--target", "lvm"], ["lvm", "llvm"]),
-        (["--target", "cuda", "--modelname", "mlp"], ["driver", "--dry-run", "--host", "sm_90"]),
         (["--target", "pynq", "--modelname", "mlp"], ["pynq", "--host", "--dry-run"]),
         (["--target", "cuda", "--dry-run", "--modelname", "mlp"], ["-arch=sm_90"]),
         (["--target", "pynq", "--host", "127.0.0.1", "--port", "0"], ["--port 0"]),

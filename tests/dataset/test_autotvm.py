@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,11 @@ SHARED = ROOT.parent / "shared" / "data"
 LOGS = sorted(SHARED.glob("*-autotvm.json"))
 
 
-def tensor(*shape: int) -> list[object]:
+def tensor(*shape: int) -> list[Any]:
     return ["TENSOR", list(shape), "float32"]
 
 
-def line(template: str, arguments: list[object], costs: list[float], error: int = 0) -> str:
+def line(template: str, arguments: list[Any], costs: list[float], error: int = 0) -> str:
     config = {"index": 1, "code_hash": None, "entity": [["tile_x", "sp", [-1, 8]], ["unroll_kw", "ot", True]]}
     result = [costs, error, 0.5, 1662554099.0]
     return json.dumps({"input": ["llvm -keys=cpu", template, arguments, {}], "config": config, "result": result})

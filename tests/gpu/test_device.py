@@ -91,8 +91,9 @@ def test_every_kernel_stands_between_two_events(tvm: Any, compiled_small: Any, t
     kernels = GpuKernels(graph, Runtime(), Clock(), scratch)  # type: ignore[arg-type]
     times = kernels.walk("model", [True] * len(kernels.labels))
     assert times == [1e3] * len(kernels.labels)
-    one = GpuKernels(graph, Runtime(), Clock(), scratch)  # type: ignore[arg-type]
-    assert np.isnan(one.walk("cold", [False] * len(kernels.labels))).all() and one.events.recorded == []
+    clock = Clock()
+    one = GpuKernels(graph, Runtime(), clock, scratch)  # type: ignore[arg-type]
+    assert np.isnan(one.walk("cold", [False] * len(kernels.labels))).all() and clock.recorded == []
 
 
 def test_a_gpu_is_described_without_its_management_library(tvm: Any) -> None:

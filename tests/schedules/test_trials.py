@@ -103,7 +103,7 @@ def test_flushed_weights_make_a_large_product_slower(target: Any) -> None:
     large = TaskSpec("dense_pack.x86", (tensor(1, 2048), tensor(64, 2048, 32), None, "float32"))
     medians = {}
     for cache in ("hot", "cold"):
-        with TrialRunner(str(target), 1, cache=cache) as runner:  # type: ignore[arg-type]
+        with TrialRunner(str(target), 1, cache=cache) as runner:
             medians[cache] = min(r.median_us for r in (runner.run([Candidate(large, None)], float("inf")) * 2))
             assert runner.settings().cache == cache
     assert medians["cold"] > medians["hot"]
