@@ -12,15 +12,26 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import os
 import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from op_profiler.errors import UsageError
 from op_profiler.measure._base import Cache
 from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.machines._base import LoadedModel, Threads
 from op_profiler.measure.statistics import relative_half_width
+
+
+def _patience_seconds() -> float:
+    """A shared machine is never quiet: there, 20 seconds of waiting for every model are of no use."""
+    text = os.environ.get("OP_PROFILER_PATIENCE_SECONDS", "20")
+    try:
+        return max(float(text), 0.0)
+    except ValueError:
+        raise UsageError(f"OP_PROFILER_PATIENCE_SECONDS is {text!r}; give a number of seconds") from None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +46,8 @@ class Limits:
         maximum_seconds: seconds at most, once `minimum_rounds` are done.
         window_seconds: shortest time over which foreign load is read.
         foreign_cores: load of others, in cores, above which a window is repeated.
-        repeat_seconds: time spent on repeating before foreign load is accepted and marked.
+        repeat_seconds: time spent on repeating before foreign load is accepted and marked;
+            ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
         readings: runs of the whole model before the first and after the last round.
     """
 
@@ -47,7 +59,7 @@ class Limits:
     maximum_seconds: float = 30.0
     window_seconds: float = 0.25
     foreign_cores: float = 0.15
-    repeat_seconds: float = 20.0
+    repeat_seconds: float = dataclasses.field(default_factory=_patience_seconds)
     readings: int = 5
 
 

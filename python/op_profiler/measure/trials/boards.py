@@ -135,16 +135,7 @@ class BoardRunner:
         answer = self._ask(self.limits.run_seconds, "read_back")
         if isinstance(answer, TrialResult):
             raise BoardLostError(f"the settings could not be read back: {answer.error}")
-        effective, cores, effective_cores = answer
-        return Settings(
-            threads=self._orders.threads,
-            threads_effective=effective,
-            core_set=cores,
-            core_set_effective=effective_cores,
-            cache=self._orders.cache,
-            cache_mechanism="repeat" if self._orders.cache == "hot" else "clflush",
-            executor="kernel",
-        )
+        return self._orders.settings(answer, "repeat" if self._orders.cache == "hot" else "clflush")
 
     def _ask(self, seconds: float, *command: Any) -> Any:
         """The answer of any board; the result of a lost one where several were lost over it."""

@@ -136,16 +136,7 @@ class TrialRunner:
         answer = self._ask(0, self.limits.run_seconds, "reading back", "read_back")
         if isinstance(answer, TrialResult):
             raise MeasureError(f"the settings could not be read back: {answer.error}")
-        effective, cores, effective_cores = answer
-        return Settings(
-            threads=self._orders.threads,
-            threads_effective=effective,
-            core_set=cores,
-            core_set_effective=effective_cores,
-            cache=self._orders.cache,
-            cache_mechanism=self._mechanism(),
-            executor="kernel",
-        )
+        return self._orders.settings(answer, self._mechanism())
 
     def _mechanism(self) -> str:
         if self._orders.cache == "hot":

@@ -22,7 +22,7 @@ import numpy as np
 
 from op_profiler.compiler import load_tvm, target_kind
 from op_profiler.errors import BoardLostError, MeasureError
-from op_profiler.measure._base import Cache
+from op_profiler.measure._base import Cache, Settings
 from op_profiler.measure.kernels import Kernel
 from op_profiler.measure.machines._base import Place, Threads
 from op_profiler.measure.reference import Reference, reference_of
@@ -57,6 +57,19 @@ class Orders:
     name: str = "llvm"
     place: Place | None = None
     address: str | None = None
+
+    def settings(self, read_back: tuple[int | None, tuple[int, ...], tuple[int, ...]], mechanism: str) -> Settings:
+        """What kernels run with: as asked for here, and as `Worker.read_back` answers."""
+        effective, cores, effective_cores = read_back
+        return Settings(
+            threads=self.threads,
+            threads_effective=effective,
+            core_set=cores,
+            core_set_effective=effective_cores,
+            cache=self.cache,
+            cache_mechanism=mechanism,
+            executor="kernel",
+        )
 
 
 @dataclasses.dataclass
