@@ -54,6 +54,7 @@ EXTRAS["test"] = [
     *EXTRAS["models"],
     *EXTRAS["postgres"],
     *EXTRAS["cuda"],
+    "scikit-learn",
     # env_var.sh adds mediapipe, for its .tflite files: as a dependency it would pull in jax and OpenCV.
     "pytest",
     "pytest-xdist",

@@ -15,7 +15,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 def _application() -> typer.Typer:
-    from op_profiler.cli import collect, devices, export, import_, models, schedule
+    from op_profiler.cli import collect, devices, evaluate, export, import_, models, schedule
 
     app = typer.Typer(
         name="op-profiler",
@@ -30,6 +30,7 @@ def _application() -> typer.Typer:
     app.command("export", epilog=export.EXAMPLES)(export.export)
     app.command("import", epilog=import_.EXAMPLES)(import_.import_)
     app.command("schedule", epilog=schedule.EXAMPLES)(schedule.schedule)
+    app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
     app.command("devices", epilog=devices.EXAMPLES)(devices.devices)
     return app
 

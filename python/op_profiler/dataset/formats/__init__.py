@@ -1,0 +1,1 @@
+"""Tables of others: one file a format, and conversions of units at this border only."""

@@ -1,0 +1,5 @@
+"""Predictors of a convolution's latency that learn from a table of convolutions."""
+
+from op_profiler.predict.library._base import PREDICTORS, LibraryPredictor, Prediction, make_predictor
+
+__all__ = ["PREDICTORS", "LibraryPredictor", "Prediction", "make_predictor"]

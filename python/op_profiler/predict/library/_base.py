@@ -1,0 +1,60 @@
+"""What every predictor that learns from a table offers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+import numpy as np
+
+from op_profiler.dataset.formats._base import Convolutions
+from op_profiler.errors import UnknownNameError
+
+PREDICTORS = ("original", "xgboost", "random_forest", "decision_tree", "mean")
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """One entry a convolution, microseconds.
+
+    Attributes:
+        latency_us: the estimate.
+        low_us, high_us: 90 % interval; NaN where the predictor gives none.
+    """
+
+    latency_us: np.ndarray
+    low_us: np.ndarray
+    high_us: np.ndarray
+
+    @classmethod
+    def without_interval(cls, latency_us: np.ndarray) -> Prediction:
+        """For predictors that do not know how far off they are."""
+        unknown = np.full(len(latency_us), np.nan)
+        return cls(latency_us, unknown, unknown)
+
+
+class LibraryPredictor(Protocol):
+    """Fitted once, asked many times."""
+
+    def fit(self, table: Convolutions) -> None:
+        """Learn from the entries, all of which have a time."""
+
+    def predict(self, table: Convolutions) -> Prediction:
+        """Estimates, in the order of the entries."""
+
+
+def make_predictor(name: str, seed: int = 0) -> LibraryPredictor:
+    """A predictor that has not learned anything yet.
+
+    Raises:
+        UnknownNameError: not one of `PREDICTORS`.
+    """
+    if name not in PREDICTORS:
+        raise UnknownNameError("predictor", name, PREDICTORS)
+    if name == "original":
+        from op_profiler.predict.library.original import OriginalPredictor
+
+        return OriginalPredictor()
+    from op_profiler.predict.library.regressors import RegressionPredictor
+
+    return RegressionPredictor(name, seed)

@@ -1,0 +1,58 @@
+"""Tree regressors on plain features of a convolution, as the TFLite estimator has them; and their mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from op_profiler.dataset.formats._base import Convolutions
+from op_profiler.errors import MissingPackageError
+from op_profiler.predict.library._base import Prediction
+
+_NAMES = ("decision_tree", "random_forest", "xgboost")
+
+
+class RegressionPredictor:
+    """A `LibraryPredictor` on the logarithm of the latency; it gives no interval.
+
+    Args:
+        name: ``decision_tree``, ``random_forest``, ``xgboost``, or ``mean`` for the mean of the three.
+    """
+
+    def __init__(self, name: str, seed: int = 0) -> None:
+        self._models = [_model(one, seed) for one in (_NAMES if name == "mean" else (name,))]
+
+    def fit(self, table: Convolutions) -> None:
+        features, target = plain_features(table), np.log(table.latency_us)
+        for model in self._models:
+            model.fit(features, target)
+
+    def predict(self, table: Convolutions) -> Prediction:
+        features = plain_features(table)
+        estimates = [np.exp(model.predict(features)) for model in self._models]
+        return Prediction.without_interval(np.mean(estimates, axis=0))
+
+
+def plain_features(table: Convolutions) -> np.ndarray:
+    """Shape (entries, 8): sizes as logarithms, kernel, stride and the two flags as they are."""
+    log = ("batch", "in_channels", "size", "out_channels")
+    plain = ("kernel", "stride", "depthwise", "fused")
+    columns = [np.log1p(table.column(name)) for name in log] + [table.column(name) for name in plain]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def _model(name: str, seed: int) -> Any:
+    """With the default settings of its library, as the original estimator has it."""
+    if name == "xgboost":
+        from xgboost import XGBRegressor
+
+        return XGBRegressor(random_state=seed)
+    try:
+        from sklearn.ensemble import RandomForestRegressor
+        from sklearn.tree import DecisionTreeRegressor
+    except ImportError as error:
+        raise MissingPackageError("scikit-learn", f"the predictor {name}", extra="predict") from error
+    if name == "random_forest":
+        return RandomForestRegressor(random_state=seed, n_jobs=-1)
+    return DecisionTreeRegressor(random_state=seed)

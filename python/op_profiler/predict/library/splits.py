@@ -1,0 +1,75 @@
+"""Ways to hold entries of a table out, each a question that a user has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from op_profiler.dataset.formats._base import Convolutions
+from op_profiler.errors import DatasetError, UnknownNameError
+
+_OUT_CHANNELS = (96, 192, 768, 1536, 2176)
+_RATIOS = (0.5, 2.0)
+_BATCH = 64
+
+
+def _random(table: Convolutions, seed: int) -> np.ndarray:
+    """A random fifth."""
+    return np.random.default_rng(seed).random(len(table)) < 0.2
+
+
+def _every_other_size(table: Convolutions, seed: int) -> np.ndarray:
+    sizes = np.unique(table.column("size"))
+    return np.isin(table.column("size"), sizes[1::2])
+
+
+def _out_channels(table: Convolutions, seed: int) -> np.ndarray:
+    return np.isin(table.column("out_channels"), _OUT_CHANNELS)
+
+
+def _ratio(table: Convolutions, seed: int) -> np.ndarray:
+    return np.isin(table.ratio, _RATIOS)
+
+
+def _batch(table: Convolutions, seed: int) -> np.ndarray:
+    return table.column("batch") == _BATCH
+
+
+def _largest(table: Convolutions, seed: int) -> np.ndarray:
+    """The two largest sizes."""
+    return np.isin(table.column("size"), np.unique(table.column("size"))[-2:])
+
+
+_SPLITS: dict[str, Callable[[Convolutions, int], np.ndarray]] = {
+    "random": _random,
+    "h": _every_other_size,
+    "oc": _out_channels,
+    "ratio": _ratio,
+    "batch": _batch,
+    "largest": _largest,
+}
+SPLITS = tuple(_SPLITS)
+DESCRIPTIONS = {
+    "random": "a random fifth",
+    "h": "every other size",
+    "oc": f"output channels {', '.join(map(str, _OUT_CHANNELS))}",
+    "ratio": "ratios of input to output channels 0.5 and 2",
+    "batch": f"batch {_BATCH}",
+    "largest": "the two largest sizes",
+}
+
+
+def held_out(table: Convolutions, split: str, seed: int = 0) -> np.ndarray:
+    """Which entries a predictor is not to see: boolean, shape (entries,).
+
+    Raises:
+        UnknownNameError: not one of `SPLITS`.
+        DatasetError: the table has nothing to hold out, or nothing else.
+    """
+    if split not in _SPLITS:
+        raise UnknownNameError("split", split, SPLITS)
+    mask = _SPLITS[split](table, seed)
+    if not mask.any() or mask.all():
+        raise DatasetError(f"split {split} ({DESCRIPTIONS[split]}) holds out {mask.sum()} of {len(table)} rows")
+    return mask
