@@ -77,7 +77,8 @@ def test_every_predictor_learns_a_simple_device(name: str, table: Convolutions) 
     found = evaluate(table, "random", name)
     assert found.predictor == name and found.unanswered == 0 and found.coverage_90 is None
     assert found.trained + found.tested == len(table) and 0 < found.tested < len(table) / 3
-    assert 0 <= found.median < 0.3 and found.mape < 0.6  # a tree alone answers with one of the values that it saw
+    limit = 0.6 if name in ("decision_tree", "mean") else 0.4  # a tree answers with one of the values that it saw
+    assert 0 <= found.median < limit and found.mape < limit
     assert found.within_10 > 0.1 and abs(found.bias) < 0.3
 
 

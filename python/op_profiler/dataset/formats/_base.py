@@ -48,7 +48,7 @@ class Convolutions:
 
     @classmethod
     def of(
-        cls, rows: Sequence[Sequence[int]], latency_us: Sequence[float] | None = None, **counts: int
+        cls, rows: Sequence[Sequence[int]] | np.ndarray, latency_us: Sequence[float] | None = None, **counts: int
     ) -> Convolutions:
         """From rows in the order of `FIELDS`."""
         matrix = np.asarray(rows, dtype=np.int64).reshape(-1, len(FIELDS))
