@@ -92,10 +92,12 @@ def compiled_for_board(small_network: Any) -> Any:
 def test_tuning_uses_every_board_and_says_which(lab: Any, collect: Any, tmp_path: Path) -> None:
     addresses = {lab.board().address, lab.board().address}
     summary = tmp_path / "summary.json"
-    arguments = ("--iftune", "true", "--trials", "10", "--coverage", "0.3", "--summary-json", str(summary))
+    arguments = ("--iftune", "true", "--trials", "10", "--coverage", "0.3", "--ifcompare", "true")
+    arguments += ("--summary-json", str(summary))
     done = collect(*on_board(lab, *arguments, "--schedules", str(tmp_path / "schedules")))
     assert done.returncode == 0, done.stderr + done.stdout
     (entry,) = json.loads(summary.read_text())
+    assert entry["comparison"][0]["agree"] and entry["problems"] == []
     assert entry["tuning"] and all(t["best_us"] is None or 0 < t["best_us"] < 1e8 for t in entry["tuning"])
     found = rows(
         tmp_path,

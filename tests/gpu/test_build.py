@@ -73,3 +73,35 @@ def test_launches_are_read_from_the_loops(tvm: Any) -> None:
     schedule[b].bind(inner, te.thread_axis("threadIdx.x"))
     found = launches_of(tvm.lower(schedule, [a, b])["main"].body)
     assert found == [{"grid": [3, 64, 1], "block": [16, 1, 1]}]
+
+
+TASKS = """
+import json
+from op_profiler.compiler import load_tvm, resolve_target, use_build_for
+use_build_for("cuda -arch=sm_90")
+target, tvm = resolve_target("cuda -arch=sm_90"), load_tvm()
+from op_profiler.collect.tune import tunables_of
+from op_profiler.frontends import get_frontend
+from op_profiler.frontends._base import ModelRequest
+model = get_frontend("local").load(ModelRequest(source="local", name="mobilenet"))
+items, _ = tunables_of(model, target, None)
+built = 0
+task = items[0].tasks[0].create(target)
+for index in range(0, len(task.config_space), len(task.config_space) // 20):
+    try:
+        with target:
+            schedule, arguments = task.instantiate(task.config_space.get(index))
+        built += bool(tvm.build(schedule, arguments, target))
+    except Exception as error:
+        assert "too much shared data" in str(error) or "invalid" in str(error).lower(), error
+print(json.dumps({"templates": sorted({spec.template for item in items for spec in item.tasks}), "built": built}))
+"""
+
+
+@needs_build
+def test_templates_of_cuda_are_found_and_their_candidates_build() -> None:
+    done = subprocess.run([sys.executable, "-c", TASKS], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    assert {"conv2d_nchw.cuda", "depthwise_conv2d_nchw.cuda"} <= set(found["templates"])
+    assert found["built"] >= 1

@@ -51,9 +51,9 @@ def schedule(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes.")] = False,
 ) -> None:
     """The best known schedule of an operator; of one never tuned, those predicted to be the best. Searches nothing."""
-    from op_profiler.compiler import resolve_target, usable_cores
+    from op_profiler.compiler import resolve_target, use_build_for
     from op_profiler.errors import UsageError
-    from op_profiler.measure.threads import check_thread_counts
+    from op_profiler.measure.machines import default_thread_counts
 
     if subject is None and not evaluate:
         raise UsageError("name a model or an operator, or give --evaluate")
@@ -61,9 +61,9 @@ def schedule(
         raise UsageError("--k has to be 1 or more, --verify 0 or more")
     if trials_from not in ("shipped", "none"):
         raise UsageError(f"--trials-from {trials_from!r}: give shipped or none")
-    threads = threads or usable_cores()
-    check_thread_counts((threads,))
-    request = _request(subject or "", modelsource, batchsize, sequence_length, target, threads, schedules, db)
+    count = threads if threads is not None else max(default_thread_counts(target, None))
+    request = _request(subject or "", modelsource, batchsize, sequence_length, target, count, schedules, db, verify)
+    use_build_for(target)
     with _progress(quiet) as tell:
         tell("reading trials")
         query = _query(request, resolve_target(target), shipped=trials_from == "shipped", quiet=quiet)
@@ -100,7 +100,8 @@ def _answers(query: ScheduleQuery, request: CollectRequest, k: int, verify: int,
     from op_profiler.measure.trials import TrialRunner
 
     answers = []
-    with TrialRunner(str(resolve_target(request.target)), request.threads[0]) as runner:
+    target = str(resolve_target(request.target))
+    with TrialRunner(target, request.threads[0], name=request.target) as runner:
         for number, anchor in enumerate(anchors, 1):
             tell(f"measuring {verify} schedules of operator {number} of {len(anchors)}")
             answers.append(query.answer(anchor, k, runner, verify))
@@ -116,22 +117,26 @@ def _request(
     threads: int,
     schedules: str,
     db: str,
+    verify: int,
 ) -> CollectRequest:
     from op_profiler.collect.request import CollectRequest
     from op_profiler.frontends._base import ModelRequest
 
     model = ModelRequest(source=modelsource, name=subject, batch_size=batchsize, sequence_length=sequence_length)
-    request = CollectRequest(model=model, target=target, threads=(threads,), schedules=schedules, db=db)
+    request = CollectRequest(
+        model=model, target=target, threads=(threads,), schedules=schedules, db=db, dry_run=not verify
+    )
     request.check()
     return request
 
 
 def _query(request: CollectRequest, target: Any, *, shipped: bool, quiet: bool) -> ScheduleQuery:
+    from op_profiler.compiler import target_kind
     from op_profiler.predict.query import ScheduleQuery, load_trials
     from op_profiler.predict.shipped import shipped_trials
 
     rows = load_trials(request.db, shipped_trials() if shipped else None, _silent if quiet else _warn)
-    rows = [row for row in rows if row["device_kind"] == str(target.kind.name)]
+    rows = [row for row in rows if row["device_kind"] == target_kind(request.target)]
     return ScheduleQuery(rows, target, request.record_file(), request.threads[0])
 
 

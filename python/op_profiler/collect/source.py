@@ -30,8 +30,9 @@ def load_model(request: CollectRequest, announce: Callable[..., None]) -> tuple[
     if request.precision == "int8":
         announce(stage="calibrating")
         target = without_vnni(target)
+    host = without_vnni(resolve_target("llvm"))
     if request.precision != "float32":
-        model = in_precision(model, request.precision, inputs or random_inputs(static_inputs(model, request)), target)
+        model = in_precision(model, request.precision, inputs or random_inputs(static_inputs(model, request)), host)
     return model, inputs, target
 
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from op_profiler.frontends._base import RelayModel
 
 
-def in_precision(model: RelayModel, precision: str, inputs: Mapping[str, np.ndarray], target: Any) -> RelayModel:
+def in_precision(model: RelayModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any) -> RelayModel:
     """The same model computing in another precision; its inputs stay as they are.
 
     Args:
         precision: ``float32``, ``float16`` or ``int8``.
         inputs: what int8 is calibrated with.
-        target: that it will run on.
+        host: target of this machine's processor, which int8 is calibrated on wherever the model will run.
 
     Raises:
         ModelError: Relay cannot convert it.
@@ -32,7 +32,7 @@ def in_precision(model: RelayModel, precision: str, inputs: Mapping[str, np.ndar
         return model
     tvm = load_tvm()
     try:
-        module = _half(model) if precision == "float16" else _quantized(model, inputs, target)
+        module = _half(model) if precision == "float16" else _quantized(model, inputs, host)
     except (tvm.TVMError, ValueError, TypeError, AttributeError, KeyError, NotImplementedError) as error:
         raise ModelError(f"{model.name} cannot be converted to {precision}: {last_line(error)}") from error
     note = {
@@ -57,13 +57,13 @@ def _half(model: RelayModel) -> Any:
     return relay.transform.FoldConstant()(relay.transform.ToMixedPrecision("float16")(_bound(model)))
 
 
-def _quantized(model: RelayModel, inputs: Mapping[str, np.ndarray], target: Any) -> Any:
+def _quantized(model: RelayModel, inputs: Mapping[str, np.ndarray], host: Any) -> Any:
     if not hasattr(np, "math"):  # gone from NumPy 2; Relay's quantizer takes it from there
         np.math = math  # type: ignore[attr-defined]
     tvm = load_tvm()
     quantize = tvm.relay.quantize
     dataset = [{name: tvm.nd.array(value) for name, value in inputs.items()}]
-    with target, quantize.qconfig(calibrate_mode="kl_divergence", weight_scale="max", skip_dense_layer=False):
+    with host, quantize.qconfig(calibrate_mode="kl_divergence", weight_scale="max", skip_dense_layer=False):
         prepared = quantize.prerequisite_optimize(_bound(model))
         annotated = tvm.transform.Sequential(
             [quantize.partition(), quantize.annotate(), tvm.relay.transform.InferType()], opt_level=3

@@ -20,7 +20,7 @@ def show_precisions(console: Console, reports: Sequence[ModelReport]) -> None:
     for report in reports:
         models.setdefault((report.request.model.name, report.request.model.batch_size), []).append(report)
     for (name, batch), group in models.items():
-        if len({report.request.precision for report in group}) > 1:
+        if len({report.request.precision for report in group}) > 1 and any(report.threads for report in group):
             console.print(_table(f"{name}, batch {batch}: precisions, outputs against float32", group))
 
 

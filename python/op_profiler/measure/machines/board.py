@@ -190,7 +190,7 @@ class BoardKernels:
         graph = json.loads(factory.get_graph_json())
         heads = [(int(node), int(output)) for node, output, *_ in graph["heads"]]
         entries = expose_every_entry(graph)
-        self._library = upload(session, factory.get_lib(), board.target, "op_profiler_model")
+        self._library = upload(session, factory.get_lib(), board.target)
         module = self._create(session, json.dumps(graph))
         executor = graph_executor.GraphModule(module)
         executor.set_input(**factory.get_params())

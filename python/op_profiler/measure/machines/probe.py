@@ -6,6 +6,8 @@ TVM's runtime answers no questions about its host. A function that calls the C l
 from __future__ import annotations
 
 import hashlib
+import itertools
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -35,11 +37,15 @@ def cross_compiler(target: Any) -> str | None:
     return next(filter(None, map(shutil.which, _COMPILERS.get(family, ()))), None)
 
 
-def upload(session: Any, library: Any, target: Any, name: str) -> Any:
+_sent = itertools.count()
+
+
+def upload(session: Any, library: Any, target: Any) -> Any:
     """Send a compiled module and load it there; under a name of its own, since a second one of a name crashes."""
     from tvm.contrib import cc, tar
 
     compiler = cross_compiler(target)
+    name = f"op_profiler_{os.getpid()}_{next(_sent)}"
     with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
         path = Path(folder) / (f"{name}.so" if compiler else f"{name}.tar")
         library.export_library(str(path), fcompile=cc.cross_compiler(compiler) if compiler else tar.tar)
@@ -56,7 +62,7 @@ class Probe:
         lower = self._tvm.lower
         module = lower(*self._reader(), name="op_profiler_read")
         module.update(lower(*self._setter(), name="op_profiler_set"))
-        library = upload(session, self._tvm.build(module, target=target), target, "op_profiler_probe")
+        library = upload(session, self._tvm.build(module, target=target), target)
         self._read = library.get_function("op_profiler_read")
         self._set = library.get_function("op_profiler_set")
 

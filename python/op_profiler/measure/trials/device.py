@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +55,6 @@ class BoardWorker(Worker):
         from op_profiler.measure.machines.board import Board
 
         assert self.orders.place is not None
-        self.sent = 0
         self.board = Board(self.orders.name, self.target, self.orders.place, self.orders.address)
         return self.board.runtime, self.board.threads
 
@@ -97,9 +95,7 @@ class BoardWorker(Worker):
     def _built(self, function: Any, arrays: list[Any], reference: Reference | None, weights: list[Any]) -> Built:
         from op_profiler.measure.machines.probe import upload
 
-        self.sent += 1
         with self.board.guard("sending a candidate"):
-            name = f"trial_{os.getpid()}_{self.sent}"
-            library = upload(self.board.connection.session, function, self.target, name)
+            library = upload(self.board.connection.session, function, self.target)
         options = {"f_preproc": _FLUSH} if self.orders.cache == "cold" else {}
         return BuiltForDevice(library, arrays, reference, None, None, options)
