@@ -93,8 +93,8 @@ def test_tuning_uses_every_board_and_says_which(lab: Any, collect: Any, tmp_path
     addresses = {lab.board().address, lab.board().address}
     summary = tmp_path / "summary.json"
     arguments = ("--iftune", "true", "--trials", "10", "--coverage", "0.3", "--ifcompare", "true")
-    arguments += ("--summary-json", str(summary))
-    done = collect(*on_board(lab, *arguments, "--schedules", str(tmp_path / "schedules")))
+    places = ("--summary-json", str(summary), "--schedules", str(tmp_path / "schedules"))
+    done = collect(*on_board(lab, *arguments, *places))
     assert done.returncode == 0, done.stderr + done.stdout
     (entry,) = json.loads(summary.read_text())
     assert entry["comparison"][0]["agree"] and entry["problems"] == []

@@ -87,7 +87,7 @@ model = get_frontend("local").load(ModelRequest(source="local", name="mobilenet"
 items, _ = tunables_of(model, target, None)
 built = 0
 task = items[0].tasks[0].create(target)
-for index in range(0, len(task.config_space), len(task.config_space) // 20):
+for index in range(0, len(task.config_space), len(task.config_space) // 6):
     try:
         with target:
             schedule, arguments = task.instantiate(task.config_space.get(index))

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from op_profiler.collect.order import Order
 from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
 from op_profiler.collect.studies import StudyReport
 from op_profiler.collect.summary import ModelReport, ThreadReport
-from op_profiler.collect.worker import Order
 from op_profiler.dataset.engine import utc_now
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends._base import Frontend
