@@ -111,6 +111,7 @@ def test_hot_and_cold_caches(collected: Any, cache: str) -> None:
     assert mechanism == [("repeat" if cache == "hot" else "clflush",)]
 
 
+@pytest.mark.slow
 def test_a_hot_operator_that_another_model_brought_in_is_not_measured_again(tmp_path: Path) -> None:
     """The same convolution, asked for once by its shapes and once by the defaults: two models, the same operators."""
     options = ["--cache=hot", "--threads=1", "--summary-json", "summary.json"]
@@ -126,6 +127,7 @@ def test_a_hot_operator_that_another_model_brought_in_is_not_measured_again(tmp_
     assert after["ratio"] is not None
 
 
+@pytest.mark.slow
 def test_the_virtual_machine_executor(collected: Any) -> None:
     folder, _ = collected
     done = run(folder, "--modelname=mlp", "--executor=vm", "--threads=1", "--summary-json", "summary.json")
@@ -144,6 +146,7 @@ def test_a_dry_run_counts_and_measures_nothing(tmp_path: Path) -> None:
     assert rows(tmp_path, "SELECT count(*) FROM measurements") == [(0,)]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """Killed while it measures: the samples that were stored stay, and the next run adds to them."""
     arguments = ["--modelname", "squeezenet_v1.1", "--threads", "1", "--summary-json", "summary.json"]
