@@ -204,3 +204,29 @@ def test_a_module_of_the_users_enters_the_dataset(lab: Any, collect: Any, tmp_pa
     assert (core, name) == ("IP", "plus_one") and 0 < median < 1e6
     wrong = collect("--target", "pynq", "--host", HOST, "--port", str(lab.port), *module[:3], "minus", *module[4:])
     assert wrong.returncode == 1 and "failed" in wrong.stdout
+
+
+def test_templates_of_this_project_compute_what_numpy_computes_on_arm(lab: Any, tvm: Any) -> None:
+    from op_profiler.compiler import resolve_target
+    from op_profiler.measure.trials import BoardRunner
+    from op_profiler.schedules.tuning._base import Candidate, TaskSpec
+
+    def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
+        return ("TENSOR", shape, "float32")
+
+    rest = ((2, 2), (1, 1, 1, 1), (1, 1), "NCHW4c", "NCHW4c", "float32")
+    tasks = [
+        TaskSpec("conv2d_NCHWc.op_profiler", (tensor(1, 2, 7, 7, 4), tensor(3, 2, 3, 3, 4, 4), *rest)),
+        TaskSpec("depthwise_conv2d_NCHWc.op_profiler", (tensor(1, 2, 7, 7, 4), tensor(2, 1, 3, 3, 1, 4), *rest)),
+        TaskSpec("dense_pack.op_profiler", (tensor(5, 48), tensor(4, 48, 4), None, "float32")),
+        TaskSpec("batch_matmul.op_profiler", (tensor(2, 5, 16), tensor(2, 12, 16), (2, 5, 12), "float32", 0, 1)),
+    ]
+    target = resolve_target("pynq")
+    lab.board()
+    with BoardRunner("pynq", str(target), place(lab), 1) as runner:
+        for task in tasks:
+            space = task.create(target).config_space
+            points = range(0, space.range_length, max(space.range_length // 300, 1))
+            valid = [i for i in points if space.is_index_valid(i)][:3]
+            results = runner.run([Candidate(task, i) for i in valid], float("inf"))
+            assert len(results) == 3 and all(r.checked and r.error is None for r in results), results
