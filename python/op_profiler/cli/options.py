@@ -58,6 +58,18 @@ def parse_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...]:
     return tuple(shapes)
 
 
+def parse_duration(option: str, text: str) -> float:
+    """Seconds of 90s, 10m or 2h; a number alone is seconds.
+
+    Raises:
+        UsageError: anything else.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip().lower())
+    if found is None or float(found[1]) <= 0:
+        raise UsageError(f"{option} takes a time such as 90s, 10m or 2h; not {text!r}")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
 def parse_names(text: str) -> tuple[str, ...]:
     """Names separated by commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())

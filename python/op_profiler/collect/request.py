@@ -81,6 +81,7 @@ class CollectRequest:
         cache: state of the caches that the operators meet.
         schedules: ``auto`` (the records of this processor), ``none``, or the folder of the records.
         db: SQLAlchemy address of the dataset.
+        rounds: how often everything is timed; None until the times settle.
     """
 
     model: ModelRequest
@@ -94,6 +95,7 @@ class CollectRequest:
     cache: Cache = "model"
     schedules: str = records.AUTO
     db: str = DEFAULT_DB
+    rounds: int | None = None
     dry_run: bool = False
 
     def check(self) -> None:

@@ -229,7 +229,8 @@ class Worker:
             loaded = machine.load(compiled, inputs)
             operators = [compiled.by_label[label].operator for label in loaded.labels]
         self._store_operators(operators, model)
-        session = Session(self.request, machine, loaded, operators, known=self._known())
+        limits = machine.limits.of_rounds(self.request.rounds)
+        session = Session(self.request, machine, loaded, operators, limits=limits, known=self._known())
         session.check_kernels(self._check)
         self.checking = None
         if compiled.executor == "graph":

@@ -8,6 +8,7 @@ from op_profiler.errors import UnknownNameError
 from op_profiler.frontends._base import Frontend
 
 SOURCES = ("local", "transformers", "remoteonnx", "simple", "tflite", "file")
+_INTERNAL = ("sample",)
 
 
 def get_frontend(source: str) -> Frontend:
@@ -16,7 +17,7 @@ def get_frontend(source: str) -> Frontend:
     Raises:
         UnknownNameError: no such source.
     """
-    if source not in SOURCES:
+    if source not in (*SOURCES, *_INTERNAL):
         raise UnknownNameError("model source", source, SOURCES)
     module = importlib.import_module(f"op_profiler.frontends.{source}")
     frontend: Frontend = module.FRONTEND

@@ -62,6 +62,12 @@ class Limits:
     repeat_seconds: float = dataclasses.field(default_factory=_patience_seconds)
     readings: int = 5
 
+    def of_rounds(self, rounds: int | None) -> Limits:
+        """Limits that end after a number of rounds, settled or not; None leaves them as they are."""
+        if rounds is None:
+            return self
+        return dataclasses.replace(self, minimum_rounds=rounds, maximum_rounds=rounds)
+
 
 @dataclasses.dataclass
 class Samples:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from op_profiler.compiler import load_tvm
@@ -34,11 +34,13 @@ class Occurrence:
     anchor_signature: str
 
 
-def extract(module: Any) -> list[Occurrence]:
+def extract(module: Any, weights: Collection[str] = ()) -> list[Occurrence]:
     """Every call of a fused function in `main` that becomes a kernel, in execution order.
 
     Args:
         module: a `tvm.IRModule` after `LabelOps`; its primitive functions are inline in ``main`` or global.
+        weights: names of variables of ``main`` that stand for weights. What is computed from weights alone the compiler
+            folds once they are constants; it counts as constant, and its calls are left out.
     """
     relay = load_tvm().relay
     cache: dict[tuple[int, tuple[bool, ...]], tuple[Operator, str]] = {}
@@ -46,14 +48,15 @@ def extract(module: Any) -> list[Occurrence]:
     keep_alive: list[Any] = []
     for entry in _entry_functions(module):
         bound = _let_bindings(entry)
+        constants = _Constants(bound, frozenset(weights))
 
-        def visit(node: Any, bound: dict[Any, Any] = bound) -> None:
+        def visit(node: Any, bound: dict[Any, Any] = bound, constants: _Constants = constants) -> None:
             if not isinstance(node, relay.Call):
                 return
             function = _primitive(node.op, module, bound)
-            if function is None:
+            if function is None or (weights and constants.holds(node)):
                 return
-            constant = tuple(_is_constant(arg, bound) for arg in node.args)
+            constant = tuple(constants.holds(arg) for arg in node.args)
             identity = (function.handle.value, constant)
             if identity not in cache:
                 keep_alive.append(function)
@@ -101,15 +104,37 @@ def _primitive(op: Any, module: Any, bound: dict[Any, Any]) -> Any | None:
     return None if _RESHAPE_ONLY in op.attrs.keys() else op
 
 
-def _is_constant(argument: Any, bound: dict[Any, Any]) -> bool:
-    relay = load_tvm().relay
-    while True:
-        if isinstance(argument, relay.Call) and getattr(argument.op, "name", "") in ("on_device", "device_copy"):
-            argument = argument.args[0]
-        elif isinstance(argument, relay.Var) and argument in bound:
-            argument = bound[argument]
-        else:
-            return isinstance(argument, relay.Constant)
+class _Constants:
+    """Tells what is known before a model runs.
+
+    Args:
+        bound: values by variable.
+        weights: names of variables that stand for constants.
+    """
+
+    def __init__(self, bound: dict[Any, Any], weights: frozenset[str]) -> None:
+        self.relay = load_tvm().relay
+        self.bound = bound
+        self.weights = weights
+        self.known: dict[Any, bool] = {}
+
+    def holds(self, node: Any) -> bool:
+        if node not in self.known:
+            self.known[node] = self._holds(node)
+        return self.known[node]
+
+    def _holds(self, node: Any) -> bool:
+        relay = self.relay
+        if isinstance(node, relay.Var):
+            return node.name_hint in self.weights or (node in self.bound and self.holds(self.bound[node]))
+        if isinstance(node, relay.Call):
+            moved = getattr(node.op, "name", "") in ("on_device", "device_copy")
+            return (moved or bool(self.weights and node.args)) and all(self.holds(argument) for argument in node.args)
+        if self.weights and isinstance(node, relay.Tuple):
+            return all(self.holds(field) for field in node.fields)
+        if self.weights and isinstance(node, relay.TupleGetItem):
+            return self.holds(node.tuple_value)
+        return isinstance(node, relay.Constant)
 
 
 def tensors(ty: Any) -> tuple[TensorSpec, ...]:

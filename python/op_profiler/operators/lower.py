@@ -7,12 +7,13 @@ import dataclasses
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from op_profiler.compiler import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.frontends._base import RelayModel
+from op_profiler.operators import cost
 from op_profiler.operators.extract import Occurrence, extract
 from op_profiler.operators.launch import Launch, launch_capture
 
@@ -39,11 +40,46 @@ class CompiledModel:
 
 
 def optimize(model: RelayModel, target: Any) -> list[Occurrence]:
-    """Lower and fuse only: the operators that a build would compile, without generating code."""
+    """Lower and fuse only: the operators that a build would compile, without generating code.
+
+    The weights of heavy operators stay variables, so that nothing is computed from them: folding their layouts takes
+    most of a build. The other constants are folded as in a build, since what is fused depends on it.
+    """
+    weights = _weights_of_heavy_ops(model)
+    folded = {name: value for name, value in model.params.items() if name not in weights}
+    with _compile_errors(model):
+        return fuse(model.mod, target, folded, weights)
+
+
+def fuse(module: Any, target: Any, params: dict[str, Any], weights: Collection[str]) -> list[Occurrence]:
+    """The operators that the compiler makes of a module.
+
+    Args:
+        params: weights by the variable of ``main`` that they are bound to.
+        weights: names of further variables that stand for weights.
+    """
     tvm = load_tvm()
-    with _quiet(), _compile_errors(model), tvm.transform.PassContext(opt_level=3, config=_config()):
-        module, _ = tvm.relay.optimize(model.mod, target=target, params=model.params)
-    return extract(module)
+    with _quiet(), tvm.transform.PassContext(opt_level=3, config=_config()):
+        optimized, _ = tvm.relay.optimize(module, target=target, params=params)
+    return extract(optimized, weights)
+
+
+def _weights_of_heavy_ops(model: RelayModel) -> set[str]:
+    """Names of the parameters that reach a heavy op as its second argument, directly or through ops of one argument."""
+    relay = load_tvm().relay
+    found: set[str] = set()
+
+    def visit(node: Any) -> None:
+        if not isinstance(node, relay.Call) or getattr(node.op, "name", "") not in cost.HEAVY or len(node.args) < 2:
+            return
+        weight = node.args[1]
+        while isinstance(weight, relay.Call) and len(weight.args) == 1:
+            weight = weight.args[0]
+        if isinstance(weight, relay.Var) and weight.name_hint in model.params:
+            found.add(weight.name_hint)
+
+    relay.analysis.post_order_visit(model.mod["main"], visit)
+    return found
 
 
 def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> CompiledModel:

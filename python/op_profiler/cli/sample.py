@@ -1,0 +1,193 @@
+"""``op-profiler sample``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from op_profiler.collect.sampling.run import Batch, SampleReport
+    from op_profiler.frontends._base import ModelRequest
+
+EXAMPLES = """Examples:
+
+op-profiler sample --config collector/configs/conv.in --target llvm --budget 10m
+
+op-profiler sample --count 3000                       (operators of all kinds, log-uniform sizes; resumable)
+
+op-profiler sample --kinds dense,softmax --count 200 --threads 1
+
+op-profiler sample --models local:resnet-18,transformers:bert --resolutions 160,224 --sequence-lengths 32,128
+
+op-profiler sample --adaptive --budget 30m            (where the predictor knows least)
+
+The same command goes on where it was interrupted: what the dataset holds is not measured again.
+
+Exit codes: as those of collect; 1 if an operator or a batch failed (recorded in the dataset).
+"""
+
+
+def sample(  # noqa: PLR0913 - the options are the interface
+    config: Annotated[
+        Path | None, typer.Option(help="Grid of convolutions in TinyNAS's format.", rich_help_panel="What")
+    ] = None,
+    skip_rule: Annotated[
+        str,
+        typer.Option(help="Rules of the grid to leave out, by commas, or 'list'.", rich_help_panel="What"),
+    ] = "no_stem",
+    kinds: Annotated[
+        str,
+        typer.Option(help="Kinds of operators to draw, by commas, or 'list'. Default: all.", rich_help_panel="What"),
+    ] = "",
+    models: Annotated[
+        str,
+        typer.Option(help="Take the operators of models: source:name, by commas.", rich_help_panel="What"),
+    ] = "",
+    batches: Annotated[str, typer.Option(help="Batch sizes of --models.", rich_help_panel="What")] = "1",
+    resolutions: Annotated[
+        str,
+        typer.Option(help="Image sizes of --models: 160,224; default: the model's.", rich_help_panel="What"),
+    ] = "",
+    sequence_lengths: Annotated[
+        str, typer.Option(help="Tokens for --models; default: the model's.", rich_help_panel="What")
+    ] = "",
+    adaptive: Annotated[
+        bool, typer.Option("--adaptive", help="Draw where the predictor is least sure.", rich_help_panel="What")
+    ] = False,
+    count: Annotated[int | None, typer.Option(help="Operators to measure in all.", rich_help_panel="How much")] = None,
+    budget: Annotated[str | None, typer.Option(help="Time to spend: 90s, 10m, 2h.", rich_help_panel="How much")] = None,
+    rounds: Annotated[int, typer.Option(help="Times that each operator is run.", rich_help_panel="How much")] = 21,
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.", rich_help_panel="How much")] = 0,
+    target: Annotated[str, typer.Option(help="As for collect.", rich_help_panel="Measuring")] = "llvm",
+    threads: Annotated[
+        str | None, typer.Option(help="Thread counts; default as for collect.", rich_help_panel="Measuring")
+    ] = None,
+    schedules: Annotated[
+        str,
+        typer.Option(
+            help="Schedule records to compile with: none (the compiler's own), auto, or a folder.",
+            rich_help_panel="Measuring",
+        ),
+    ] = "none",
+    host: Annotated[str | None, typer.Option(help="Of an RPC tracker or server.", rich_help_panel="Device")] = None,
+    port: Annotated[int | None, typer.Option(help="Its port.", rich_help_panel="Device")] = None,
+    device_key: Annotated[str | None, typer.Option(help="As for collect.", rich_help_panel="Device")] = None,
+    db: Annotated[
+        str, typer.Option(help="SQLAlchemy address of the dataset.", rich_help_panel="Output")
+    ] = "sqlite:///results/op_profiler.db",
+    json_: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.", rich_help_panel="Output")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be measured; measure nothing.", rich_help_panel="Output")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.", rich_help_panel="Output")] = False,
+) -> None:
+    """Measure operators that no model brought along: a grid, random draws, or those of other models' shapes."""
+    from op_profiler.cli import options
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collect.sampling import grid, run, spaces
+    from op_profiler.collect.supervisor import Collection
+    from op_profiler.compiler import target_kind
+    from op_profiler.errors import UsageError
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.measure.machines import default_thread_counts
+    from op_profiler.report.collection import Screen
+
+    if kinds == "list" or skip_rule == "list":
+        print("\n".join(spaces.space_names() if kinds == "list" else (f"{n}: {t}" for n, (t, _) in grid.RULES.items())))
+        return
+    if sum([config is not None, bool(models), adaptive]) > 1 or (kinds and (config is not None or models)):
+        raise UsageError("give one of --config, --models, --adaptive; --kinds goes with --adaptive or alone")
+    if count is None and budget is None and config is None and not models:
+        raise UsageError("say how much to measure: --count 500 or --budget 10m")
+    if rounds < 3 or (count is not None and count < 1):
+        raise UsageError("--rounds takes 3 or more, --count 1 or more")
+    place = options.parse_place(host, port, device_key or target_kind(target))
+    request = CollectRequest(
+        model=ModelRequest(source="sample", name=""),
+        target=target,
+        place=place,
+        threads=options.parse_counts("--threads", threads) if threads else default_thread_counts(target, place),
+        schedules=schedules,
+        db=db,
+        rounds=rounds,
+    )
+    request.check()
+    seconds = options.parse_duration("--budget", budget) if budget is not None else None
+    found: Iterator[Batch]
+    if config is not None:
+        skipped = options.parse_names(skip_rule)
+        points = grid.read_grid(config).valid_points(_rules(skipped))
+        if dry_run:
+            print(f"{len(points)} convolutions; rules left out: {', '.join(skipped) or 'none'}")
+            return
+        found = run.batches_of_points(run.shuffled([p.convolution() for p in points], seed), config.stem, seed)
+    elif models:
+        variants = _variants(options.parse_names(models), batches, resolutions, sequence_lengths)
+        if dry_run:
+            print("\n".join(f"{v.source}:{v.name} batch {v.batch_size} {v.input_shapes or ''}" for v in variants))
+            return
+        found = run.batches_of_models(variants)
+    else:
+        import random
+
+        names = options.parse_names(kinds)
+        found = run.batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
+        if dry_run:
+            print(f"random operators of the kinds {', '.join(names or spaces.space_names())}")
+            return
+    with Collection(db) as collection:
+        report = run.measure_batches(
+            found, request, collection, Screen(quiet=quiet), count=count, budget_seconds=seconds
+        )
+    _show(report, as_json=json_, quiet=quiet)
+    if report.failed or report.errors:
+        raise typer.Exit(1)
+
+
+def _rules(skipped: tuple[str, ...]) -> list[str]:
+    from op_profiler.collect.sampling import grid
+    from op_profiler.errors import UnknownNameError
+
+    for name in skipped:
+        if name not in grid.RULES:
+            raise UnknownNameError("rule", name, grid.RULES, "--skip-rule list shows what each asks for.")
+    return [name for name in grid.RULES if name not in skipped]
+
+
+def _variants(names: tuple[str, ...], batches: str, resolutions: str, lengths: str) -> list[ModelRequest]:
+    """Every model at every batch size, and at every image size or sequence length that is asked for."""
+    from op_profiler.cli import options
+    from op_profiler.errors import UsageError
+    from op_profiler.frontends._base import ModelRequest
+
+    found = []
+    for text in names:
+        source, colon, name = text.partition(":")
+        if not colon or not name:
+            raise UsageError(f"--models takes source:name, such as local:resnet-18; not {text!r}")
+        base = ModelRequest(source=source, name=name)
+        images = [((1, 3, size, size),) for size in options.parse_counts("--resolutions", resolutions)] or [()]
+        tokens = [*options.parse_counts("--sequence-lengths", lengths)] or [None]
+        for batch in options.parse_counts("--batches", batches):
+            for shape in images:
+                shapes = tuple((batch, *one[1:]) for one in shape)
+                found += [
+                    dataclasses.replace(base, batch_size=batch, input_shapes=shapes, sequence_length=n) for n in tokens
+                ]
+    return found
+
+
+def _show(report: SampleReport, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print(json.dumps(dataclasses.asdict(report), indent=1))
+    elif not quiet:
+        print(
+            f"{report.operators} operators in {report.batches} batches: {report.measured} measurements, "
+            f"{report.reused} that were there, {report.failed} failed; {report.seconds:.0f} s; ended by {report.ended}"
+        )

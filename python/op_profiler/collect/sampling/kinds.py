@@ -1,0 +1,314 @@
+"""Operators as a few numbers each, and how Relay writes them.
+
+A kind states what one operator computes; the compiler decides the layouts and what is fused. One point may therefore
+become several operators (a layer norm becomes its means and its scaling).
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from typing import Any, ClassVar
+
+EPILOGUES = ("none", "bias", "bias_relu", "bias_relu6", "bias_swish", "bias_gelu", "bias_tanh", "residual_relu")
+UNARY = ("relu", "sigmoid", "tanh", "gelu", "relu6", "sqrt", "exp")
+BINARY = ("add", "multiply", "subtract", "add_relu")
+POOLS = ("max", "avg", "global_avg")
+LARGEST_BLOCK = 16
+"""Channels in the innermost dimension where TVM blocks them for 512-bit vectors: their largest divisor up to this."""
+
+
+def channel_block(channels: int) -> int:
+    """Channels in the innermost dimension of a blocked tensor."""
+    return max(block for block in range(1, LARGEST_BLOCK + 1) if channels % block == 0)
+
+
+class Scope:
+    """The variables of the expressions that are being written.
+
+    Attributes:
+        inputs: activations; `weights`: what a model holds as constants.
+    """
+
+    def __init__(self, relay: Any) -> None:
+        self.relay = relay
+        self.inputs: list[Any] = []
+        self.weights: list[Any] = []
+
+    def input(self, *shape: int, dtype: str = "float32") -> Any:
+        self.inputs.append(self.relay.var(f"x{len(self.inputs)}", shape=shape, dtype=dtype))
+        return self.inputs[-1]
+
+    def weight(self, *shape: int) -> Any:
+        self.weights.append(self.relay.var(f"w{len(self.weights)}", shape=shape))
+        return self.weights[-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Point(abc.ABC):
+    """One operator to measure.
+
+    Attributes:
+        kind: name of the subclass.
+    """
+
+    kind: ClassVar[str]
+
+    @abc.abstractmethod
+    def expression(self, scope: Scope) -> Any:
+        """The Relay expression, over variables made by `scope`."""
+
+    @abc.abstractmethod
+    def work(self) -> tuple[float, float]:
+        """Operations (a multiply-add counts two) and elements moved, roughly: what limits on points refer to."""
+
+
+def epilogue(scope: Scope, x: Any, shape: tuple[int, ...], name: str, channel: int) -> Any:
+    """What follows a heavy op and is fused into it.
+
+    Args:
+        name: one of `EPILOGUES`.
+        channel: length of the axis that a bias belongs to; the bias has that axis at the same place, counted from the
+            last one.
+    """
+    relay = scope.relay
+    if name == "none":
+        return x
+    spatial = len(shape) == 4
+    x = relay.add(x, scope.weight(channel, 1, 1) if spatial else scope.weight(1, channel))
+    activation = name.partition("_")[2]
+    if name == "residual_relu":
+        return relay.nn.relu(relay.add(x, scope.input(*shape)))
+    return activate(scope, x, activation) if activation else x
+
+
+def activate(scope: Scope, x: Any, name: str) -> Any:
+    """An activation function."""
+    relay = scope.relay
+    if name == "gelu":
+        half, root = relay.const(0.5), relay.const(math.sqrt(0.5))
+        return relay.multiply(relay.multiply(x, half), relay.add(relay.erf(relay.multiply(x, root)), relay.const(1.0)))
+    if name == "swish":
+        return relay.multiply(x, relay.sigmoid(x))
+    if name == "relu6":
+        return relay.clip(x, 0.0, 6.0)
+    simple = {"relu": relay.nn.relu, "sigmoid": relay.sigmoid, "tanh": relay.tanh, "sqrt": relay.sqrt, "exp": relay.exp}
+    return simple[name](x)
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv2d(Point):
+    """Convolution with padding that keeps the size at stride 1; depthwise where groups = in_channels = out_channels."""
+
+    kind = "conv2d"
+    batch: int
+    in_channels: int
+    height: int
+    width: int
+    out_channels: int
+    kernel: int
+    stride: int
+    groups: int = 1
+    epilogue: str = "none"
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        padding = 2 * (self.kernel // 2) - self.kernel
+        return (self.height + padding) // self.stride + 1, (self.width + padding) // self.stride + 1
+
+    def expression(self, scope: Scope) -> Any:
+        relay = scope.relay
+        x = relay.nn.conv2d(
+            scope.input(self.batch, self.in_channels, self.height, self.width),
+            scope.weight(self.out_channels, self.in_channels // self.groups, self.kernel, self.kernel),
+            strides=(self.stride, self.stride),
+            padding=(self.kernel // 2, self.kernel // 2),
+            groups=self.groups,
+            channels=self.out_channels,
+            kernel_size=(self.kernel, self.kernel),
+        )
+        return epilogue(scope, x, (self.batch, self.out_channels, *self.out_size), self.epilogue, self.out_channels)
+
+    def work(self) -> tuple[float, float]:
+        rows, columns = self.out_size
+        out = float(self.batch * self.out_channels * rows * columns)
+        per_group = self.in_channels // self.groups
+        moved = self.batch * self.in_channels * self.height * self.width + out
+        return 2 * out * per_group * self.kernel**2, moved + self.out_channels * per_group * self.kernel**2
+
+
+@dataclasses.dataclass(frozen=True)
+class Dense(Point):
+    """Fully connected layer."""
+
+    kind = "dense"
+    rows: int
+    in_features: int
+    out_features: int
+    epilogue: str = "none"
+
+    def expression(self, scope: Scope) -> Any:
+        x = scope.relay.nn.dense(
+            scope.input(self.rows, self.in_features), scope.weight(self.out_features, self.in_features)
+        )
+        return epilogue(scope, x, (self.rows, self.out_features), self.epilogue, self.out_features)
+
+    def work(self) -> tuple[float, float]:
+        m, k, n = self.rows, self.in_features, self.out_features
+        return 2.0 * m * k * n, float(m * k + k * n + m * n)
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchMatmul(Point):
+    """Product of activations, [batch, rows, inner] by [batch, columns, inner] transposed."""
+
+    kind = "batch_matmul"
+    batch: int
+    rows: int
+    columns: int
+    inner: int
+
+    def expression(self, scope: Scope) -> Any:
+        left = scope.input(self.batch, self.rows, self.inner)
+        return scope.relay.nn.batch_matmul(left, scope.input(self.batch, self.columns, self.inner))
+
+    def work(self) -> tuple[float, float]:
+        m, k, n = self.rows, self.inner, self.columns
+        return 2.0 * self.batch * m * k * n, float(self.batch * (m * k + k * n + m * n))
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool2d(Point):
+    """Pooling over blocked channels, as it stands between convolutions."""
+
+    kind = "pool2d"
+    batch: int
+    channels: int
+    height: int
+    width: int
+    window: int
+    stride: int
+    mode: str = "max"
+
+    def expression(self, scope: Scope) -> Any:
+        nn = scope.relay.nn
+        block = channel_block(self.channels)
+        x = scope.input(self.batch, self.channels // block, self.height, self.width, block)
+        layout = f"NCHW{block}c"
+        if self.mode == "global_avg":
+            return nn.global_avg_pool2d(x, layout=layout)
+        pool = nn.max_pool2d if self.mode == "max" else nn.avg_pool2d
+        return pool(
+            x,
+            pool_size=(self.window, self.window),
+            strides=(self.stride, self.stride),
+            padding=(self.window // 2, self.window // 2),
+            layout=layout,
+        )
+
+    def work(self) -> tuple[float, float]:
+        elements = float(self.batch * self.channels * self.height * self.width)
+        return elements * (1 if self.mode == "global_avg" else self.window**2 / self.stride**2), 2 * elements
+
+
+@dataclasses.dataclass(frozen=True)
+class Softmax(Point):
+    """Over the last axis of [outer, rows, columns]."""
+
+    kind = "softmax"
+    outer: int
+    rows: int
+    columns: int
+
+    def expression(self, scope: Scope) -> Any:
+        return scope.relay.nn.softmax(scope.input(self.outer, self.rows, self.columns), axis=-1)
+
+    def work(self) -> tuple[float, float]:
+        elements = float(self.outer * self.rows * self.columns)
+        return 5 * elements, 2 * elements
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerNorm(Point):
+    """Over the last axis of [1, rows, columns]; the compiler makes several operators of it."""
+
+    kind = "layer_norm"
+    rows: int
+    columns: int
+
+    def expression(self, scope: Scope) -> Any:
+        x = scope.input(1, self.rows, self.columns)
+        return scope.relay.nn.layer_norm(x, scope.weight(self.columns), scope.weight(self.columns), epsilon=1e-5)
+
+    def work(self) -> tuple[float, float]:
+        elements = float(self.rows * self.columns)
+        return 8 * elements, 4 * elements
+
+
+@dataclasses.dataclass(frozen=True)
+class Elementwise(Point):
+    """One of `UNARY` or `BINARY`; `shape` is the shape of all its operands."""
+
+    kind = "elementwise"
+    op: str
+    shape: tuple[int, ...]
+
+    def expression(self, scope: Scope) -> Any:
+        relay = scope.relay
+        x = scope.input(*self.shape)
+        if self.op in UNARY:
+            return activate(scope, x, self.op)
+        y = scope.input(*self.shape)
+        if self.op == "add_relu":
+            return relay.nn.relu(relay.add(x, y))
+        return getattr(relay, self.op)(x, y)
+
+    def work(self) -> tuple[float, float]:
+        elements = float(math.prod(self.shape))
+        return elements, (2 if self.op in UNARY else 3) * elements
+
+
+@dataclasses.dataclass(frozen=True)
+class Transpose(Point):
+    """Permutation of axes."""
+
+    kind = "transpose"
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    def expression(self, scope: Scope) -> Any:
+        return scope.relay.transpose(scope.input(*self.shape), axes=self.axes)
+
+    def work(self) -> tuple[float, float]:
+        return 0.0, 2.0 * math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Concatenate(Point):
+    """`parts` tensors of one shape, put together along the channels (axis 1)."""
+
+    kind = "concatenate"
+    shape: tuple[int, ...]
+    parts: int
+
+    def expression(self, scope: Scope) -> Any:
+        return scope.relay.concatenate([scope.input(*self.shape) for _ in range(self.parts)], axis=1)
+
+    def work(self) -> tuple[float, float]:
+        return 0.0, 2.0 * self.parts * math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mean(Point):
+    """Mean over the last axis of [rows, columns]."""
+
+    kind = "mean"
+    rows: int
+    columns: int
+
+    def expression(self, scope: Scope) -> Any:
+        return scope.relay.mean(scope.input(1, self.rows, self.columns), axis=-1, keepdims=True)
+
+    def work(self) -> tuple[float, float]:
+        return float(self.rows * self.columns), float(self.rows * self.columns)

@@ -1,0 +1,220 @@
+"""Measures batches of operators until there are enough, or the time is up."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler.collect.request import CollectRequest
+from op_profiler.collect.sampling.kinds import Point
+from op_profiler.errors import OpProfilerError
+from op_profiler.frontends._base import ModelRequest
+
+if TYPE_CHECKING:
+    from op_profiler.collect.supervisor import Collection, Progress
+    from op_profiler.operators.extract import Occurrence
+
+_BATCH_SIZES = (12, 24, 40)
+"""Points of a batch, in turn: the more weights go through the caches, the colder they are at each operator."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Operators that are measured as one model.
+
+    Attributes:
+        label: for people, the start of the batch's name.
+        identity: plain JSON values; together with the target they decide the content.
+        operators: makes the content; called where no file has it yet.
+    """
+
+    label: str
+    identity: object
+    operators: Callable[[object], Sequence[Occurrence]]
+
+
+@dataclasses.dataclass
+class SampleReport:
+    """What a sampling run did.
+
+    Attributes:
+        operators: distinct ones, of this run and of earlier runs of the same command.
+        measured, reused, failed: of `operators` times thread counts.
+        errors: of batches that could not be measured.
+        seconds: the run took.
+        ended: why: ``count``, ``budget`` or ``exhausted``.
+    """
+
+    batches: int = 0
+    operators: int = 0
+    measured: int = 0
+    reused: int = 0
+    failed: int = 0
+    errors: list[str] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+    ended: str = "exhausted"
+
+
+def batches_of_points(points: Iterator[Point], label: str, seed: int) -> Iterator[Batch]:
+    """Points in the order in which they come, in batches of changing size."""
+    from op_profiler.collect.sampling.batches import operators_of_points
+
+    number = 0
+    while True:
+        size = _BATCH_SIZES[number % len(_BATCH_SIZES)]
+        chunk = [point for point, _ in zip(points, range(size))]
+        if not chunk:
+            return
+        identity = [[type(point).__name__, dataclasses.asdict(point)] for point in chunk]
+        yield Batch(
+            f"{label}-{number:04d}",
+            identity,
+            lambda target, chunk=chunk, number=number: operators_of_points(chunk, target, seed + number),  # type: ignore[misc]
+        )
+        number += 1
+
+
+def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:
+    """The distinct operators of each model, one batch a model."""
+    from op_profiler.frontends import get_frontend
+
+    for request in requests:
+        frontend = get_frontend(request.source)
+        frontend.check(request)
+        shapes = "_".join("x".join(map(str, shape)) for shape in request.input_shapes)
+        details = [f"b{request.batch_size}", shapes, f"s{request.sequence_length}" if request.sequence_length else ""]
+        label = "-".join(filter(None, ["of", request.name, *details]))
+        yield Batch(label, frontend.fingerprint(request), lambda target, r=request: _operators_of_model(r, target))  # type: ignore[misc]
+
+
+def _operators_of_model(request: ModelRequest, target: object) -> list[Occurrence]:
+    from op_profiler.collect.sampling.batches import distinct
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends.cache import load_cached
+    from op_profiler.operators.lower import optimize
+
+    return distinct(optimize(load_cached(get_frontend(request.source), request), target))
+
+
+def shuffled(points: Sequence[Point], seed: int) -> Iterator[Point]:
+    """All points in an order that is random but always the same, so that a run that is cut short covers every axis."""
+    order = list(points)
+    random.Random(seed).shuffle(order)
+    return iter(order)
+
+
+def measure_batches(
+    batches: Iterator[Batch],
+    request: CollectRequest,
+    collection: Collection,
+    progress: Progress,
+    *,
+    count: int | None,
+    budget_seconds: float | None,
+) -> SampleReport:
+    """Measure batch after batch; one that the dataset has already costs nothing.
+
+    Args:
+        request: everything but the model.
+        count: stop when this many operators are measured; None for no limit.
+        budget_seconds: begin no batch after this time; None for no limit.
+
+    Raises:
+        OpProfilerError: the request cannot work.
+    """
+    request.check()
+    report = SampleReport()
+    started = time.monotonic()
+    total = float(count) if count is not None else (budget_seconds or 0.0)
+    progress.start(1)
+    try:
+        for batch in batches:
+            report.seconds = time.monotonic() - started
+            if budget_seconds is not None and report.seconds >= budget_seconds:
+                report.ended = "budget"
+                break
+            done = (report.operators if count is not None else report.seconds) / total if total else 0.0
+            steps = _Within(progress, batch.label, report.operators, min(done, 1.0))
+            _measure(batch, request, collection, steps, report)
+            if count is not None and report.operators >= count:
+                report.ended = "count"
+                break
+    finally:
+        progress.stop()
+    report.seconds = round(time.monotonic() - started, 1)
+    return report
+
+
+def _measure(
+    batch: Batch, request: CollectRequest, collection: Collection, progress: Progress, report: SampleReport
+) -> None:
+    from op_profiler.frontends import get_frontend
+
+    report.batches += 1
+    try:
+        name = _written(batch, request, progress)
+    except OpProfilerError as error:
+        report.errors.append(f"{batch.label}: {error}")
+        progress.problem(f"error: {batch.label}: {error}")
+        return
+    model = ModelRequest(source="sample", name=name)
+    found = collection.run(get_frontend("sample"), [dataclasses.replace(request, model=model)], progress)[0]
+    report.operators += len(found.operators)
+    for threads in found.threads.values():
+        report.measured += threads.measured
+        report.reused += threads.reused
+        report.failed += threads.failed
+    if found.error is not None:
+        report.errors.append(f"{batch.label}: {found.error}")
+
+
+def _written(batch: Batch, request: CollectRequest, progress: Progress) -> str:
+    """The name of the batch, once a file holds it."""
+    from op_profiler.collect.request import compiler_identity
+    from op_profiler.collect.sampling.batches import batch_name, sampled
+    from op_profiler.frontends.sample import batch_path, write_batch
+    from op_profiler.measure.device import processor_name
+    from op_profiler.schedules import records
+
+    machine = request.target if not request.on_host else [request.target, processor_name()]
+    used = records.fingerprint(request.record_file())
+    name = batch_name(batch.label, [batch.identity, machine, compiler_identity(request.target), used])
+    if not batch_path(name).is_file():
+        from op_profiler.compiler import load_tvm, resolve_target, use_build_for
+
+        progress.step("lowering", 0.0)
+        use_build_for(request.target)
+        load_tvm()
+        with records.applied(request.record_file()):
+            operators = batch.operators(resolve_target(request.target))
+        write_batch(name, [sampled(operator) for operator in operators])
+    return name
+
+
+@dataclasses.dataclass(frozen=True)
+class _Within:
+    """The progress of one batch as part of the run's."""
+
+    outer: Progress
+    label: str
+    operators: int
+    done: float
+
+    def start(self, models: int) -> None:
+        """The bar is there already."""
+
+    def stop(self) -> None:
+        """It stays until the run is over."""
+
+    def step(self, description: str, done_models: float) -> None:
+        doing = description.rpartition(": ")[2]
+        self.outer.step(f"{self.operators} operators; {self.label}: {doing}", self.done)
+
+    def note(self, text: str) -> None:
+        self.outer.note(text)
+
+    def problem(self, text: str) -> None:
+        self.outer.problem(text)

@@ -1,0 +1,142 @@
+"""Batches of sampled operators, and the models that they are measured as (``op-profiler sample`` writes them).
+
+An operator's time depends on what its neighbours leave in the caches, so sampled operators are not run alone and hot:
+a batch of them becomes one model, in which each operator follows an operation that has just written its input, and
+finds its weights where the rest of the batch left them, which is how operators meet their tensors in a network. Batches
+differ in size, and with them in how much of their weights the caches can hold.
+
+The file of a batch holds fused functions as the compiler made them, in TVM's own JSON, one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from op_profiler.compiler import cache_folder, load_tvm
+from op_profiler.errors import ModelError
+from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
+from op_profiler.frontends._content import check_file, fingerprint
+
+_FORMAT = "op_profiler sampled operators 1"
+_NAME = re.compile(r"[\w.-]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """A fused function to measure.
+
+    Attributes:
+        function: in TVM's JSON.
+        constant: for each of its parameters, whether a model passes a constant.
+    """
+
+    function: str
+    constant: tuple[bool, ...]
+
+
+def batch_path(name: str) -> Path:
+    """Where the batch of a name is kept.
+
+    Raises:
+        ModelError: no name of a batch.
+    """
+    if not _NAME.fullmatch(name):
+        raise ModelError(f"{name!r} is no name of a batch of sampled operators")
+    return cache_folder() / "samples" / f"{name}.jsonl"
+
+
+def write_batch(name: str, batch: Sequence[Sampled]) -> None:
+    """Keep a batch; whole or not at all."""
+    path = batch_path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [{"format": _FORMAT, "tvm": load_tvm().__version__}, *map(dataclasses.asdict, batch)]
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    partial.rename(path)
+
+
+def read_batch(name: str) -> list[Sampled]:
+    """The functions of a batch.
+
+    Raises:
+        ModelError: there is no such batch, or it is of another version of TVM.
+    """
+    path = batch_path(name)
+    check_file(path)
+    try:
+        about, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+        found = [Sampled(row["function"], tuple(row["constant"])) for row in rows]
+        tvm_version = about["tvm"] if about["format"] == _FORMAT else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path} is no batch of sampled operators: {error}") from error
+    if tvm_version != load_tvm().__version__:
+        raise ModelError(f"{path} was made with TVM {tvm_version}; run op-profiler sample again")
+    return found
+
+
+class SampleFrontend(Frontend):
+    """Batches that ``op-profiler sample`` made; no source that a user names."""
+
+    source = "sample"
+    summary = "batches of sampled operators, made by op-profiler sample"
+
+    def names(self) -> list[str]:
+        return sorted(path.stem for path in (cache_folder() / "samples").glob("*.jsonl"))
+
+    def check(self, request: ModelRequest) -> None:
+        check_file(batch_path(request.name))
+
+    def fingerprint(self, request: ModelRequest) -> str:
+        self.check(request)
+        return fingerprint(request, files=[batch_path(request.name)])
+
+    def load(self, request: ModelRequest) -> RelayModel:
+        """Every operator of the batch between an operation that writes its inputs and an output of the model."""
+        import numpy as np
+
+        tvm = load_tvm()
+        relay = tvm.relay
+        rng = np.random.default_rng(0)
+        variables: list[Any] = []
+        inputs: list[InputSpec] = []
+        params: dict[str, Any] = {}
+        outputs: list[Any] = []
+
+        def argument(place: str, parameter: Any, constant: bool) -> Any:
+            ty = parameter.checked_type
+            variables.append(relay.Var(place, ty))
+            spec = InputSpec(place, tuple(int(size) for size in ty.shape), str(ty.dtype))
+            if constant:
+                params[place] = tvm.nd.array(_weights(spec, rng))
+                return variables[-1]
+            inputs.append(spec)
+            return relay.nn.relu(variables[-1]) if spec.dtype.startswith("float") else variables[-1]
+
+        for index, sampled in enumerate(read_batch(request.name)):
+            function = tvm.ir.load_json(sampled.function)
+            arguments = [
+                argument(f"{'w' if constant else 'x'}{index}_{place}", parameter, constant)
+                for place, (parameter, constant) in enumerate(zip(function.params, sampled.constant))
+            ]
+            call = relay.Call(function, arguments)
+            several = isinstance(function.ret_type, relay.TupleType)
+            fields = len(function.ret_type.fields) if several else 0
+            outputs += [relay.TupleGetItem(call, field) for field in range(fields)] if several else [call]
+        module = tvm.IRModule.from_expr(relay.Function(variables, relay.Tuple(outputs)))
+        module = relay.transform.InferType()(module)
+        return RelayModel(request.name, request.source, module, params, tuple(inputs))
+
+
+def _weights(spec: InputSpec, rng: Any) -> Any:
+    if not spec.dtype.startswith("float"):
+        return spec.random(rng)
+    return rng.random(size=spec.shape, dtype="float32").astype(spec.dtype)
+
+
+FRONTEND = SampleFrontend()
