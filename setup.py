@@ -43,6 +43,7 @@ EXTRAS: dict[str, list[str]] = {
     "predict": [
         "pandas",
         "scikit-learn",
+        "matplotlib",
         "plotly",
         "skops",
     ],
@@ -55,6 +56,7 @@ EXTRAS["test"] = [
     *EXTRAS["postgres"],
     *EXTRAS["cuda"],
     "scikit-learn",
+    "matplotlib",
     # env_var.sh adds mediapipe, for its .tflite files: as a dependency it would pull in jax and OpenCV.
     "pytest",
     "pytest-xdist",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,28 +15,46 @@ EXAMPLES = """Examples:
 op-profiler export --format parquet --output operators.parquet
 
 op-profiler export --format csv --output convs.csv --where "anchor LIKE 'nn.%conv2d%' AND threads = 1"
+
+op-profiler export --format tinynas conv_data.out --threads 1 --device "AMD EPYC 9R14"
 """
 
 
 def export(
+    file: Annotated[Path | None, typer.Argument(help="File to write; the same as --output.")] = None,
     output: Annotated[Path | None, typer.Option(help="File to write.")] = None,
-    format: Annotated[str, typer.Option(help="parquet, csv or jsonl.")] = "parquet",
+    format: Annotated[
+        str, typer.Option(help="parquet, csv or jsonl; tinynas, runtime_lut, autotvm, paddle or gsoc: what fits.")
+    ] = "parquet",
     where: Annotated[str, typer.Option(help="SQL condition over the columns; see --columns.")] = "",
+    threads: Annotated[int | None, typer.Option(help="Only what was measured with this many threads.")] = None,
+    device: Annotated[str | None, typer.Option(help="Only this processor (its name) or device (its key).")] = None,
     db: Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.")] = "sqlite:///results/op_profiler.db",
     columns: Annotated[bool, typer.Option("--columns", help="List the columns with their meaning, and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object about what was written.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Write the dataset as one flat table: one row a measurement."""
-    from op_profiler.dataset import COLUMNS, Dataset, export_table
+    """Write the dataset as one flat table, one row a measurement; or what of it fits into a format of others."""
+    from op_profiler.dataset import COLUMNS, Dataset
+    from op_profiler.dataset.formats import exporting
     from op_profiler.errors import UsageError
 
     if columns:
         for column in COLUMNS:
             print(f"{column.name:24} {column.type:14} {column.description}")
         return
-    if output is None:
-        raise UsageError("--output is missing; name the file to write, such as operators.parquet")
+    if (output is None) == (file is None):
+        given = "--output is missing" if output is None else "the file is given twice"
+        raise UsageError(f"{given}; name the file to write once, such as operators.parquet")
+    path = Path(file or output or "")
     with Dataset.open(db, create=False, read_only=True) as dataset:
-        rows = export_table(dataset, output, format=format, where=where or None)
-    if not quiet:
-        print(f"{rows} rows written to {output}")
+        done = exporting.export_table_as(
+            dataset, path, format=format, where=where or None, threads=threads, device=device
+        )
+    if as_json:
+        print(json.dumps(dataclasses.asdict(done)))
+    elif not quiet:
+        print(f"{done.rows} rows written to {path}")
+    if not quiet and not as_json:
+        for line in exporting.describe(done):
+            print(line, file=sys.stderr)

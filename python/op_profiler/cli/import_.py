@@ -4,47 +4,117 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from op_profiler.dataset.formats._base import Imported
 
 EXAMPLES = """Examples:
 
 op-profiler import --format autotvm resnet-18.log
 
-op-profiler import --format autotvm tuned.json --processor "Xeon Gold 6148" --db sqlite:///logs.db
+op-profiler import --format autotvm tuned.json --device "Xeon Gold 6148" --db sqlite:///logs.db
+
+op-profiler import --format tinynas conv_data.out --device V100
+
+op-profiler import --format parquet operators.parquet
 """
-FORMATS = ("autotvm",)
+_SILENT_SECONDS = 2.0
+_EVERY_SECONDS = 0.5
 
 
 def import_(
     file: Annotated[Path, typer.Argument(help="File to read.")],
-    format: Annotated[str, typer.Option(help="autotvm: JSON lines of AutoTVM.")] = "autotvm",
-    processor: Annotated[
-        str | None, typer.Option(help="The device that was measured, where the format does not say it.")
+    format: Annotated[
+        str, typer.Option(help="tinynas, runtime_lut, autotvm, paddle, gsoc; parquet or csv of 'op-profiler export'.")
+    ] = "autotvm",
+    device: Annotated[
+        str | None, typer.Option(help="Name of the device that was measured, where the format does not say it.")
     ] = None,
+    precision: Annotated[
+        str, typer.Option(help="float32, float16 or int8, for tinynas, paddle and gsoc, which do not say it.")
+    ] = "float32",
     db: Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.")] = "sqlite:///results/op_profiler.db",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Take measurements of others into the dataset; what cannot be read is counted, never dropped in silence."""
-    from op_profiler.dataset import Dataset, import_autotvm
-    from op_profiler.errors import OpProfilerError, UnknownNameError
+    """Take measurements of others into the dataset; what cannot be read or looks wrong is counted, never dropped."""
+    from typing import cast, get_args
 
-    if format not in FORMATS:
-        raise UnknownNameError("format", format, FORMATS)
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.formats import importing
+    from op_profiler.errors import OpProfilerError, UnknownNameError, UsageError
+    from op_profiler.measure._base import Precision
+
+    if format not in importing.FORMATS:
+        raise UnknownNameError("format", format, importing.FORMATS)
+    if precision not in get_args(Precision):
+        raise UnknownNameError("precision", precision, get_args(Precision))
+    dtype = cast("Precision", precision)
+    if device is not None and format in importing.FLAT:
+        raise UsageError(f"--device does not go with {format}: every row says where it was measured")
+    if precision != "float32" and format not in importing.WITHOUT_PRECISION:
+        raise UsageError(f"--precision does not go with {format}, which says it itself")
     if not file.is_file():
-        raise OpProfilerError(f"{file} does not exist or is no file")
-    with Dataset.open(db) as dataset:
-        done = import_autotvm(dataset, file, processor=processor)
+        raise OpProfilerError(f"{file} does not exist or is no file; give the path of a table")
+    with Dataset.open(db) as dataset, _Counting(quiet=quiet) as counting:
+        done = importing.import_table(
+            dataset, file, format=format, device=device, precision=dtype, progress=counting.show
+        )
     if as_json:
         print(json.dumps(dataclasses.asdict(done)))
     elif not quiet:
-        print(f"{done.rows} measurements from {file}, {done.failed} of them failed trials")
-        if done.unreadable:
-            print(f"skipped: {done.unreadable} lines that are no AutoTVM records")
-        for template, count in sorted(done.unknown.items()):
-            print(f"skipped: {count} records of the template {template}, which is not known here")
-    if not done.rows:
-        raise OpProfilerError(f"nothing in {file} could be imported; is it a log of AutoTVM (JSON lines)?")
+        _print(done, file, format)
+    importing.refuse_nothing(done, file, format)
+
+
+def _print(done: Imported, file: Path, format: str) -> None:
+    print(f"{done.rows} measurements from {file}, {done.failed} of them failed trials")
+    if done.known:
+        print(f"left as they were: {done.known} that the dataset has already")
+    if done.merged:
+        print(f"merged: {done.merged} rows that measure the same as another became further samples of it")
+    if done.unreadable:
+        what = "AutoTVM records" if format == "autotvm" else f"rows of the format {format}"
+        print(f"skipped: {done.unreadable} lines that are no {what}")
+    for line in done.problems:
+        print(f"  {line}")
+    for kind, count in sorted(done.unknown.items()):
+        what = "template" if format == "autotvm" else "operator"
+        print(f"skipped: {count} records of the {what} {kind}, which is not known here")
+    if done.suspicious:
+        counts = ", ".join(f"{count} {kind}" for kind, count in sorted(done.suspicious.items()))
+        print(f"suspicious, stored all the same: {counts}; the first:")
+    for line in done.examples:
+        print(f"  {line}")
+
+
+class _Counting:
+    """How far work of more than two seconds has come, in one line on stderr; with `quiet`, nothing."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._next = time.monotonic() + _SILENT_SECONDS
+        self._width = 0
+
+    def __enter__(self) -> _Counting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._width:
+            print(" " * self._width, end="\r", file=sys.stderr, flush=True)
+
+    def show(self, done: int, total: int) -> None:
+        """`done` of `total` are ready; drawn at most twice a second."""
+        now = time.monotonic()
+        if self._quiet or now < self._next:
+            return
+        self._next = now + _EVERY_SECONDS
+        text = f"{done:,} of {total:,} rows stored ({done / max(total, 1):.0%})"
+        self._width = max(self._width, len(text))
+        print(text, end="\r", file=sys.stderr, flush=True)

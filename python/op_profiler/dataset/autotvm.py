@@ -11,6 +11,8 @@ from typing import Any
 
 from op_profiler.compiler import load_tvm
 from op_profiler.dataset._base import Row
+from op_profiler.dataset.formats._base import Imported
+from op_profiler.dataset.formats.importing import report
 from op_profiler.dataset.store import Dataset
 from op_profiler.measure._base import Device, Measurement, Settings
 from op_profiler.measure.statistics import summarize
@@ -22,23 +24,6 @@ from op_profiler.schedules.records import Record, read_records
 
 _SETTINGS = Settings(threads=0, cache="hot", cache_mechanism="repeat, by AutoTVM", executor="kernel")
 """AutoTVM asks for no number of threads and writes down none: 0 is the runtime's choice."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Imported:
-    """What an import did.
-
-    Attributes:
-        rows: measurements that are in the dataset now.
-        failed: of these, trials that had failed.
-        unreadable: lines that are no record of AutoTVM (truncated, foreign, of another version).
-        unknown: records whose task is of a kind that is not known here, by template.
-    """
-
-    rows: int
-    failed: int
-    unreadable: int
-    unknown: dict[str, int]
 
 
 def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None) -> Imported:
@@ -53,6 +38,7 @@ def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None
     records, unreadable = read_records(path)
     unknown: collections.Counter[str] = collections.Counter()
     rows: list[Row] = []
+    found: list[Operator] = []
     with dataset.transaction():
         operators: dict[str, Operator | None] = {}
         for record in records:
@@ -63,10 +49,11 @@ def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None
                 unknown[record.template] += 1
                 continue
             dataset.add_anchor(operator)
+            found.append(operator)
             rows.append(_row(record, operator, processor or f"unnamed, of {path.name}"))
         dataset.record_all(rows)
     failed = sum(1 for row in rows if row.measurement.error is not None)
-    return Imported(len(rows), failed, unreadable, dict(unknown))
+    return report(Imported(len(rows), failed, unreadable, dict(unknown)), found, rows, range(1, len(rows) + 1))
 
 
 def _row(record: Record, operator: Operator, processor: str) -> Row:

@@ -70,8 +70,10 @@ RULES: dict[str, tuple[str, Callable[[GridPoint], bool]]] = {
         f"at most {_MOST_CHANNELS} channels",
         lambda p: max(p.in_channels, p.out_channels) <= _MOST_CHANNELS,
     ),
-    "stem_output_at_most_256": ("3 input channels only with at most 256 output channels", lambda p: not p.is_stem
-                                or p.out_channels <= 256),
+    "stem_output_at_most_256": (
+        "3 input channels only with at most 256 output channels",
+        lambda p: not p.is_stem or p.out_channels <= 256,
+    ),
     "stride_2_on_even_sizes": ("stride 2 only where the size is even", lambda p: p.stride != 2 or p.size % 2 == 0),
     "depthwise_keeps_channels": (
         "depthwise only with as many input as output channels",
@@ -83,8 +85,11 @@ RULES: dict[str, tuple[str, Callable[[GridPoint], bool]]] = {
         f"input and output of at most {_MOST_ELEMENTS:,} elements",
         lambda p: p.batch * p.size**2 * max(p.in_channels, p.out_channels / p.stride**2) <= _MOST_ELEMENTS,
     ),
-    "work_fits": (f"at most {_MOST_MULTIPLY_ADDS:.4g} multiply-adds", lambda p: _multiply_adds(p) <= _MOST_MULTIPLY_ADDS),
-}  # fmt: skip
+    "work_fits": (
+        f"at most {_MOST_MULTIPLY_ADDS:.4g} multiply-adds",
+        lambda p: _multiply_adds(p) <= _MOST_MULTIPLY_ADDS,
+    ),
+}
 """Name of each rule, what it asks for, and the test that a point has to pass."""
 
 ORIGINAL_RULES = frozenset(RULES)
@@ -188,11 +193,8 @@ def _numbers(words: list[str], key: str, place: str) -> tuple[float, ...]:
         found = tuple(float(word) if key == "channel_ratio" else int(word) for word in words)
     except ValueError:
         found = ()
-    if (
-        not found
-        or (key in _SINGLE and len(found) != 1)
-        or any(n <= 0 for n in found if key not in ("elmt_fused", "type"))
-    ):
+    least = 0 if key in ("elmt_fused", "type") else 1e-9
+    if not found or (key in _SINGLE and len(found) != 1) or min(found) < least:
         expected = "one positive number" if key in _SINGLE else "positive numbers"
         raise UsageError(f"{place}: {key} takes {expected}, not {' '.join(words)!r}")
     return found

@@ -1,11 +1,17 @@
-"""What a table of convolutions holds, whoever wrote it."""
+"""What tables of others hold, whoever wrote them, and what their readers share."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
+
+from op_profiler.dataset.formats.shapes import Shape
+from op_profiler.errors import DatasetError
 
 FIELDS = ("depthwise", "batch", "in_channels", "size", "out_channels", "kernel", "stride", "fused")
 """Columns of a convolution, in the order of `Convolutions.matrix`; `fused`: the residual addition is part of it."""
@@ -54,3 +60,155 @@ class Convolutions:
         matrix = np.asarray(rows, dtype=np.int64).reshape(-1, len(FIELDS))
         times = np.full(len(matrix), np.nan) if latency_us is None else np.asarray(latency_us, dtype=np.float64)
         return cls(matrix, times, **counts)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One row of a table of others.
+
+    Attributes:
+        samples_us: microseconds of one call; more than one where the table keeps percentiles. Empty for a failure.
+        median_us: microseconds; None for a failure.
+        error: why there is no time; None where there is one.
+        device: where it was measured, where the row says so.
+        remark: what looks wrong about the row itself.
+    """
+
+    shape: Shape
+    samples_us: tuple[float, ...] = ()
+    median_us: float | None = None
+    error: str | None = None
+    device: str | None = None
+    remark: str | None = None
+
+    @classmethod
+    def of(
+        cls, shape: Shape, latency_us: float | None, *, device: str | None = None, remark: str | None = None
+    ) -> Entry:
+        """With one time, or None for a row that its table marks as failed."""
+        if latency_us is None:
+            return cls(shape=shape, error="failed when the table was made", device=device, remark=remark)
+        return cls(shape=shape, samples_us=(latency_us,), median_us=latency_us, device=device, remark=remark)
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """What was read of a file.
+
+    Attributes:
+        entries: rows that were understood, with the numbers of their lines, from 1.
+        unreadable: number of each line that is no row, and why.
+        unknown: rows of a kind that has no operator here, by its name.
+        mechanism: what the times are, in the words of ``Settings.cache_mechanism``.
+    """
+
+    entries: Sequence[tuple[int, Entry]]
+    unreadable: Sequence[tuple[int, str]] = ()
+    unknown: dict[str, int] = dataclasses.field(default_factory=dict)
+    mechanism: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Imported:
+    """What an import did.
+
+    Attributes:
+        rows: measurements that are in the dataset now.
+        failed: of these, trials that had failed.
+        unreadable: lines that are no rows of the format (truncated, foreign, of another version).
+        unknown: rows of a kind of operator that is not known here, by its name.
+        known: rows that the dataset had already, as new or newer, and that were left as they are.
+        merged: rows that measure the same as another row of the file and became samples of one measurement.
+        suspicious: rows that look wrong, by the kind of `checks.Finding`; they are stored all the same.
+        examples: the first of these, as text.
+        problems: the first of the unreadable lines with the reason, as text.
+    """
+
+    rows: int
+    failed: int
+    unreadable: int
+    unknown: dict[str, int]
+    known: int = 0
+    merged: int = 0
+    suspicious: dict[str, int] = dataclasses.field(default_factory=dict)
+    examples: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class UnknownKindError(ValueError):
+    """A row that is well formed, of a kind of operator that has no counterpart here; the text is its name."""
+
+
+def read_entries(lines: Iterable[tuple[int, str]], parse: Callable[[str], Entry], *, mechanism: str) -> Table:
+    """A table from its numbered lines and the function that understands one of them.
+
+    Args:
+        parse: raises ValueError with the reason for a line that is no row.
+    """
+    entries: list[tuple[int, Entry]] = []
+    unreadable: list[tuple[int, str]] = []
+    unknown: collections.Counter[str] = collections.Counter()
+    for number, line in lines:
+        try:
+            entries.append((number, parse(line)))
+        except UnknownKindError as error:
+            unknown[str(error)] += 1
+        except ValueError as error:
+            unreadable.append((number, str(error)))
+    return Table(entries, unreadable, dict(unknown), mechanism)
+
+
+def numbered_lines(path: Path) -> list[tuple[int, str]]:
+    """Lines that hold something, without the blanks around them, with their numbers from 1; ``#`` begins a comment.
+
+    Raises:
+        DatasetError: it cannot be read, or is no text.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path} is no text file; give a table of the format that --format names") from error
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
+    stripped = ((number, line.strip()) for number, line in enumerate(text.split("\n"), 1))
+    return [(number, line) for number, line in stripped if line and not line.startswith("#")]
+
+
+def latency(text: str, *, us: float) -> float | None:
+    """A latency in microseconds; None for -1, which marks a failure.
+
+    Args:
+        us: microseconds in one unit of the table.
+
+    Raises:
+        ValueError: no positive number.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no latency") from None
+    if value == -1:
+        return None
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{text[:40]} is no latency; a failure is -1")
+    return value * us
+
+
+def whole(text: str) -> int:
+    """A whole number; ``3.0``, as pandas writes it, is one.
+
+    Raises:
+        ValueError: not a whole number.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+        if not value.is_integer():
+            raise ValueError(f"{text[:40]!r} is no whole number") from None
+        return int(value)
+
+
+def number_text(value: float) -> str:
+    """A latency as the tables write it: at most 9 digits, which keeps every measured one."""
+    return f"{value:.9g}"
