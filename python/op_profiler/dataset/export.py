@@ -7,7 +7,7 @@ import csv
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +100,11 @@ def _write_parquet(path: Path, rows: Iterable[FlatRow]) -> int:
     return count
 
 
-def read_parquet(path: str | os.PathLike[str]) -> list[FlatRow]:
+def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> list[FlatRow]:
     """The rows of a file that `export_table` wrote, with the same values as `flat_rows`.
+
+    Args:
+        columns: names of those that are wanted; None for all.
 
     Raises:
         DatasetError: the file is missing or no Parquet file.
@@ -109,7 +112,7 @@ def read_parquet(path: str | os.PathLike[str]) -> list[FlatRow]:
     """
     pyarrow, parquet = _pyarrow()
     try:
-        rows: list[FlatRow] = parquet.read_table(path).to_pylist()
+        rows: list[FlatRow] = parquet.read_table(path, columns=columns).to_pylist()
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
     nested = {column.name for column in COLUMNS if column.type == "json"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Double, Select, Text, and_, cast, exc, func, literal_column, select, type_coerce
@@ -184,31 +184,35 @@ _HELP = (
 )
 
 
-def flat_rows(dataset: Dataset, *, where: str | None = None) -> Iterator[dict[str, Any]]:
+def flat_rows(
+    dataset: Dataset, *, where: str | None = None, columns: Sequence[str] | None = None
+) -> Iterator[dict[str, Any]]:
     """Every measurement with all that belongs to it, as a dict with the names of `COLUMNS`, oldest first.
 
     Numbers that JSON does not know come as text in columns of type ``json`` ("Infinity", "NaN").
 
     Args:
         where: condition in SQL over the columns; see `parse_where`.
+        columns: names of those that are wanted; None for all.
 
     Raises:
         UsageError: the condition cannot be used.
         DatasetError: the database cannot be read.
     """
-    query = _query(where)
+    wanted = COLUMNS if columns is None else tuple(_BY_NAME[name] for name in columns)
+    query = _query(where, wanted)
     with dataset.read() as connection:
         try:
             rows = connection.execute(query.execution_options(stream_results=True, yield_per=500)).mappings()
             for row in rows:
-                yield {column.name: _decoded(column, row[column.name]) for column in COLUMNS}
+                yield {column.name: _decoded(column, row[column.name]) for column in wanted}
         except (exc.ProgrammingError, exc.DataError, exc.OperationalError) as error:
             if where is None or "disk" in str(error.orig):
                 raise
             raise UsageError(f"--where {where!r}: {str(error.orig).splitlines()[0]}. {_HELP}") from error
 
 
-def _query(where: str | None) -> Select[Any]:
+def _query(where: str | None, wanted: Sequence[Column]) -> Select[Any]:
     """One row a measurement; a subquery, so that conditions see its columns and nothing else."""
     origin = measurements.c
     link, timing = model_operators.c, model_timings.c
@@ -231,7 +235,7 @@ def _query(where: str | None) -> Select[Any]:
         )
         .subquery("flat")
     )
-    query = select(flat).order_by(flat.c.measured_at, flat.c.measurement_key)
+    query = select(*(flat.c[column.name] for column in wanted)).order_by(flat.c.measured_at, flat.c.measurement_key)
     return query if where is None else query.where(literal_column(f"({parse_where(where)})"))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.collect.request import CollectRequest
-from op_profiler.collect.sampling.kinds import Point
+from op_profiler.collect.sampling.kinds import Conv2d, Dense, Elementwise, Point
 from op_profiler.errors import OpProfilerError
 from op_profiler.frontends._base import ModelRequest
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 
 _BATCH_SIZES = (12, 24, 40)
 """Points of a batch, in turn: the more weights go through the caches, the colder they are at each operator."""
+
+_REFERENCE: tuple[Point, ...] = (
+    Conv2d(1, 64, 28, 28, 64, 3, 1, epilogue="bias_relu"),
+    Dense(128, 768, 768, epilogue="bias"),
+    Elementwise("add", (1, 16, 56, 56, 16)),
+)
+"""Part of every batch of points, so that the state of the machine during one batch can be told from another's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +73,10 @@ def batches_of_points(points: Iterator[Point], label: str, seed: int) -> Iterato
     number = 0
     while True:
         size = _BATCH_SIZES[number % len(_BATCH_SIZES)]
-        chunk = [point for point, _ in zip(points, range(size))]
+        chunk = list(itertools.islice(points, size))
         if not chunk:
             return
+        chunk = list(dict.fromkeys((*_REFERENCE, *chunk)))
         identity = [[type(point).__name__, dataclasses.asdict(point)] for point in chunk]
         yield Batch(
             f"{label}-{number:04d}",

@@ -10,7 +10,7 @@ import numpy as np
 from op_profiler.dataset.formats._base import Convolutions
 from op_profiler.errors import UnknownNameError
 
-PREDICTORS = ("original", "xgboost", "random_forest", "decision_tree", "mean")
+PREDICTORS = ("default", "original", "xgboost", "random_forest", "decision_tree", "mean")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +51,10 @@ def make_predictor(name: str, seed: int = 0) -> LibraryPredictor:
     """
     if name not in PREDICTORS:
         raise UnknownNameError("predictor", name, PREDICTORS)
+    if name == "default":
+        from op_profiler.predict.library.default import DefaultPredictor
+
+        return DefaultPredictor(seed)
     if name == "original":
         from op_profiler.predict.library.original import OriginalPredictor
 

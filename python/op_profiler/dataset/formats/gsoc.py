@@ -1,0 +1,143 @@
+"""Tables of the TFLite latency estimator (GSoC): CSV, milliseconds, batch 1.
+
+A depthwise convolution is written with one filter. In the published tables some rows whose height, width and channels
+differ hold them in another order; such rows are kept as they are and marked.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+
+from op_profiler.dataset.formats._base import Entry, Table, latency, number_text, numbered_lines, read_entries, whole
+from op_profiler.dataset.formats.shapes import Conv
+from op_profiler.dataset.formats.unblock import Unfit
+from op_profiler.errors import DatasetError
+
+COLUMNS = (
+    *("model_name", "kernel_size", "filter_size", "input_h", "input_w", "input_channel"),
+    *("stride", "padding", "latency_time"),
+)
+HEADER = ",".join(COLUMNS)
+MECHANISM = "as in a table of the TFLite latency estimator"
+_US = 1e3  # microseconds in a millisecond
+
+
+def parse_row(row: Mapping[str, str], *, dtype: str = "float32") -> Entry:
+    """One row, its cells by the names of `COLUMNS`; milliseconds become microseconds.
+
+    Raises:
+        ValueError: no row, or no latency.
+    """
+    names = ("kernel_size", "filter_size", "input_h", "input_w", "input_channel", "stride")
+    kernel, filters, height, width, channels, stride = (whole(row[name]) for name in names)
+    if min(kernel, filters, height, width, channels, stride) < 1:
+        raise ValueError("sizes start at 1")
+    depthwise = filters == 1 and channels > 1
+    conv = Conv(
+        batch=1,
+        in_channels=channels,
+        height=height,
+        width=width,
+        out_channels=channels if depthwise else filters,
+        kernel=(kernel, kernel),
+        stride=(stride, stride),
+        padding=_padding(row["padding"].strip().lower(), kernel, stride, (height, width)),
+        groups=channels if depthwise else 1,
+        dtypes=(dtype, dtype, dtype),
+    )
+    return Entry.of(conv, latency(row["latency_time"], us=_US), remark=mixed_up(height, width, channels))
+
+
+def mixed_up(height: int, width: int, channels: int) -> str | None:
+    """Why height, width and channels look as if they were in each other's places; None where they do not.
+
+    Images are square in nearly every model, so of two equal numbers that are not both height and width, one is likely
+    to be the other's.
+    """
+    if height != width and channels in (height, width):
+        other = "height" if channels == width else "width"
+        return f"H={height}, W={width}, C={channels}: {other} and channels look exchanged"
+    return None
+
+
+def format_row(name: str, conv: Conv, latency_us: float) -> list[str]:
+    """The cells of one row.
+
+    Args:
+        name: of the model.
+
+    Raises:
+        Unfit: the format has no words for the convolution.
+    """
+    if conv.batch != 1:
+        raise Unfit("a batch size other than 1")
+    if conv.kernel[0] != conv.kernel[1] or conv.stride[0] != conv.stride[1] or conv.dilation != (1, 1):
+        raise Unfit("dilated, or a kernel or stride that is not square")
+    if conv.groups != 1 and not conv.depthwise:
+        raise Unfit("in groups that are not single channels")
+    if conv.groups == 1 and conv.out_channels == 1 and conv.in_channels > 1:
+        raise Unfit("one filter over several channels, which the format would read as depthwise")
+    filters = 1 if conv.depthwise else conv.out_channels
+    sizes = (conv.kernel[0], filters, conv.height, conv.width, conv.in_channels, conv.stride[0])
+    return [name, *map(str, sizes), _padding_word(conv), number_text(latency_us / _US)]
+
+
+def read_table(path: Path, *, dtype: str = "float32") -> Table:
+    """Every row of a table.
+
+    Raises:
+        DatasetError: it cannot be read, or columns are missing.
+    """
+    lines = numbered_lines(path)
+    header = next(csv.reader([lines[0][1]])) if lines else []
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise DatasetError(f"{path} is no table of the TFLite estimator: it lacks the columns {', '.join(missing)}")
+
+    def parse(line: str) -> Entry:
+        cells = next(csv.reader([line]))
+        if len(cells) != len(header):
+            raise ValueError(f"{len(cells)} cells instead of {len(header)}")
+        return parse_row(dict(zip(header, cells)), dtype=dtype)
+
+    return read_entries(lines[1:], parse, mechanism=MECHANISM)
+
+
+def format_line(cells: list[str]) -> str:
+    """A line of CSV, without its end."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="").writerow(cells)
+    return buffer.getvalue()
+
+
+def _padding(word: str, kernel: int, stride: int, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    if word == "valid":
+        return (0, 0, 0, 0)
+    if word == "same":
+        (top, bottom), (left, right) = (_same(extent, kernel, stride) for extent in size)
+        return top, left, bottom, right
+    try:
+        width = whole(word)
+    except ValueError:
+        raise ValueError(f"padding is same, valid or a number, not {word!r}") from None
+    if width < 0:
+        raise ValueError("padding is not negative")
+    return (width, width, width, width)
+
+
+def _same(size: int, kernel: int, stride: int) -> tuple[int, int]:
+    """TensorFlow's padding of one axis, before and after, which is larger at the end."""
+    total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+    return total // 2, total - total // 2
+
+
+def _padding_word(conv: Conv) -> str:
+    for word in ("valid", "same"):
+        if _padding(word, conv.kernel[0], conv.stride[0], (conv.height, conv.width)) == conv.padding:
+            return word
+    if len(set(conv.padding)) != 1:
+        raise Unfit("padding that differs between the sides")
+    return str(conv.padding[0])

@@ -1,0 +1,277 @@
+"""From a file of another program, or of ``op-profiler export``, to measurements of the dataset.
+
+One transaction a file: everything that was understood is stored, or nothing. The same file twice adds nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy import bindparam, select, update
+
+from op_profiler.dataset import schema
+from op_profiler.dataset._base import Row
+from op_profiler.dataset.checks import Finding, check_rows
+from op_profiler.dataset.formats import flat_table, gsoc, paddle, runtime_lut, tinynas
+from op_profiler.dataset.formats._base import Entry, Imported, Table
+from op_profiler.dataset.formats.models import add_models
+from op_profiler.dataset.formats.shapes import dtype_of, operator_of, precision_of
+from op_profiler.dataset.store import Dataset
+from op_profiler.errors import OpProfilerError, UnknownNameError
+from op_profiler.measure._base import Device, Measurement, Precision, Settings
+from op_profiler.measure.statistics import summarize
+from op_profiler.operators._base import Operator
+from op_profiler.schedules._base import UNKNOWN
+
+FORMATS = ("tinynas", "runtime_lut", "autotvm", "paddle", "gsoc", "parquet", "csv")
+FLAT = ("parquet", "csv")
+WITHOUT_PRECISION = ("tinynas", "paddle", "gsoc")
+"""Formats that do not say the dtype of the tensors."""
+
+Progress = Callable[[int, int], None]
+"""Called with the rows that are stored, and how many there are."""
+
+_CHUNK = 2000
+_SHOWN = 5  # findings and unreadable lines that are reported one by one
+
+
+def import_table(
+    dataset: Dataset,
+    path: Path,
+    *,
+    format: str,
+    device: str | None = None,
+    precision: Precision = "float32",
+    progress: Progress | None = None,
+) -> Imported:
+    """Store every row of a file.
+
+    Args:
+        format: one of `FORMATS`.
+        device: name of the device that was measured; None: what the file says, else the file's name. Of Parquet and
+            CSV, which say it in every row, it is not asked.
+        precision: of the tensors, for `WITHOUT_PRECISION`.
+
+    Raises:
+        UnknownNameError: not one of `FORMATS`.
+        OpProfilerError: the file cannot be read or is of another format.
+        DatasetError: likewise, or the dataset cannot be written.
+    """
+    if format not in FORMATS:
+        raise UnknownNameError("format", format, FORMATS)
+    if format == "autotvm":
+        from op_profiler.dataset.autotvm import import_autotvm  # needs TVM, the others do not
+
+        return import_autotvm(dataset, path, processor=device)
+    if format in FLAT:
+        return _import_flat(dataset, path, format, progress)
+    return _import_entries(dataset, path, _read(path, format, precision), device, progress)
+
+
+def report(done: Imported, operators: Sequence[Operator], rows: Sequence[Row], lines: Sequence[int]) -> Imported:
+    """The result of an import with what `check_rows` finds among its rows.
+
+    Args:
+        operators, rows, lines: what was read: operator, measurement and number in the file, each as long as the others.
+    """
+    times = [row.measurement.median_us for row in rows]
+    findings = check_rows(
+        np.array([operator.flops for operator in operators], dtype=np.float64),
+        np.array([operator.bytes_read + operator.bytes_written for operator in operators], dtype=np.float64),
+        np.array([np.nan if time is None else time for time in times], dtype=np.float64),
+        np.array([f"{row.operator_key}{row.schedule.key}{row.settings}{row.device}" for row in rows]),
+    )
+    suspicious = [Finding(lines[f.row], f.kind, f.reason) for f in findings if f.kind != "failed"]  # counted already
+    return with_findings(done, suspicious)
+
+
+def with_findings(done: Imported, findings: Iterable[Finding]) -> Imported:
+    """The result of an import with more findings: a count of each kind, and the first few."""
+    findings = list(findings)
+    counts = collections.Counter(done.suspicious) + collections.Counter(finding.kind for finding in findings)
+    shown = [f"line {finding.row}: {finding.kind}: {finding.reason}" for finding in findings]
+    return dataclasses.replace(done, suspicious=dict(counts), examples=(*done.examples, *shown)[:_SHOWN])
+
+
+def _read(path: Path, format: str, precision: Precision) -> Table:
+    if format == "runtime_lut":
+        return runtime_lut.read_table(path)
+    read = {"tinynas": tinynas.read_table, "paddle": paddle.read_table, "gsoc": gsoc.read_table}[format]
+    return read(path, dtype=precision)
+
+
+def _import_entries(
+    dataset: Dataset, path: Path, table: Table, device: str | None, progress: Progress | None
+) -> Imported:
+    """Rows of one operator on one device become one measurement with a sample each."""
+    operators: dict[Any, Operator] = {}
+    unreadable = list(table.unreadable)
+    kept: list[tuple[int, Entry]] = []
+    for line, entry in table.entries:
+        try:
+            if entry.shape not in operators:
+                precision_of(dtype_of(entry.shape))
+                operators[entry.shape] = operator_of(entry.shape)
+        except ValueError as error:
+            unreadable.append((line, str(error)))
+            continue
+        kept.append((line, entry))
+    make = _Rows(device, f"unnamed, of {path.name}", table.mechanism)
+    keys = {shape: operator.key for shape, operator in operators.items()}
+    groups: dict[tuple[str, str | None], list[Entry]] = {}
+    for _, entry in kept:
+        groups.setdefault((keys[entry.shape], entry.device), []).append(entry)
+    rows = [make.row(key, entries) for (key, _), entries in groups.items()]
+    with dataset.transaction():
+        _store(dataset, {keys[shape]: operator for shape, operator in operators.items()}, rows, progress)
+    done = Imported(
+        rows=len(rows),
+        failed=sum(row.measurement.error is not None for row in rows),
+        unreadable=len(unreadable),
+        unknown=table.unknown,
+        merged=len(kept) - len(rows),
+        problems=tuple(f"line {line}: {reason}" for line, reason in sorted(unreadable)[:_SHOWN]),
+    )
+    return _checked(done, kept, operators, keys)
+
+
+def _checked(
+    done: Imported, kept: Sequence[tuple[int, Entry]], operators: dict[Any, Operator], keys: dict[Any, str]
+) -> Imported:
+    """Every row of the file is checked, not every measurement: duplicates are one there."""
+    found = [operators[entry.shape] for _, entry in kept]
+    findings = check_rows(
+        np.array([operator.flops for operator in found], dtype=np.float64),
+        np.array([operator.bytes_read + operator.bytes_written for operator in found], dtype=np.float64),
+        np.array([np.nan if e.median_us is None else e.median_us for _, e in kept], dtype=np.float64),
+        np.array([f"{keys[e.shape]} {e.device}" for _, e in kept]),
+    )
+    remarks = [Finding(line, "axes", entry.remark) for line, entry in kept if entry.remark is not None]
+    suspicious = [Finding(kept[f.row][0], f.kind, f.reason) for f in findings if f.kind != "failed"]
+    return with_findings(done, [*remarks, *suspicious])
+
+
+class _Rows:
+    """Makes rows of the dataset; each distinct device and setting is one object."""
+
+    def __init__(self, device: str | None, unnamed: str, mechanism: str) -> None:
+        self._device, self._unnamed, self._mechanism = device, unnamed, mechanism
+        self._devices: dict[str, Device] = {}
+        self._settings: dict[Precision, Settings] = {}
+
+    def row(self, operator_key: str, entries: Sequence[Entry]) -> Row:
+        name = self._device or entries[0].device or self._unnamed
+        precision = precision_of(dtype_of(entries[0].shape))
+        if name not in self._devices:
+            about = {"imported_from": self._mechanism}
+            self._devices[name] = Device(kind="unknown", target="unknown", processor=name, cores=None, properties=about)
+        if precision not in self._settings:
+            self._settings[precision] = Settings(
+                threads=0, cache="hot", cache_mechanism=self._mechanism, precision=precision, executor="kernel"
+            )
+        return Row(
+            operator_key=operator_key,
+            schedule=UNKNOWN,
+            settings=self._settings[precision],
+            device=self._devices[name],
+            measurement=_measurement(entries),
+        )
+
+
+def _measurement(entries: Sequence[Entry]) -> Measurement:
+    """Of several rows each is a round; percentiles of one row are kept as its samples, in their order."""
+    timed = [entry for entry in entries if entry.median_us is not None]
+    if not timed:
+        return Measurement(error=entries[0].error)
+    if len(timed) > 1:
+        return summarize(np.array([[entry.median_us] for entry in timed], dtype=np.float64))
+    samples, median = timed[0].samples_us, timed[0].median_us
+    alone = len(samples) == 1
+    return Measurement(
+        samples_us=tuple((time,) for time in samples),
+        min_us=min(samples),
+        median_us=median,
+        mean_us=median if alone else None,
+        std_us=0.0 if alone else None,
+    )
+
+
+def _store(dataset: Dataset, operators: Mapping[str, Operator], rows: Sequence[Row], progress: Progress | None) -> None:
+    """Inside the caller's transaction; operators by workload key."""
+    total, done = len(operators) + len(rows), 0
+    for done, operator in enumerate(operators.values(), 1):
+        dataset.add_anchor(operator)
+        if progress is not None and done % _CHUNK == 0:
+            progress(done, total)
+    for start in range(0, len(rows), _CHUNK):
+        dataset.record_all(rows[start : start + _CHUNK])
+        if progress is not None:
+            progress(done + min(start + _CHUNK, len(rows)), total)
+
+
+def _import_flat(dataset: Dataset, path: Path, format: str, progress: Progress | None) -> Imported:
+    """What the dataset knows already, as new as in the file or newer, stays as it is."""
+    flat: list[dict[str, Any]] = []
+    rows: list[Row] = []
+    operators: list[Operator] = []
+    numbers: list[int] = []
+    problems: list[tuple[int, str]] = []
+    for number, row in flat_table.read_flat(path, format=format):
+        try:
+            if row is None:
+                raise ValueError("cut off, or cells of another type")
+            operator, measured = flat_table.row_of(row)
+        except (ValueError, TypeError, KeyError) as error:
+            problems.append((number, str(error)))
+            continue
+        numbers.append(number)
+        flat.append(row)
+        rows.append(measured)
+        operators.append(operator)
+    with dataset.transaction():
+        present = _measured_at(dataset)
+        new = [i for i, row in enumerate(flat) if present.get(row["measurement_key"], "") < row["measured_at"]]
+        add_models(dataset, [(flat[i], rows[i], operators[i]) for i in new])
+        _store(dataset, {operators[i].key: operators[i] for i in new}, [rows[i] for i in new], progress)
+        _keep_times(dataset, [flat[i] for i in new])
+    done = Imported(
+        rows=len(new),
+        failed=sum(rows[i].measurement.error is not None for i in new),
+        unreadable=len(problems),
+        unknown={},
+        known=len(rows) - len(new),
+        problems=tuple(f"row {number}: {reason}" for number, reason in problems[:_SHOWN]),
+    )
+    complete = [i for i, row in enumerate(rows) if row.complete]
+    return report(done, [operators[i] for i in complete], [rows[i] for i in complete], [numbers[i] for i in complete])
+
+
+def _measured_at(dataset: Dataset) -> dict[str, str]:
+    table = schema.measurements.c
+    return {row["key"]: row["measured_at"] for row in dataset.rows(select(table.key, table.measured_at))}
+
+
+def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]]) -> None:
+    """`Dataset.record_all` writes when it was called; these were measured before, and the file says when."""
+    if not rows:
+        return
+    table = schema.measurements
+    statement = update(table).where(table.c.key == bindparam("row")).values(measured_at=bindparam("when"))
+    with dataset.read() as connection:  # the connection of the transaction that this is inside of
+        connection.execute(statement, [{"row": r["measurement_key"], "when": r["measured_at"]} for r in rows])
+
+
+def refuse_nothing(done: Imported, path: Path, format: str) -> None:
+    """An import that found nothing at all is an error.
+
+    Raises:
+        OpProfilerError: no row could be imported; with the first reasons.
+    """
+    if not done.rows and not done.known:
+        reasons = f" ({'; '.join(done.problems[:2])})" if done.problems else ""
+        raise OpProfilerError(f"nothing in {path} could be imported; is it of the format {format}?{reasons}")

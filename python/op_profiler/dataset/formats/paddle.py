@@ -1,0 +1,112 @@
+"""Latency tables of Paddle: a header, then one operator a line, microseconds behind a tab.
+
+op_type<TAB>device<TAB>us
+conv,0,0,1,3,640,640,8,1,3,1,2,1<TAB>2433
+    conv,flag_bias,flag_relu,n,c_in,h,w,c_out,groups,kernel,pad,stride,dilation
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from op_profiler.dataset.formats._base import (
+    Entry,
+    Table,
+    UnknownKindError,
+    latency,
+    number_text,
+    numbered_lines,
+    read_entries,
+)
+from op_profiler.dataset.formats.shapes import Conv
+from op_profiler.dataset.formats.unblock import Unfit
+from op_profiler.errors import DatasetError
+
+HEADER = "op_type\tdevice\tus"
+MECHANISM = "as in a Paddle latency table"
+_FIELDS = 13
+_US = 1.0  # microseconds in the table's unit, which its header names
+
+
+def parse_header(line: str) -> str | None:
+    """The device that a header names in its second field; None where that is the word ``device`` itself.
+
+    Raises:
+        ValueError: not a header, or another unit than microseconds.
+    """
+    words = [word.strip() for word in line.split("\t")]
+    if len(words) != 3 or words[0] != "op_type":
+        raise ValueError("the first line is not op_type<TAB>device<TAB>us")
+    if words[2] != "us":
+        raise ValueError(f"the header's unit is {words[2]!r}; only us (microseconds) is known")
+    return None if words[1] == "device" else words[1]
+
+
+def parse_row(line: str, *, dtype: str = "float32", device: str | None = None) -> Entry:
+    """One row.
+
+    Raises:
+        UnknownKindError: an operator that is no convolution.
+        ValueError: no row, or no latency.
+    """
+    name, tab, time = line.partition("\t")
+    op, *fields = name.split(",")
+    if not tab:
+        raise ValueError("no tab between operator and latency")
+    if op != "conv":
+        raise UnknownKindError(op)
+    if len(fields) != _FIELDS - 1:
+        raise ValueError(f"{len(fields) + 1} fields before the tab; a convolution has {_FIELDS}")
+    bias, relu, batch, in_channels, height, width, out_channels, groups, kernel, pad, stride, dilation = map(
+        int, fields
+    )
+    if bias not in (0, 1) or relu not in (0, 1):
+        raise ValueError("flag_bias and flag_relu are 0 or 1")
+    conv = Conv(
+        batch=batch,
+        in_channels=in_channels,
+        height=height,
+        width=width,
+        out_channels=out_channels,
+        kernel=(kernel, kernel),
+        stride=(stride, stride),
+        padding=(pad, pad, pad, pad),
+        dilation=(dilation, dilation),
+        groups=groups,
+        bias=bias == 1,
+        activation="nn.relu" if relu else "",
+        dtypes=(dtype, dtype, dtype),
+    )
+    return Entry.of(conv, latency(time.strip(), us=_US), device=device)
+
+
+def format_row(conv: Conv, latency_us: float) -> str:
+    """One row.
+
+    Raises:
+        Unfit: the format has no words for the convolution.
+    """
+    if conv.residual or conv.activation == "clip":
+        raise Unfit("fused with more than bias and ReLU")
+    if len(set(conv.padding)) != 1:
+        raise Unfit("padding that differs between the sides")
+    if any(a != b for a, b in (conv.kernel, conv.stride, conv.dilation)):
+        raise Unfit("a kernel, stride or dilation that is not square")
+    flags = (int(conv.bias), int(conv.activation == "nn.relu"))
+    sizes = (conv.batch, conv.in_channels, conv.height, conv.width, conv.out_channels, conv.groups)
+    window = (conv.kernel[0], conv.padding[0], conv.stride[0], conv.dilation[0])
+    return f"conv,{','.join(map(str, (*flags, *sizes, *window)))}\t{number_text(latency_us / _US)}"
+
+
+def read_table(path: Path, *, dtype: str = "float32") -> Table:
+    """Every row of a table.
+
+    Raises:
+        DatasetError: it cannot be read, or its header is another.
+    """
+    lines = numbered_lines(path)
+    try:
+        device = parse_header(lines[0][1] if lines else "")
+    except ValueError as error:
+        raise DatasetError(f"{path} is no latency table of Paddle: {error}") from error
+    return read_entries(lines[1:], lambda line: parse_row(line, dtype=dtype, device=device), mechanism=MECHANISM)

@@ -1,0 +1,256 @@
+"""What a predictor learns from: the usable measurements of a dataset, as arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from op_profiler.errors import DatasetError
+from op_profiler.operators import cost
+from op_profiler.operators._base import Operator, TensorSpec
+
+COLUMNS = (
+    "operator_key",
+    "operator_name",
+    "anchor",
+    "op_names",
+    "inputs",
+    "params",
+    "outputs",
+    "attrs",
+    "layouts",
+    "structure",
+    "flops",
+    "bytes_read",
+    "bytes_written",
+    "origin",
+    "threads",
+    "cache",
+    "precision",
+    "executor",
+    "device_key",
+    "device_kind",
+    "processor",
+    "cores",
+    "target",
+    "model_key",
+    "model_name",
+    "model_source",
+    "occurrences",
+    "whole_model_us",
+    "median_us",
+    "ci_low_us",
+    "ci_high_us",
+    "foreign_load",
+    "error",
+    "complete",
+)
+"""Columns of the flat table that `examples_of` reads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceName:
+    """A device in a dataset, by what a user would know it by."""
+
+    key: str
+    kind: str
+    processor: str
+    cores: int | None
+    target: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Measurements of operators in models, one an entry of each array unless said otherwise.
+
+    Attributes:
+        operators: the distinct operators.
+        operator: index into `operators`.
+        threads: asked for.
+        latency_us: median over the rounds.
+        half_width: half of the 95 % interval of the median, relative to it.
+        device: index into `devices`.
+        model: index into `models`: the model or the batch of sampled operators in which it ran.
+        occurrences: how often that model calls the operator.
+        models: names, one a model; `sampled`: whether it is a batch of sampled operators.
+        footprint_bytes: weights of that model: what goes through the caches between two calls.
+        whole_model_us: median of the whole model at that thread count; NaN where it is not known.
+        left_out: how many rows were not used, by reason.
+    """
+
+    operators: list[Operator]
+    operator: np.ndarray
+    threads: np.ndarray
+    latency_us: np.ndarray
+    half_width: np.ndarray
+    device: np.ndarray
+    devices: list[DeviceName]
+    model: np.ndarray
+    occurrences: np.ndarray
+    models: list[str]
+    sampled: np.ndarray
+    footprint_bytes: np.ndarray
+    whole_model_us: np.ndarray
+    left_out: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.latency_us)
+
+    def where(self, mask: np.ndarray) -> Examples:
+        """The entries of a mask; operators, devices and models stay as they are."""
+        names = ("operator", "threads", "latency_us", "half_width", "device", "model", "occurrences")
+        names += ("footprint_bytes", "whole_model_us")
+        return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
+
+    def of_device(self, key: str) -> Examples:
+        """Only the entries of one device.
+
+        Raises:
+            DatasetError: there are none; names the devices that there are.
+        """
+        for index, device in enumerate(self.devices):
+            if device.key == key:
+                return self.where(self.device == index)
+        there = "; ".join(f"{d.key} ({d.processor}, {d.target})" for d in self.devices) or "none"
+        raise DatasetError(f"the dataset has no measurements of device {key}; there are: {there}")
+
+
+def load_examples(*, db: str | None = None, file: Path | None = None, schedules: str = "default") -> Examples:
+    """Examples from a dataset, from a Parquet file of ``op-profiler export``, or from both.
+
+    Args:
+        schedules: origin of the schedules, ``default`` or ``tuned``.
+
+    Raises:
+        DatasetError: one of them cannot be read.
+    """
+    from op_profiler.dataset import Dataset, flat_rows, read_parquet
+
+    rows: list[Mapping[str, Any]] = []
+    if file is not None:
+        rows += read_parquet(file, COLUMNS)
+    if db is not None:
+        with Dataset.open(db, create=False, read_only=True) as dataset:
+            rows += flat_rows(dataset, columns=COLUMNS, where=f"origin = '{schedules}'")
+    return examples_of(rows, schedules=schedules)
+
+
+def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default") -> Examples:
+    """Examples from rows of the flat table.
+
+    Left out are failures, check points, rows under foreign load, other schedules, and operators outside a model: the
+    caches are then in another state than in a network.
+    """
+    left_out: dict[str, int] = {}
+    kept = []
+    for row in rows:
+        reason = _reason_against(row, schedules)
+        if reason is None:
+            kept.append(row)
+        else:
+            left_out[reason] = left_out.get(reason, 0) + 1
+    return _arrays(kept, left_out)
+
+
+def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
+    if row["origin"] != schedules:
+        return f"schedule {row['origin']}"
+    if row["error"] is not None or row["median_us"] is None:
+        return "failed"
+    if not row["complete"]:
+        return "not complete"
+    if row["foreign_load"]:
+        return "under foreign load"
+    if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":
+        return "not in a model"
+    return None
+
+
+def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Examples:
+    operators: dict[str, int] = {}
+    found: list[Operator] = []
+    devices: dict[str, int] = {}
+    names: list[DeviceName] = []
+    models: dict[str, int] = {}
+    labels: list[str] = []
+    sampled: list[bool] = []
+    for row in rows:
+        if row["operator_key"] not in operators:
+            operators[row["operator_key"]] = len(found)
+            found.append(operator_of(row))
+        if row["device_key"] not in devices:
+            devices[row["device_key"]] = len(names)
+            names.append(
+                DeviceName(row["device_key"], row["device_kind"], row["processor"], row["cores"], row["target"])
+            )
+        if row["model_key"] not in models:
+            models[row["model_key"]] = len(labels)
+            labels.append(row["model_name"])
+            sampled.append(row["model_source"] == "sample")
+    operator = np.array([operators[row["operator_key"]] for row in rows], dtype=np.intp)
+    model = np.array([models[row["model_key"]] for row in rows], dtype=np.intp)
+    occurrences = np.array([row["occurrences"] or 1 for row in rows], dtype=np.int64)
+    latency = np.array([row["median_us"] for row in rows], dtype=np.float64)
+    low, high = (_numbers(rows, name) for name in ("ci_low_us", "ci_high_us"))
+    weights = np.array([sum(cost.size_bytes(t) for t in o.params) for o in found], dtype=np.float64)
+    return Examples(
+        operators=found,
+        operator=operator,
+        threads=np.array([row["threads"] for row in rows], dtype=np.int64),
+        latency_us=latency,
+        half_width=(high - low) / 2 / np.maximum(latency, 1e-9),
+        device=np.array([devices[row["device_key"]] for row in rows], dtype=np.intp),
+        devices=names,
+        model=model,
+        occurrences=occurrences,
+        models=labels,
+        sampled=np.array(sampled, dtype=bool),
+        footprint_bytes=_footprints(operator, model, occurrences, weights, len(labels))[model],
+        whole_model_us=_numbers(rows, "whole_model_us"),
+        left_out=left_out,
+    )
+
+
+def _numbers(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
+    return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
+
+
+def _footprints(
+    operator: np.ndarray, model: np.ndarray, occurrences: np.ndarray, weights: np.ndarray, models: int
+) -> np.ndarray:
+    """Bytes of all weights of each model, shape (models,): each operator counts once, whatever the thread counts."""
+    pairs, first = np.unique(np.stack([model, operator]), axis=1, return_index=True)
+    total = np.zeros(models)
+    np.add.at(total, pairs[0], weights[pairs[1]] * occurrences[first])
+    return total
+
+
+def operator_of(row: Mapping[str, Any]) -> Operator:
+    """The operator of a row of the flat table, whose nested values may be JSON text."""
+
+    def plain(name: str) -> Any:
+        value = row[name]
+        return json.loads(value) if isinstance(value, str) else value
+
+    def specs(name: str) -> tuple[TensorSpec, ...]:
+        return tuple(TensorSpec(tuple(t["shape"]), t["dtype"]) for t in plain(name))
+
+    return Operator(
+        name=row["operator_name"],
+        anchor=row["anchor"],
+        op_names=tuple(plain("op_names")),
+        inputs=specs("inputs"),
+        params=specs("params"),
+        outputs=specs("outputs"),
+        attrs=tuple(plain("attrs")),
+        layouts=plain("layouts"),
+        structure=row["structure"],
+        flops=row["flops"],
+        bytes_read=row["bytes_read"],
+        bytes_written=row["bytes_written"],
+    )

@@ -1,0 +1,256 @@
+"""An operator as numbers that say what its time depends on, the same for operators of every kind.
+
+Sizes are logarithms to base 2. What TVM's default schedules decide by divisibility (the block of channels, the tile of
+output columns) has features of its own: a convolution of 113 columns takes far longer than one of 112, since 113 is
+prime and the tile is then one column wide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from op_profiler.operators import cost
+from op_profiler.operators._base import Operator
+
+KINDS = (
+    "conv2d",
+    "depthwise",
+    "grouped",
+    "other_conv",
+    "dense",
+    "batch_matmul",
+    "pool",
+    "softmax",
+    "reduce",
+    "take",
+    "layout",
+    "elementwise",
+    "other",
+)
+"""What an operator is, by its anchor."""
+
+_TRANSCENDENTAL = frozenset({"exp", "erf", "tanh", "sigmoid", "log", "power", "fast_exp", "fast_tanh", "fast_erf"})
+_ROOTS = frozenset({"sqrt", "rsqrt", "divide"})
+_REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "variance", "argmax", "argmin", "all", "any"})
+_MOVES = frozenset(
+    {
+        "transpose",
+        "layout_transform",
+        "concatenate",
+        "split",
+        "strided_slice",
+        "stack",
+        "reshape",
+        "expand_dims",
+        "squeeze",
+        "broadcast_to",
+        "copy",
+        "cast",
+        "nn.pad",
+        "nn.batch_flatten",
+        "repeat",
+        "tile",
+        "reverse",
+    }
+)
+_LOOK_UPS = frozenset({"take", "gather", "gather_nd", "embedding", "adv_index"})
+_LARGEST_TILE = 31
+"""Output columns that TVM's default schedule of a convolution keeps in registers: their largest divisor up to this."""
+_LANES = 16
+
+_SIZES = ("rows", "columns", "reduction", "batch", "window", "width", "height", "out_width", "last_in", "last_out")
+NAMES: tuple[str, ...] = (
+    *(f"is_{kind}" for kind in KINDS),
+    "flops",
+    "input_bytes",
+    "weight_bytes",
+    "output_bytes",
+    "intensity",
+    *_SIZES,
+    "stride",
+    "in_block",
+    "out_block",
+    "width_tile",
+    "row_tile",
+    "lane_waste",
+    "inner_run",
+    "rank",
+    "inputs",
+    "ops",
+    "transcendental",
+    "roots",
+    "moves",
+    "cheap",
+)
+"""Names of the columns that `operator_features` returns."""
+
+
+def kind_of(operator: Operator) -> str:
+    """One of `KINDS`."""
+    anchor = operator.anchor
+    if "conv" in anchor and anchor in cost.HEAVY:
+        if "conv2d" not in anchor or "transpose" in anchor:
+            return "other_conv"
+        groups = _attribute(operator, "groups", 1.0)
+        if groups > 1:
+            return "depthwise" if _weights_per_output(operator) == 1 else "grouped"
+        return "depthwise" if "depthwise" in anchor else "conv2d"
+    if anchor in cost.HEAVY:
+        return "batch_matmul" if "batch_matmul" in anchor else "dense"
+    if "pool" in anchor:
+        return "pool"
+    if "softmax" in anchor:
+        return "softmax"
+    names = set(operator.op_names)
+    if names & _LOOK_UPS:
+        return "take"
+    if names & _REDUCTIONS:
+        return "reduce"
+    if names <= _MOVES:
+        return "layout"
+    return "elementwise" if operator.flops else "other"
+
+
+def operator_features(operator: Operator) -> np.ndarray:
+    """The columns `NAMES` of one operator, float32; it does not depend on threads, device or model."""
+    kind = kind_of(operator)
+    sizes = _sizes(operator, kind)
+    out = operator.outputs[0].shape if operator.outputs else (1,)
+    first = operator.inputs[0].shape if operator.inputs else out
+    weight_bytes = sum(cost.size_bytes(t) for t in operator.params)
+    # The last dimension that a look-up or a permutation keeps is what it can copy in one go.
+    last_in, last_out = (first or (1,))[-1], (out or (1,))[-1]
+    values = {
+        **{f"is_{name}": float(name == kind) for name in KINDS},
+        "flops": _log(operator.flops),
+        "input_bytes": _log(max(operator.bytes_read - weight_bytes, 0)),
+        "weight_bytes": _log(weight_bytes),
+        "output_bytes": _log(operator.bytes_written),
+        "intensity": _log(operator.arithmetic_intensity),
+        **{name: _log(sizes.get(name, 1.0)) for name in _SIZES},
+        "last_in": _log(last_in),
+        "last_out": _log(last_out),
+        "stride": _attribute(operator, "strides", 1.0),
+        "in_block": float(first[4]) if len(first) == 5 else float(last_in % _LANES == 0),
+        "out_block": float(out[4]) if len(out) == 5 else float(last_out % _LANES == 0),
+        "width_tile": float(_largest_divisor(int(sizes.get("out_width", 1)), _LARGEST_TILE)),
+        "row_tile": float(_largest_divisor(int(sizes.get("rows", 1)), _LANES)),
+        "lane_waste": _waste(int(sizes.get("columns", last_out))),
+        "inner_run": _log(_kept_run(operator)),
+        "rank": float(len(out)),
+        "inputs": float(len(operator.inputs) + len(operator.params)),
+        **_counts(operator.op_names),
+    }
+    return np.fromiter((values[name] for name in NAMES), dtype=np.float32, count=len(NAMES))
+
+
+def matrix(operators: Sequence[Operator]) -> np.ndarray:
+    """Shape (operators, len(NAMES)), float32."""
+    return np.stack([operator_features(o) for o in operators]) if operators else np.empty((0, len(NAMES)), np.float32)
+
+
+def _counts(op_names: Sequence[str]) -> dict[str, float]:
+    transcendental = sum(name in _TRANSCENDENTAL for name in op_names)
+    roots = sum(name in _ROOTS for name in op_names)
+    moves = sum(name in _MOVES for name in op_names)
+    return {
+        "ops": float(len(op_names)),
+        "transcendental": float(transcendental),
+        "roots": float(roots),
+        "moves": float(moves),
+        "cheap": float(len(op_names) - transcendental - roots - moves),
+    }
+
+
+def _sizes(operator: Operator, kind: str) -> dict[str, float]:
+    """Extents of the loops: every kind has rows, columns and a reduction, so that kinds can learn from each other."""
+    out = [float(max(d, 1)) for d in (operator.outputs[0].shape if operator.outputs else ())] or [1.0]
+    data = [float(max(d, 1)) for d in (operator.inputs[0].shape if operator.inputs else ())] or [1.0]
+    total = math.prod(out)
+    if kind in ("conv2d", "depthwise", "grouped") and len(out) in (4, 5):
+        channels_last = len(out) == 4 and operator.layouts.get("data_layout") == "NHWC"
+        height, width = (out[1], out[2]) if channels_last else (out[2], out[3])
+        channels = out[3] if channels_last else out[1] * (out[4] if len(out) == 5 else 1)
+        rows = out[0] * height * width
+        reduction = operator.flops / max(2.0 * total, 1.0)
+        window = _weight_window(operator)
+        return {
+            "rows": rows,
+            "columns": channels,
+            "reduction": max(reduction, 1.0),
+            "batch": out[0],
+            "window": window,
+            "width": data[3] if len(data) >= 4 and not channels_last else data[-2],
+            "height": height,
+            "out_width": width,
+        }
+    if kind == "dense":
+        return {"rows": out[0], "columns": total / out[0], "reduction": data[-1], "batch": 1.0}
+    if kind == "batch_matmul":
+        return {"rows": out[-2] if len(out) > 1 else 1, "columns": out[-1], "reduction": data[-1], "batch": out[0]}
+    if kind == "pool" and len(out) in (4, 5):
+        return {"rows": out[2] * out[3], "columns": total / (out[2] * out[3]), "out_width": out[3], "batch": out[0],
+                "reduction": max(operator.flops / total, 1.0), "width": data[3] if len(data) > 3 else 1}  # fmt: skip
+    return {
+        "rows": total / out[-1],
+        "columns": out[-1],
+        "reduction": max(math.prod(data) / total, 1.0),
+        "batch": out[0],
+    }
+
+
+def _weight_window(operator: Operator) -> float:
+    """Elements of a convolution's kernel."""
+    for attrs in operator.attrs:
+        size = attrs.get("kernel_size")
+        if size:
+            return float(math.prod(int(s) for s in size))
+    return 1.0
+
+
+def _weights_per_output(operator: Operator) -> int:
+    """Input channels that one output channel of a convolution with groups reads."""
+    for attrs in operator.attrs:
+        if "groups" in attrs and operator.outputs:
+            out = operator.outputs[0].shape
+            window = _weight_window(operator)
+            return max(round(operator.flops / max(2.0 * math.prod(out) * window, 1.0)), 1)
+    return 1
+
+
+def _attribute(operator: Operator, name: str, default: float) -> float:
+    for attrs in operator.attrs:
+        value = attrs.get(name)
+        if value is not None:
+            return float(value[0] if isinstance(value, (list, tuple)) and value else value)
+    return default
+
+
+def _kept_run(operator: Operator) -> float:
+    """Elements that a permutation of axes leaves next to each other; all of the last dimension where there is none."""
+    out = operator.outputs[0].shape if operator.outputs else ()
+    for name, attrs in zip(operator.op_names, operator.attrs):
+        axes = attrs.get("axes")
+        if name == "transpose" and axes:
+            return float(out[-1]) if int(axes[-1]) in (-1, len(axes) - 1) else 1.0
+        if name == "layout_transform":
+            before, after = str(attrs.get("src_layout", "")), str(attrs.get("dst_layout", ""))
+            return float(out[-1]) if before[-1:] == after[-1:] else 1.0
+    return float(out[-1]) if out else 1.0
+
+
+def _largest_divisor(number: int, limit: int) -> int:
+    return max(divisor for divisor in range(1, limit + 1) if number % divisor == 0)
+
+
+def _waste(columns: int) -> float:
+    """Elements of whole vectors over elements that are there."""
+    columns = max(columns, 1)
+    return math.ceil(columns / _LANES) * _LANES / columns
+
+
+def _log(value: float) -> float:
+    return math.log2(max(float(value), 1.0 / 16))

@@ -1,0 +1,226 @@
+"""The project's predictor: trees on the shape, trees on the neighbours, and interpolation, weighed by what is unknown.
+
+A convolution that is missing from a grid otherwise full is another question than one of a size that the table does not
+have at all. Each entry is therefore sorted by its *gap*: ``cell`` (all its values occur in the table), a value of one
+axis that lies between those of the table, or one beyond them. For each gap, part of the table is held out the same
+way; there the three estimates are weighed (stacking: Wolpert, 1992) and the error is measured that gives the interval
+(split conformal prediction with errors normalised by the disagreement of the estimates: Papadopoulos et al., 2008; Lei
+et al., 2018). All three estimate the logarithm of latency over a roofline:
+
+- *shape*: gradient boosting (Chen and Guestrin, 2016) on features of the shape alone;
+- *grid*: interpolation along each axis with neighbours on both sides, averaged; else the nearest;
+- *neighbours*: gradient boosting on what grid leaves, from the shape and the neighbours, learned where the same gap was
+  made in the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from op_profiler.dataset.formats._base import Convolutions
+from op_profiler.predict.library._base import Prediction
+from op_profiler.predict.library.neighbours import Roofline, shape_features, surroundings
+
+_LEVELLED = ("batch", "size", "out_channels", "ratio")  # axes that may lack a value
+GAPS = ("cell", *_LEVELLED, "beyond")
+_COVERAGE = 0.9
+_STEPS = 10  # of the weights, from 0 to 1
+_FEWEST = 20  # entries that can weigh and calibrate
+_SHAPE = {"max_depth": 9, "eta": 0.05, "colsample_bytree": 0.5, "min_child_weight": 3}
+_NEIGHBOURS = {"max_depth": 8, "eta": 0.05, "colsample_bytree": 0.5, "min_child_weight": 4}
+_ROUNDS, _NEIGHBOUR_ROUNDS = 800, 500
+
+
+@dataclasses.dataclass(frozen=True)
+class _Calibration:
+    """What a gap teaches.
+
+    Attributes:
+        weights: of shape, grid and neighbours; they sum to 1.
+        quantile: of the error in the logarithm over `margin` + disagreement.
+        margin: added to the disagreement.
+        error: mean absolute error in the logarithm.
+    """
+
+    weights: np.ndarray
+    quantile: float
+    margin: float
+    error: float
+
+
+class DefaultPredictor:
+    """A `LibraryPredictor` with 90 % intervals."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._calibrations: dict[str, _Calibration] = {}
+        self._estimators: _Estimators | None = None
+
+    def fit(self, table: Convolutions) -> None:
+        self._estimators = _Estimators(table, self._seed)
+        self._calibrations = {}
+        for gap in GAPS:
+            held_out = _made_gap(table, gap, self._seed)
+            if held_out.sum() < _FEWEST or held_out.mean() > 0.7:
+                continue
+            inner = _Estimators(table.where(~held_out), self._seed)
+            asked = table.where(held_out)
+            estimates = inner.estimates(asked, gap)
+            self._calibrations[gap] = _calibrate(estimates, np.log(asked.latency_us) - inner.log_roofline(asked))
+            self._estimators.prepare(gap)
+
+    def predict(self, table: Convolutions) -> Prediction:
+        if self._estimators is None:
+            raise RuntimeError("fit before predict")
+        latency, width = np.full(len(table), np.nan), np.full(len(table), np.nan)
+        gaps = self._gaps(table)
+        for gap in np.unique(gaps):
+            which = np.flatnonzero(gaps == gap)
+            asked = table.where(which)
+            estimates = self._estimators.estimates(asked, str(gap))
+            calibration = self._calibrations.get(str(gap))
+            weights = np.array([1.0, 0.0, 0.0]) if calibration is None else calibration.weights
+            latency[which] = estimates @ weights + self._estimators.log_roofline(asked)
+            if calibration is not None:
+                width[which] = calibration.quantile * (calibration.margin + _disagreement(estimates))
+        return Prediction(np.exp(latency), np.exp(latency - width), np.exp(latency + width))
+
+    def _gaps(self, table: Convolutions) -> np.ndarray:
+        """Of several gaps that an entry has, the one with the largest error."""
+        assert self._estimators is not None
+        gaps = np.full(len(table), "cell", dtype=object)
+        usable = sorted(self._calibrations, key=lambda gap: self._calibrations[gap].error)
+        for gap in usable:
+            if gap != "cell":
+                gaps[_has_gap(self._estimators.table, table, gap)] = gap
+        return gaps
+
+
+class _Estimators:
+    """The three estimators of one table; those of a gap are learned when first needed."""
+
+    def __init__(self, table: Convolutions, seed: int) -> None:
+        self.table = table
+        self._seed = seed
+        self._roofline = Roofline.of(table)
+        self._values = np.log(table.latency_us) - self.log_roofline(table)
+        self._features = shape_features(table, self._roofline)
+        self._shape = _boost(self._features, self._values, _SHAPE, _ROUNDS, seed)
+        self._neighbours: dict[str, Any] = {}
+
+    def log_roofline(self, table: Convolutions) -> np.ndarray:
+        logarithm: np.ndarray = np.log(self._roofline.latency_us(table))
+        return logarithm
+
+    def estimates(self, table: Convolutions, gap: str) -> np.ndarray:
+        """Shape (entries, 3): logarithms of latency over roofline by shape, grid and neighbours."""
+        self.prepare(gap)
+        features, around = shape_features(table, self._roofline), surroundings(self.table, self._values, table)
+        both = np.column_stack([features, around.features, around.estimate]).astype(np.float32)
+        left = _ask(self._neighbours[gap], both)
+        return np.column_stack([_ask(self._shape, features), around.estimate, around.estimate + left])
+
+    def prepare(self, gap: str) -> None:
+        """Learn from entries whose neighbours have been taken away as the gap takes them."""
+        if gap in self._neighbours:
+            return
+        inputs, targets = [], []
+        for hidden in _hidden(self.table, gap):
+            kept = np.ones(len(self.table), dtype=bool) if gap == "cell" else ~hidden
+            around = surroundings(self.table.where(kept), self._values[kept], self.table.where(hidden))
+            inputs.append(np.column_stack([self._features[hidden], around.features, around.estimate]))
+            targets.append(self._values[hidden] - around.estimate)
+        learned = np.concatenate(inputs).astype(np.float32), np.concatenate(targets)
+        self._neighbours[gap] = _boost(*learned, _NEIGHBOURS, _NEIGHBOUR_ROUNDS, self._seed)
+
+
+def _hidden(table: Convolutions, gap: str) -> Iterator[np.ndarray]:
+    """Masks of entries to learn from, of a gap's kind."""
+    if gap == "cell":
+        yield np.ones(len(table), dtype=bool)  # an entry is not its own neighbour, so nothing else need be hidden
+        return
+    places = _places(table, "size" if gap == "beyond" else gap)
+    levels = np.unique(places)
+    if gap == "beyond":
+        for end in range(len(levels), max(len(levels) // 2, 2), -2):
+            yield np.isin(places, levels[max(end - 2, 1) : end])
+        return
+    apart = min(len(levels), 4)
+    for start in range(apart):
+        yield np.isin(places, levels[start::apart])
+
+
+def _made_gap(table: Convolutions, gap: str, seed: int) -> np.ndarray:
+    """A mask of entries to hold out for weighing and calibration; empty where the table is too small for it."""
+    if gap == "cell":
+        chosen: np.ndarray = np.random.default_rng(seed).random(len(table)) < 0.2
+        return chosen
+    places = _places(table, "size" if gap == "beyond" else gap)
+    levels = np.unique(places)
+    if len(levels) < 3:
+        return np.zeros(len(table), dtype=bool)
+    if gap == "beyond":
+        return np.isin(places, levels[-min(2, len(levels) - 2) :])
+    inside = levels[1:-1]
+    chosen = np.isin(places, inside[len(inside) // 2 % 3 :: 3] if len(inside) > 2 else inside[-1:])
+    for kind in (0, 1):  # depthwise entries have one ratio, which would leave none of them
+        rows = table.column("depthwise") == kind
+        if len(np.unique(places[rows])) < 3:
+            chosen &= ~rows
+    return chosen
+
+
+def _has_gap(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
+    """Which entries have the gap."""
+    if gap == "beyond":
+        outside = np.zeros(len(wanted), dtype=bool)
+        for axis in _LEVELLED:
+            places = _places(wanted, axis)
+            outside |= (places < _places(known, axis).min()) | (places > _places(known, axis).max())
+        return outside
+    missing: np.ndarray = ~np.isin(_places(wanted, gap), _places(known, gap))
+    return missing
+
+
+def _places(table: Convolutions, axis: str) -> np.ndarray:
+    return table.ratio if axis == "ratio" else table.column(axis)
+
+
+def _calibrate(estimates: np.ndarray, truth: np.ndarray) -> _Calibration:
+    """Weights with the least mean error, and the quantile that covers."""
+    options = [
+        np.array([i, j, _STEPS - i - j]) / _STEPS
+        for i, j in itertools.product(range(_STEPS + 1), repeat=2)
+        if i + j <= _STEPS
+    ]
+    errors = [float(np.abs(estimates @ weights - truth).mean()) for weights in options]
+    weights = options[int(np.argmin(errors))]
+    error = np.abs(estimates @ weights - truth)
+    margin = float(np.median(error))
+    rank = min(1.0, _COVERAGE * (1 + 1 / len(truth)))
+    quantile = float(np.quantile(error / (margin + _disagreement(estimates)), rank))
+    return _Calibration(weights, quantile, margin, float(error.mean()))
+
+
+def _disagreement(estimates: np.ndarray) -> np.ndarray:
+    spread: np.ndarray = estimates.std(axis=1)
+    return spread
+
+
+def _boost(features: np.ndarray, targets: np.ndarray, settings: dict[str, Any], rounds: int, seed: int) -> Any:
+    import xgboost
+
+    chosen = {**settings, "subsample": 0.7, "tree_method": "hist", "seed": seed}
+    return xgboost.train(chosen, xgboost.DMatrix(features, targets), rounds)
+
+
+def _ask(model: Any, features: np.ndarray) -> np.ndarray:
+    import xgboost
+
+    answers: np.ndarray = model.predict(xgboost.DMatrix(features))
+    return answers.astype(np.float64)

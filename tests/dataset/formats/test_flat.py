@@ -1,0 +1,113 @@
+"""Parquet and CSV of one dataset read into another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.dataset import Dataset, export_table, flat_rows
+from op_profiler.dataset.formats.importing import import_table
+from op_profiler.errors import DatasetError
+
+BOTH = pytest.mark.parametrize("format", ["parquet", "csv"])
+
+
+@pytest.fixture
+def url(sqlite_url: str) -> str:
+    """PostgreSQL reads and writes nothing of its own here; the store's tests have it."""
+    return sqlite_url
+
+
+@pytest.fixture
+def varied(filled: Dataset, example: Any) -> Dataset:
+    """Beside the filled model: a check point, and an operator outside of a model."""
+    filled.record(example.row(1, settings=example.changed(threads=1), complete=False))
+    filled.record(example.row(0, settings=example.changed(cache="hot"), model_key=""))
+    return filled
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Any:
+    with Dataset.open(f"sqlite:///{tmp_path / 'other.db'}") as opened:
+        yield opened
+
+
+@BOTH
+def test_everything_that_the_file_holds_is_in_the_other_dataset(
+    varied: Dataset, other: Dataset, tmp_path: Path, format: str
+) -> None:
+    path = tmp_path / "table"
+    export_table(varied, path, format=format)
+    done = import_table(other, path, format=format)
+    assert (done.rows, done.failed, done.unreadable, done.known) == (4, 1, 0, 0), done.problems
+    assert list(flat_rows(other)) == list(flat_rows(varied))
+    again = import_table(other, path, format=format)
+    assert (again.rows, again.known) == (0, 4)
+    assert list(flat_rows(other)) == list(flat_rows(varied))
+
+
+@BOTH
+def test_what_is_newer_stays(varied: Dataset, other: Dataset, example: Any, tmp_path: Path, format: str) -> None:
+    export_table(varied, tmp_path / "table", format=format)
+    example.add_model(other)
+    other.record(example.row(0, measurement=example.measurement(7)))
+    done = import_table(other, tmp_path / "table", format=format)
+    assert (done.rows, done.known) == (3, 1)
+    (row,) = [r for r in flat_rows(other) if r["cache"] == "model" and r["complete"] and r["error"] is None]
+    assert row["rounds"] == 7
+    assert len(other.model_operators("m")) == 2 and other.models()[0].extracted
+
+
+def test_an_empty_table(other: Dataset, varied: Dataset, tmp_path: Path) -> None:
+    for format in ("parquet", "csv"):
+        export_table(varied, tmp_path / "x", format=format, where="threads = 99")
+        assert import_table(other, tmp_path / "x", format=format).rows == 0
+
+
+def test_other_columns_are_named(other: Dataset, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    (tmp_path / "x.csv").write_text("measurement_key,anchor\na,nn.conv2d\n")
+    with pytest.raises(DatasetError, match="operator_key, operator_name.* more missing.*--columns"):
+        import_table(other, tmp_path / "x.csv", format="csv")
+    for rows in (1, 0):
+        parquet.write_table(pyarrow.table({"anchor": ["nn.conv2d"] * rows}), tmp_path / "x.parquet")
+        with pytest.raises(DatasetError, match="measurement_key, operator_key"):
+            import_table(other, tmp_path / "x.parquet", format="parquet")
+
+
+def test_files_that_are_damaged(varied: Dataset, other: Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    export_table(varied, path, format="parquet")
+    whole = path.read_bytes()
+    for content in (whole[: len(whole) // 2], b"\x00\xff\x80", b""):
+        path.write_bytes(content)
+        with pytest.raises(DatasetError):
+            import_table(other, path, format="parquet")
+        if content != whole[: len(whole) // 2]:
+            with pytest.raises(DatasetError):
+                import_table(other, path, format="csv")
+    export_table(varied, path, format="csv")
+    path.write_text(path.read_text()[:-120])
+    done = import_table(other, path, format="csv")
+    assert (done.rows, done.unreadable) == (3, 1) and "cut off" in done.problems[0]
+
+
+def test_rows_that_contradict_their_keys_are_counted(varied: Dataset, other: Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    export_table(varied, path, format="csv")
+    path.write_text(path.read_text().replace("fused_nn", "renamed_nn").replace('"[1,3,224', '"[1,3,225'))
+    text = path.read_text().replace("EPYC", "Ryzen")
+    path.write_text(text)
+    done = import_table(other, path, format="csv")
+    assert done.rows == 0 and done.unreadable == 4 and "its device has the key" in done.problems[0]
+
+
+def test_a_cell_larger_than_csv_reads_by_itself(filled: Dataset, other: Dataset, example: Any, tmp_path: Path) -> None:
+    filled.record(example.row(0, measurement=example.measurement(20000)))
+    export_table(filled, tmp_path / "x", format="csv")
+    assert import_table(other, tmp_path / "x", format="csv").rows == 2
+    assert max(row["rounds"] for row in flat_rows(other)) == 20000
