@@ -75,11 +75,30 @@ def test_the_original_interpolates_and_does_not_extrapolate(table: Convolutions)
 def test_every_predictor_learns_a_simple_device(name: str, table: Convolutions) -> None:
     pytest.importorskip("sklearn")
     found = evaluate(table, "random", name)
-    assert found.predictor == name and found.unanswered == 0 and found.coverage_90 is None
+    assert found.predictor == name and found.unanswered == 0 and (found.coverage_90 is None) == (name != "default")
     assert found.trained + found.tested == len(table) and 0 < found.tested < len(table) / 3
     limit = 0.6 if name in ("decision_tree", "mean") else 0.4  # a tree answers with one of the values that it saw
     assert 0 <= found.median < limit and found.mape < limit
     assert found.within_10 > 0.1 and abs(found.bias) < 0.3
+
+
+@pytest.mark.parametrize("split", ["random", "largest"])
+def test_the_default_beats_the_nearest_and_covers(split: str, table: Convolutions) -> None:
+    small = table.where((table.column("stride") == 1) & (table.column("batch") > 1))
+    noise = np.random.default_rng(0).normal(0, 0.02, len(small))
+    noisy = Convolutions(small.matrix, small.latency_us * np.exp(noise))
+    mask = held_out(noisy, split)
+    known, asked = noisy.where(~mask), noisy.where(mask)
+    predictor = make_predictor("default")
+    predictor.fit(known)
+    predicted = predictor.predict(asked)
+    assert (predicted.low_us < predicted.latency_us).all() and (predicted.latency_us < predicted.high_us).all()
+    found = score(asked.latency_us, predicted, split, "default", len(known), 0.0)
+    assert found.coverage_90 is not None and found.coverage_90 > 0.75
+    places, wanted = np.log(known.matrix + 1.0), np.log(asked.matrix + 1.0)
+    nearest = np.abs(wanted[:, None] - places).sum(axis=2).argmin(axis=1)
+    off = np.abs(known.latency_us[nearest] / asked.latency_us - 1).mean()
+    assert found.mape < min(0.25, off / 2)
 
 
 @pytest.mark.parametrize("split", SPLITS)

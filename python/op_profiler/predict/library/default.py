@@ -31,9 +31,10 @@ GAPS = ("cell", *_LEVELLED, "beyond")
 _COVERAGE = 0.9
 _STEPS = 10  # of the weights, from 0 to 1
 _FEWEST = 20  # entries that can weigh and calibrate
-_SHAPE = {"max_depth": 9, "eta": 0.05, "colsample_bytree": 0.5, "min_child_weight": 3}
-_NEIGHBOURS = {"max_depth": 8, "eta": 0.05, "colsample_bytree": 0.5, "min_child_weight": 4}
-_ROUNDS, _NEIGHBOUR_ROUNDS = 800, 500
+_SHAPE = {"max_depth": 10, "eta": 0.05, "colsample_bytree": 0.8, "min_child_weight": 3}
+_NEIGHBOURS = {"max_depth": 9, "eta": 0.05, "colsample_bytree": 0.8, "min_child_weight": 4}
+_ROUNDS, _NEIGHBOUR_ROUNDS = 500, 400
+_SHAPES = 2  # as many models are averaged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +72,8 @@ class DefaultPredictor:
             inner = _Estimators(table.where(~held_out), self._seed)
             asked = table.where(held_out)
             estimates = inner.estimates(asked, gap)
-            self._calibrations[gap] = _calibrate(estimates, np.log(asked.latency_us) - inner.log_roofline(asked))
+            truth = np.log(asked.latency_us) - inner.log_roofline(asked)
+            self._calibrations[gap] = _calibrate(estimates, truth, shrunk=gap in _LEVELLED)
             self._estimators.prepare(gap)
 
     def predict(self, table: Convolutions) -> Prediction:
@@ -110,7 +112,9 @@ class _Estimators:
         self._roofline = Roofline.of(table)
         self._values = np.log(table.latency_us) - self.log_roofline(table)
         self._features = shape_features(table, self._roofline)
-        self._shape = _boost(self._features, self._values, _SHAPE, _ROUNDS, seed)
+        self._shapes = [
+            _boost(self._features, self._values, _SHAPE, _ROUNDS, seed + number) for number in range(_SHAPES)
+        ]
         self._neighbours: dict[str, Any] = {}
 
     def log_roofline(self, table: Convolutions) -> np.ndarray:
@@ -123,7 +127,8 @@ class _Estimators:
         features, around = shape_features(table, self._roofline), surroundings(self.table, self._values, table)
         both = np.column_stack([features, around.features, around.estimate]).astype(np.float32)
         left = _ask(self._neighbours[gap], both)
-        return np.column_stack([_ask(self._shape, features), around.estimate, around.estimate + left])
+        shape = np.mean([_ask(model, features) for model in self._shapes], axis=0)
+        return np.column_stack([shape, around.estimate, around.estimate + left])
 
     def prepare(self, gap: str) -> None:
         """Learn from entries whose neighbours have been taken away as the gap takes them."""
@@ -166,13 +171,26 @@ def _made_gap(table: Convolutions, gap: str, seed: int) -> np.ndarray:
         return np.zeros(len(table), dtype=bool)
     if gap == "beyond":
         return np.isin(places, levels[-min(2, len(levels) - 2) :])
-    inside = levels[1:-1]
-    chosen = np.isin(places, inside[len(inside) // 2 % 3 :: 3] if len(inside) > 2 else inside[-1:])
+    chosen = np.isin(places, _removable(levels))
     for kind in (0, 1):  # depthwise entries have one ratio, which would leave none of them
         rows = table.column("depthwise") == kind
         if len(np.unique(places[rows])) < 3:
             chosen &= ~rows
     return chosen
+
+
+def _removable(levels: np.ndarray) -> np.ndarray:
+    """Levels, no two of them adjacent, without which no gap is wider than the widest; else every third inside."""
+    octaves = np.log2(levels + 0.01)
+    widest = np.diff(octaves[levels > 0]).max(initial=0)
+    chosen: list[int] = []
+    for index in range(1, len(levels) - 1):
+        if octaves[index + 1] - octaves[index - 1] <= widest + 1e-6 and index - 1 not in chosen:
+            chosen.append(index)
+    if len(chosen) >= 3:
+        return levels[chosen]
+    inside = levels[1:-1]
+    return inside[1::3] if len(inside) > 2 else inside[-1:]
 
 
 def _has_gap(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
@@ -191,8 +209,12 @@ def _places(table: Convolutions, axis: str) -> np.ndarray:
     return table.ratio if axis == "ratio" else table.column(axis)
 
 
-def _calibrate(estimates: np.ndarray, truth: np.ndarray) -> _Calibration:
-    """Weights with the least mean error, and the quantile that covers."""
+def _calibrate(estimates: np.ndarray, truth: np.ndarray, shrunk: bool) -> _Calibration:
+    """Weights between equal ones and those with the least error, and the quantile that covers.
+
+    A gap made in the table is wider than the one that it stands for, so its best weights are taken half-way only; equal
+    weights are hard to beat where the circumstances change (Bates and Granger, 1969; Stock and Watson, 2004).
+    """
     options = [
         np.array([i, j, _STEPS - i - j]) / _STEPS
         for i, j in itertools.product(range(_STEPS + 1), repeat=2)
@@ -200,6 +222,8 @@ def _calibrate(estimates: np.ndarray, truth: np.ndarray) -> _Calibration:
     ]
     errors = [float(np.abs(estimates @ weights - truth).mean()) for weights in options]
     weights = options[int(np.argmin(errors))]
+    if shrunk:
+        weights = (weights + 1 / 3) / 2
     error = np.abs(estimates @ weights - truth)
     margin = float(np.median(error))
     rank = min(1.0, _COVERAGE * (1 + 1 / len(truth)))

@@ -1,7 +1,7 @@
 """What a table says about a convolution: features of its shape, and what its neighbours on the table's grid took.
 
-The features count what fast kernels quantise: output tiles of a matrix product, waves of them over the units of a
-device, and padding to tiles of Winograd's algorithm (Lavin and Gray, 2016).
+The features count what fast kernels quantise: output tiles of a matrix product and the padding to them,
+and to the tiles of Winograd's algorithm (Lavin and Gray, 2016).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from op_profiler.dataset.formats._base import FIELDS, Convolutions
 
 _OVERHEAD_US = 5.0
+_SIDES = (2, 4, 6)
 _TILES = ((128, 128), (128, 64), (64, 64), (128, 32), (256, 64))
-_UNITS = (24, 48, 80, 108)  # devices differ, so the trees choose
 _DISTANCE = 0.05  # octaves that are added to a distance, so that a close neighbour does not answer alone
 _AXES = ("size", "out_channels", "in_channels", "out_channels", "batch", "kernel", "fused", "stride", "depthwise")
 _ALONG_RATIO = (False, True, False, False, False, False, False, False, False)  # input channels grow with the output's
@@ -56,9 +56,8 @@ def shape_features(table: Convolutions, roofline: Roofline) -> np.ndarray:
     for high, wide in _TILES:
         tiles = np.ceil(rows / high) * np.ceil(outputs / wide)
         columns += [np.log2(tiles), tiles * high * wide / (rows * outputs)]
-        columns += [np.ceil(tiles / units) * units / tiles for units in _UNITS]
     columns += [channels % step for step in (8, 16, 32, 64) for channels in (inputs, outputs)]
-    columns += [np.ceil(side / step) * step / side for step in (2, 4, 6, 8, 16)]
+    columns += [np.ceil(side / step) * step / side for step in _SIDES]
     return np.column_stack(columns).astype(np.float32)
 
 

@@ -1,0 +1,1 @@
+"""The latency of operators and networks on a device, learned from a dataset."""

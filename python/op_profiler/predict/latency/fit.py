@@ -1,0 +1,204 @@
+"""Fits a predictor: held-out errors first, for the intervals and the choice of tiers; then everything."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from op_profiler.errors import DatasetError, UnknownNameError
+from op_profiler.predict.latency.examples import Examples
+from op_profiler.predict.latency.interpolation import Interpolation, families_of
+from op_profiler.predict.latency.intervals import Spread, conformal_quantile
+from op_profiler.predict.latency.predictor import CHOICES, Measured, Predictor, query_of
+from op_profiler.predict.latency.query import Query
+from op_profiler.predict.latency.regression import Boosted, Regressor, make_regressor
+from op_profiler.predict.latency.roofline import Roofline
+
+_FOLDS = 5
+_SEEDS = (1, 2)
+_FEWEST_ROWS = 40
+_FEWEST_IN_FAMILY = 15
+_LIGHT_US = 5.0
+"""Below this a time is mostly the cost of the call; such operators count for less."""
+
+
+def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: int = _FOLDS) -> Predictor:
+    """A predictor for the one device of the examples.
+
+    Args:
+        choice: one of `CHOICES`.
+        folds: into which the models are divided for the held-out errors.
+
+    Raises:
+        DatasetError: no or too few measurements, or several devices.
+        UnknownNameError: no such choice.
+    """
+    if choice not in CHOICES:
+        raise UnknownNameError("predictor", choice, CHOICES)
+    devices = np.unique(examples.device)
+    if len(devices) != 1 or len(examples) < _FEWEST_ROWS:
+        raise DatasetError(
+            f"a predictor needs at least {_FEWEST_ROWS} measurements on one device; there are {len(examples)} on "
+            f"{len(devices)}. Measure operators with: op-profiler sample --count 500"
+        )
+    query = query_of(examples)
+    roofline = Roofline.of(query.flops, query.moved, query.threads, examples.latency_us)
+    bound = roofline.bound_us(query.flops, query.moved, query.threads)
+    target = np.log(examples.latency_us / bound)
+    families = families_of(query)
+    weight = np.clip(examples.latency_us / _LIGHT_US, 0.1, 1.0)
+    regressed, interpolated = _held_out(examples, query, families, target, weight, choice, seed, folds)
+    trusted = _better_interpolated(families, np.abs(interpolated), np.abs(regressed))
+    if choice == "interpolation":
+        regressed = interpolated
+    usable = np.isin(families, trusted) if choice == "default" else np.ones(len(families), dtype=bool)
+    spread = Spread.of(query, {"regressed": regressed, "interpolated": np.where(usable, interpolated, np.nan)}, target)
+    models = _fitted(_models(choice, seed), query, target, weight)
+    uses_grid = choice in ("default", "interpolation")
+    measured = _measured(examples, query)
+    gaps = _gaps(examples)
+    final = np.where(usable & np.isfinite(interpolated), interpolated, regressed)
+    return Predictor(
+        device=examples.devices[int(devices[0])],
+        choice=choice,
+        roofline=roofline,
+        measured=measured,
+        models=models,
+        interpolation=Interpolation(query, families, target) if uses_grid else None,
+        interpolated_families=trusted,
+        vocabulary=frozenset().union(*query.op_sets),
+        limits=np.stack([query.features.min(axis=0), query.features.max(axis=0)]),
+        spread=spread,
+        gaps_us=gaps,
+        network_scale=_network_scale(examples, query, final, spread, gaps),
+        fingerprint=fingerprint(examples),
+    )
+
+
+def fingerprint(examples: Examples) -> str:
+    """16 hex digits over what was learned from."""
+    keys = np.array([int(o.key, 16) for o in examples.operators], dtype=np.uint64)[examples.operator]
+    order = np.lexsort((examples.latency_us, examples.threads, keys))
+    digest = hashlib.sha256(keys[order].tobytes())
+    digest.update(examples.threads[order].tobytes() + examples.latency_us[order].tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _models(choice: str, seed: int) -> list[Regressor]:
+    if choice == "default":
+        return [Boosted(seed + s) for s in _SEEDS]
+    return [make_regressor(choice, seed)] if choice in ("xgboost", "random_forest", "decision_tree", "mean") else []
+
+
+def _fitted(models: list[Regressor], query: Query, target: np.ndarray, weight: np.ndarray) -> list[Regressor]:
+    for model in models:
+        model.fit(query.columns, target, weight)
+    return models
+
+
+def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Masks of training and held-out entries: whole models are held out, and their operators wherever they occur."""
+    order = np.random.default_rng(seed).permutation(len(examples.models))
+    fold_of_model = np.empty(len(order), dtype=int)
+    fold_of_model[order] = np.arange(len(order)) % folds
+    for fold in range(folds):
+        held = fold_of_model[examples.model] == fold
+        if held.any() and not held.all():
+            yield ~np.isin(examples.operator, np.unique(examples.operator[held])), held
+
+
+def _held_out(
+    examples: Examples,
+    query: Query,
+    families: np.ndarray,
+    target: np.ndarray,
+    weight: np.ndarray,
+    choice: str,
+    seed: int,
+    folds: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of regression and of interpolation on models that they have not seen: log(estimate over measured)."""
+    regressed = np.full(len(examples), np.nan)
+    interpolated = np.full(len(examples), np.nan)
+    for train, held in _splits(examples, folds, seed):
+        if not train.any():
+            continue
+        models = _fitted(_models(choice, seed), query.take(train), target[train], weight[train])
+        if models:
+            found = np.mean([m.predict(query.take(held).columns) for m in models], axis=0)
+            regressed[held] = found - target[held]
+        if choice in ("default", "interpolation"):
+            grid = Interpolation(query.take(train), families[train], target[train])
+            interpolated[held] = grid.predict(query.take(held), families[held]) - target[held]
+    return regressed, interpolated
+
+
+def _better_interpolated(families: np.ndarray, interpolated: np.ndarray, regressed: np.ndarray) -> np.ndarray:
+    """Families in which interpolation was closer on what was held out."""
+    both = np.isfinite(interpolated) & np.isfinite(regressed)
+    better = []
+    for family in np.unique(families[both]):
+        mine = both & (families == family)
+        if mine.sum() >= _FEWEST_IN_FAMILY and interpolated[mine].mean() < regressed[mine].mean():
+            better.append(family)
+    return np.array(better, dtype=np.uint64)
+
+
+def _measured(examples: Examples, query: Query) -> Measured:
+    """Median over the models of each operator, and how far one model is from the others."""
+    keys = Measured.mixed(query.keys, query.threads)
+    order = np.argsort(keys, kind="stable")
+    names, starts = np.unique(keys[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    medians = np.array([np.median(examples.latency_us[g]) for g in groups])
+    noise = np.array([np.max(np.nan_to_num(examples.half_width[g])) for g in groups])
+    repeated = [
+        np.abs(np.log(_without_each(examples.latency_us[g]) / examples.latency_us[g])) for g in groups if len(g) > 1
+    ]
+    between = conformal_quantile(np.concatenate(repeated)) if repeated else 0.1
+    return Measured(names, medians, np.maximum(noise, between))
+
+
+def _without_each(values: np.ndarray) -> np.ndarray:
+    """For each value the median of the others."""
+    return np.array([np.median(np.delete(values, i)) for i in range(len(values))])
+
+
+def _gaps(examples: Examples) -> dict[int, float]:
+    """By thread count: what a whole model takes beyond its operators, a call; median over the models."""
+    gaps: dict[int, list[float]] = {int(n): [] for n in np.unique(examples.threads)}
+    for threads, mine in _model_runs(examples):
+        calls = examples.occurrences[mine].sum()
+        total = float((examples.latency_us[mine] * examples.occurrences[mine]).sum())
+        gaps[threads].append((float(examples.whole_model_us[mine][0]) - total) / calls)
+    return {threads: float(np.median(found)) if found else 0.0 for threads, found in gaps.items()}
+
+
+def _model_runs(examples: Examples) -> Iterator[tuple[int, np.ndarray]]:
+    """Thread count and entries of each real model whose whole was timed."""
+    for model in np.flatnonzero(~examples.sampled):
+        for threads in np.unique(examples.threads):
+            mine = np.flatnonzero((examples.model == model) & (examples.threads == threads))
+            if len(mine) and np.isfinite(examples.whole_model_us[mine][0]):
+                yield int(threads), mine
+
+
+def _network_scale(
+    examples: Examples, query: Query, errors: np.ndarray, spread: Spread, gaps: dict[int, float]
+) -> float:
+    """Quantile of a network's error over the weighted mean of its operators' half-widths, all of them held out."""
+    scores = []
+    if spread.scale is None:
+        return 1.0
+    for threads, mine in _model_runs(examples):
+        known = mine[np.isfinite(errors[mine])]
+        share = examples.latency_us[known] * examples.occurrences[known]
+        if not len(known):
+            continue
+        total = float((share * np.exp(errors[known])).sum()) + gaps[threads] * examples.occurrences[known].sum()
+        half = float((share * spread.half_width(query.take(known), "regressed")).sum() / share.sum())
+        measured = float(share.sum()) + gaps[threads] * examples.occurrences[known].sum()
+        scores.append(abs(np.log(total / measured)) / half)
+    return conformal_quantile(np.array(scores)) if len(scores) >= 9 else 1.0

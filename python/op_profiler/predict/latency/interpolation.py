@@ -1,0 +1,102 @@
+"""Interpolation between measured operators that differ in their sizes only.
+
+Operators of one family have the same ops, window, stride and blocks, and run at one thread count. Their time over the
+roofline bound is interpolated linearly over the logarithms of the sizes that vary in the family (barycentric over a
+Delaunay triangulation, `scipy.interpolate.LinearNDInterpolator`), inside the hull of what was measured and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from op_profiler.predict.latency.features import NAMES
+from op_profiler.predict.latency.query import Query
+
+_AXES = ("rows", "columns", "reduction", "batch", "width", "footprint")
+_FIXED = tuple(
+    name
+    for name in NAMES
+    if name.startswith("is_")
+    or name in ("window", "stride", "inputs", "ops", "transcendental", "roots", "moves", "rank")
+)
+_MOST_AXES = 4
+_POINTS_PER_AXIS = 8
+_SPREAD = 0.5
+"""An axis counts as varying from half a factor of two on."""
+
+
+def families_of(query: Query) -> np.ndarray:
+    """A number for each entry, equal for entries of one family and the same in every process, shape (entries,), uint64.
+
+    A multiply-shift hash (Dietzfelbinger et al., 1997) of all that a family has in common.
+    """
+    fixed = np.stack([query.column(name) for name in _FIXED], axis=1)
+    words = np.array([_digest(ops) for ops in query.op_sets], dtype=np.uint64)[query.vocabulary]
+    parts = np.ascontiguousarray(fixed, dtype=np.float32).view(np.uint32).astype(np.uint64)
+    multipliers = np.random.default_rng(0).integers(1, 2**63, size=parts.shape[1] + 1, dtype=np.uint64) | np.uint64(1)
+    families: np.ndarray = (parts * multipliers[:-1]).sum(axis=1, dtype=np.uint64)
+    return families ^ (words * multipliers[-1]) ^ (query.threads.astype(np.uint64) << np.uint64(48))
+
+
+def _digest(words: frozenset[str]) -> int:
+    return int.from_bytes(hashlib.blake2b("|".join(sorted(words)).encode(), digest_size=8).digest(), "little")
+
+
+class Interpolation:
+    """Interpolators of families, each made when it is first needed.
+
+    Args:
+        query: the measured operators; `families`: theirs, see `families_of`.
+        target: shape (entries,), what to interpolate: log of the time over the bound.
+    """
+
+    def __init__(self, query: Query, families: np.ndarray, target: np.ndarray) -> None:
+        self._points = _axes(query)
+        self._target = target
+        order = np.argsort(families, kind="stable")
+        names, starts = np.unique(families[order], return_index=True)
+        self._members = dict(zip(names.tolist(), np.split(order, starts[1:])))
+        self._made: dict[int, tuple[np.ndarray, Any] | None] = {}
+
+    def predict(self, query: Query, families: np.ndarray) -> np.ndarray:
+        """Shape (entries,); NaN outside the hull of an entry's family, and where the family is too small."""
+        found = np.full(len(query), np.nan)
+        points = _axes(query)
+        for family in np.unique(families).tolist():
+            made = self._interpolator(family)
+            if made is not None:
+                axes, interpolator = made
+                mine = np.flatnonzero(families == family)
+                found[mine] = interpolator(points[np.ix_(mine, axes)])
+        return found
+
+    def _interpolator(self, family: int) -> tuple[np.ndarray, Any] | None:
+        if family not in self._made:
+            members = self._members.get(family)
+            self._made[family] = None if members is None else self._make(members)
+        return self._made[family]
+
+    def _make(self, members: np.ndarray) -> tuple[np.ndarray, Any] | None:
+        from scipy.interpolate import LinearNDInterpolator
+        from scipy.spatial import QhullError
+
+        points = self._points[members]
+        spread = points.max(axis=0) - points.min(axis=0)
+        axes = np.flatnonzero(spread > _SPREAD)
+        axes = np.sort(axes[np.argsort(spread[axes])[::-1]][:_MOST_AXES])
+        if len(axes) < 2 or len(members) < _POINTS_PER_AXIS * len(axes):
+            return None
+        places, which = np.unique(points[:, axes], axis=0, return_inverse=True)
+        values = np.bincount(which.ravel(), self._target[members]) / np.bincount(which.ravel())
+        try:
+            return axes, LinearNDInterpolator(places, values)
+        except QhullError:  # all points in one plane
+            return None
+
+
+def _axes(query: Query) -> np.ndarray:
+    names = [query.column(name) for name in _AXES if name in NAMES]
+    return np.stack([*names, np.log2(np.maximum(query.footprint_bytes, 1.0))], axis=1).astype(np.float64)

@@ -1,0 +1,87 @@
+"""Intervals that hold: locally weighted conformal prediction.
+
+Errors are taken on operators that were held out, on a logarithmic scale. A small model of their size says how hard an
+operator is; the quantile of error over expected error makes the interval (Papadopoulos et al., Normalized nonconformity
+measures, 2008; Lei et al., Distribution-free predictive inference for regression, JASA 113, 2018, section 5.2).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from op_profiler.predict.latency.query import Query
+from op_profiler.predict.latency.regression import Boosted
+
+COVERAGE = 0.9
+_SMALLEST_ERROR = 0.003
+_SCALE_ROUNDS = 60
+
+
+@dataclasses.dataclass
+class Spread:
+    """How far off estimates may be.
+
+    Attributes:
+        scale: predicts the log of the size of an error from `Query.columns`; None where too little was held out.
+        quantiles: by tier, the quantile of error over expected error.
+        typical_above_bound: median of log(time over roofline bound); `bound_width`: what covers 90 % around it.
+    """
+
+    scale: Boosted | None
+    quantiles: dict[str, float]
+    typical_above_bound: float
+    bound_width: float
+
+    def half_width(self, query: Query, tier: str) -> np.ndarray:
+        """Half of the interval of each entry, on a logarithmic scale."""
+        if tier == "bound" or self.scale is None:
+            return np.full(len(query), self.bound_width)
+        return self.quantiles[tier] * self._expected(query)
+
+    def _expected(self, query: Query) -> np.ndarray:
+        assert self.scale is not None
+        return np.exp(self.scale.predict(query.columns))
+
+    @classmethod
+    def of(cls, query: Query, errors: dict[str, np.ndarray], above_bound: np.ndarray) -> Spread:
+        """From errors on held-out operators.
+
+        Args:
+            query: the operators.
+            errors: by tier, log(estimate over measured), one an entry of `query`; NaN where that tier does not answer.
+            above_bound: log(measured over bound).
+        """
+        typical = float(np.median(above_bound))
+        width = conformal_quantile(np.abs(above_bound - typical))
+        spread = cls(None, {}, typical, width)
+        regressed = errors["regressed"]
+        seen = np.flatnonzero(np.isfinite(regressed))
+        if len(seen) < 20:
+            return spread
+        scale = Boosted(rounds=_SCALE_ROUNDS, max_depth=4, min_child_weight=20.0)
+        sizes = np.log(np.maximum(np.abs(regressed[seen]), _SMALLEST_ERROR))
+        halves = np.arange(len(seen)) % 2 == 0  # the quantile is taken on errors that the scale has not seen
+        columns = query.take(seen).columns
+        ratios = np.empty(len(seen))
+        for half in (halves, ~halves):
+            scale.fit(columns[half], sizes[half], np.ones(int(half.sum())))
+            ratios[~half] = np.abs(regressed[seen][~half]) / np.exp(scale.predict(columns[~half]))
+        scale.fit(columns, sizes, np.ones(len(seen)))
+        spread.scale = scale
+        spread.quantiles["regressed"] = conformal_quantile(ratios)
+        inside = np.flatnonzero(np.isfinite(errors["interpolated"]))
+        expected = np.exp(scale.predict(query.take(inside).columns)) if len(inside) else np.ones(0)
+        between = np.abs(errors["interpolated"][inside]) / expected
+        spread.quantiles["interpolated"] = conformal_quantile(between) if len(inside) else ratios.max()
+        return spread
+
+
+def conformal_quantile(scores: np.ndarray, coverage: float = COVERAGE) -> float:
+    """The least score that covers the share `coverage` of new ones: the ceil((n + 1) coverage)-th smallest; the largest
+    where there are too few."""
+    ordered = np.sort(scores)
+    rank = math.ceil((len(ordered) + 1) * coverage)
+    return float(ordered[min(rank, len(ordered)) - 1]) if len(ordered) else math.inf

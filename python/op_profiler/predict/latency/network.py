@@ -1,0 +1,149 @@
+"""The latency of a network: the sum over its calls of operators, with what a plain sum leaves out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.operators import cost
+from op_profiler.operators._base import Operator
+from op_profiler.predict.latency.predictor import TIERS, UNSUPPORTED, Prediction, Predictor
+from op_profiler.predict.latency.query import Query
+
+if TYPE_CHECKING:
+    from op_profiler.operators.extract import Occurrence
+
+
+@dataclasses.dataclass(frozen=True)
+class Network:
+    """A lowered model, ready to be asked about.
+
+    Attributes:
+        operators: distinct, in the order of their first call; `calls`: how often each is called.
+        query: of the operators, at one thread and with the weights of the whole model between two calls.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    calls: np.ndarray
+    query: Query
+
+    @classmethod
+    def of(cls, name: str, operators: Sequence[Operator]) -> Network:
+        """From the operators of all calls, in order."""
+        counts: dict[str, int] = {}
+        first: dict[str, Operator] = {}
+        for operator in operators:
+            counts[operator.key] = counts.get(operator.key, 0) + 1
+            first.setdefault(operator.key, operator)
+        distinct = tuple(first.values())
+        weights = sum(cost.size_bytes(t) * counts[o.key] for o in distinct for t in o.params)
+        calls = np.fromiter((counts[key] for key in first), dtype=np.int64, count=len(first))
+        return cls(name, distinct, calls, Query.of(distinct, footprint_bytes=float(weights)))
+
+    @classmethod
+    def of_occurrences(cls, name: str, occurrences: Sequence[Occurrence]) -> Network:
+        """From what the compiler made of a model."""
+        return cls.of(name, [occurrence.operator for occurrence in occurrences])
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkPrediction:
+    """What a predictor says of a network at one thread count.
+
+    Attributes:
+        total_us, low_us, high_us: of everything that is supported, with a 90 % interval.
+        gaps_us: part of the total between the kernels.
+        tiers: share of the total by name of the tier.
+        unsupported: names of operators that are missing from the total.
+        outside: names of operators beyond the sizes that the predictor learned from.
+        operators: one entry a distinct operator, latency of one call.
+    """
+
+    network: Network
+    threads: int
+    total_us: float
+    low_us: float
+    high_us: float
+    gaps_us: float
+    tiers: dict[str, float]
+    unsupported: tuple[str, ...]
+    outside: tuple[str, ...]
+    operators: Prediction
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for scripts."""
+        found = self.operators
+        return {
+            "model": self.network.name,
+            "threads": self.threads,
+            "total_us": self.total_us,
+            "interval_us": [self.low_us, self.high_us],
+            "gaps_us": self.gaps_us,
+            "tiers": self.tiers,
+            "unsupported": list(self.unsupported),
+            "outside": list(self.outside),
+            "operators": [
+                {
+                    "name": operator.name,
+                    "operator_key": operator.key,
+                    "anchor": operator.anchor,
+                    "calls": int(calls),
+                    "latency_us": _number(latency),
+                    "interval_us": [_number(low), _number(high)],
+                    "tier": TIERS[tier],
+                }
+                for operator, calls, latency, low, high, tier in zip(
+                    self.network.operators,
+                    self.network.calls,
+                    found.latency_us,
+                    found.low_us,
+                    found.high_us,
+                    found.tier,
+                )
+            ],
+        }
+
+
+def predict_network(predictor: Predictor, network: Network, *, threads: int = 1) -> NetworkPrediction:
+    """The sum over all calls: kernels, and the gap that a call leaves in front of it.
+
+    The interval of the sum is the mean of the operators' intervals, weighted by their share, times a factor that was
+    calibrated on networks that were held out (`Predictor.network_scale`): errors of operators partly cancel, partly
+    share a cause.
+
+    Raises:
+        UsageError: there are no measurements at that thread count.
+    """
+    query = network.query.under(np.full(len(network.calls), threads), network.query.footprint_bytes)
+    found = predictor.predict(query)
+    supported = found.tier != UNSUPPORTED
+    times = np.where(supported, found.latency_us, 0.0) * network.calls
+    kernels = float(times.sum())
+    gaps = predictor.gaps_us.get(threads, 0.0) * float(network.calls[supported].sum())
+    total = kernels + gaps
+    half = 0.0
+    if kernels > 0:
+        widths = np.log(np.where(supported, found.high_us / found.latency_us, 1.0))
+        half = predictor.network_scale * float((times * widths).sum()) / kernels
+    shares = {name: float(times[found.tier == tier].sum() / kernels) if kernels else 0.0 for tier, name in enumerate(TIERS)}
+    names = np.array([operator.name for operator in network.operators], dtype=object)
+    return NetworkPrediction(
+        network=network,
+        threads=threads,
+        total_us=total,
+        low_us=total * float(np.exp(-half)),
+        high_us=total * float(np.exp(half)),
+        gaps_us=gaps,
+        tiers={name: share for name, share in shares.items() if share > 0},
+        unsupported=tuple(names[~supported]),
+        outside=tuple(names[found.outside]),
+        operators=found,
+    )
+
+
+def _number(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,91 @@
+"""What is asked of a predictor: operators as arrays, made once and asked as often as one likes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from op_profiler.operators._base import Operator
+from op_profiler.predict.latency.features import NAMES, matrix
+
+SETTING_NAMES = ("threads", "footprint")
+"""Columns of `Query.columns` behind those of the operator: thread count, and log2 of the model's weights in bytes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """Operators under settings, one an entry of each array.
+
+    Attributes:
+        keys: workload keys as numbers, uint64.
+        features: shape (entries, len(NAMES)), float32; see `op_profiler.predict.latency.features`.
+        flops, moved: operations, and bytes read and written.
+        threads: thread count.
+        footprint_bytes: weights of the model that the operator runs in: decides how cold its own are.
+        vocabulary: index of the operator's set of op names in `op_sets`.
+        op_sets: distinct sets of op names with the dtypes of their tensors.
+    """
+
+    keys: np.ndarray
+    features: np.ndarray
+    flops: np.ndarray
+    moved: np.ndarray
+    threads: np.ndarray
+    footprint_bytes: np.ndarray
+    vocabulary: np.ndarray
+    op_sets: tuple[frozenset[str], ...]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @classmethod
+    def of(
+        cls,
+        operators: Sequence[Operator],
+        *,
+        threads: int | np.ndarray = 1,
+        footprint_bytes: float | np.ndarray = 0.0,
+    ) -> Query:
+        """One entry an operator; `threads` and `footprint_bytes` for all of them or one each."""
+        count = len(operators)
+        sets: dict[frozenset[str], int] = {}
+        vocabulary = [sets.setdefault(_words(operator), len(sets)) for operator in operators]
+        return cls(
+            keys=np.fromiter((int(o.key, 16) for o in operators), dtype=np.uint64, count=count),
+            features=matrix(operators),
+            flops=np.fromiter((o.flops for o in operators), dtype=np.float64, count=count),
+            moved=np.fromiter((o.bytes_read + o.bytes_written for o in operators), dtype=np.float64, count=count),
+            threads=np.broadcast_to(np.asarray(threads, dtype=np.int64), (count,)),
+            footprint_bytes=np.broadcast_to(np.asarray(footprint_bytes, dtype=np.float64), (count,)),
+            vocabulary=np.array(vocabulary, dtype=np.intp),
+            op_sets=tuple(sets),
+        )
+
+    def take(self, indices: np.ndarray) -> Query:
+        """The entries of indices or of a mask."""
+        names = ("keys", "features", "flops", "moved", "threads", "footprint_bytes", "vocabulary")
+        return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
+
+    def under(self, threads: np.ndarray, footprint_bytes: np.ndarray) -> Query:
+        """The same operators under other settings, one an entry."""
+        return dataclasses.replace(self, threads=threads, footprint_bytes=footprint_bytes)
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: what regressions see."""
+        settings = np.stack([self.threads, np.log2(np.maximum(self.footprint_bytes, 1.0))], axis=1)
+        return np.concatenate([self.features, settings.astype(np.float32)], axis=1)
+
+    def column(self, name: str) -> np.ndarray:
+        """One of `NAMES`."""
+        values: np.ndarray = self.features[:, NAMES.index(name)]
+        return values
+
+
+def _words(operator: Operator) -> frozenset[str]:
+    """What a predictor has to have seen to know an operator: its ops, and the dtypes that it computes with."""
+    dtypes = {f"dtype {t.dtype}" for t in (*operator.inputs, *operator.params, *operator.outputs)}
+    dynamic = any(d < 0 for t in (*operator.inputs, *operator.params, *operator.outputs) for d in t.shape)
+    return frozenset({*operator.op_names, *dtypes, *(("dynamic shape",) if dynamic else ())})

@@ -1,0 +1,161 @@
+"""Predictors as files: a zip archive of arrays, xgboost's own format, skops' format, and a table of contents.
+
+No pickle is read: arrays are loaded with ``allow_pickle=False``, and what skops holds has to be of types that it trusts
+by itself. Every member is checked against its digest in the table of contents.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from op_profiler.errors import DatasetError
+from op_profiler.predict.latency.examples import DeviceName
+from op_profiler.predict.latency.features import NAMES
+from op_profiler.predict.latency.interpolation import Interpolation
+from op_profiler.predict.latency.intervals import Spread
+from op_profiler.predict.latency.predictor import Measured, Predictor
+from op_profiler.predict.latency.query import SETTING_NAMES, Query
+from op_profiler.predict.latency.regression import Boosted, Regressor, SklearnTrees, make_regressor
+from op_profiler.predict.latency.roofline import Roofline
+
+_FORMAT = "op_profiler predictor"
+_VERSION = 1
+_CONTENTS = "contents.json"
+_LARGEST_BYTES = 1 << 30
+
+
+def save(predictor: Predictor, path: Path) -> None:
+    """Write a predictor; whole or not at all."""
+    members: dict[str, bytes] = {}
+    for number, model in enumerate(predictor.models):
+        for name, content in model.members():
+            members[f"model{number}{name}"] = content
+    if predictor.spread.scale is not None:
+        members["scale.ubj"] = predictor.spread.scale.to_bytes()
+    arrays: dict[str, np.ndarray] = {
+        "limits": predictor.limits,
+        "interpolated_families": predictor.interpolated_families,
+        **{f"roofline_{f.name}": getattr(predictor.roofline, f.name) for f in dataclasses.fields(Roofline)},
+        **{f"measured_{f.name}": getattr(predictor.measured, f.name) for f in dataclasses.fields(Measured)},
+    }
+    op_sets: list[list[str]] = []
+    if predictor.interpolation is not None:
+        query, families, target = predictor.interpolation.learned
+        op_sets = [sorted(words) for words in query.op_sets]
+        arrays |= {f"points_{name}": getattr(query, name) for name in _POINTS}
+        arrays |= {"points_families": families, "points_target": target}
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stubs take allow_pickle for an array
+    members["arrays.npz"] = buffer.getvalue()
+    contents = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "columns": [*NAMES, *SETTING_NAMES],
+        "device": dataclasses.asdict(predictor.device),
+        "choice": predictor.choice,
+        "vocabulary": sorted(predictor.vocabulary),
+        "op_sets": op_sets,
+        "quantiles": predictor.spread.quantiles,
+        "typical_above_bound": predictor.spread.typical_above_bound,
+        "bound_width": predictor.spread.bound_width,
+        "gaps_us": {str(threads): gap for threads, gap in predictor.gaps_us.items()},
+        "network_scale": predictor.network_scale,
+        "fingerprint": predictor.fingerprint,
+        "versions": _versions(),
+        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
+    }
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_CONTENTS, json.dumps(contents, indent=1))
+        for name, content in members.items():
+            archive.writestr(name, content)
+    partial.rename(path)
+
+
+def load(path: Path) -> Predictor:
+    """Read a predictor.
+
+    Raises:
+        DatasetError: the file is missing, damaged, or was not written by this version of op_profiler.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            contents = _contents(archive, path)
+            members = {name: _member(archive, name, digest, path) for name, digest in contents["sha256"].items()}
+        return _predictor(contents, members)
+    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError) as error:
+        raise DatasetError(f"{path} is no predictor that can be read: {error}") from error
+
+
+_POINTS = ("keys", "features", "flops", "moved", "threads", "footprint_bytes", "vocabulary")
+
+
+def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(archive.read(_CONTENTS))
+    if found.get("format") != _FORMAT:
+        raise DatasetError(f"{path} is no predictor of op_profiler")
+    if found.get("version") != _VERSION or found.get("columns") != [*NAMES, *SETTING_NAMES]:
+        raise DatasetError(
+            f"{path} is from another version of op_profiler, which described operators differently; fit it again: "
+            "op-profiler predict --db ... (or leave out --predictor)"
+        )
+    return found
+
+
+def _member(archive: zipfile.ZipFile, name: str, digest: str, path: Path) -> bytes:
+    if archive.getinfo(name).file_size > _LARGEST_BYTES:
+        raise DatasetError(f"{path}: {name} is too large for a predictor")
+    content = archive.read(name)
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise DatasetError(f"{path} is damaged: {name} is not what it was when it was written")
+    return content
+
+
+def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor:
+    with np.load(io.BytesIO(members["arrays.npz"]), allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    interpolation = None
+    if "points_target" in arrays:
+        points = {name: arrays[f"points_{name}"] for name in _POINTS}
+        query = Query(**points, op_sets=tuple(frozenset(words) for words in contents["op_sets"]))
+        interpolation = Interpolation(query, arrays["points_families"], arrays["points_target"])
+    scale = Boosted.from_bytes(members["scale.ubj"]) if "scale.ubj" in members else None
+    spread = Spread(scale, contents["quantiles"], contents["typical_above_bound"], contents["bound_width"])
+    return Predictor(
+        device=DeviceName(**contents["device"]),
+        choice=contents["choice"],
+        roofline=Roofline(**{f.name: arrays[f"roofline_{f.name}"] for f in dataclasses.fields(Roofline)}),
+        measured=Measured(**{f.name: arrays[f"measured_{f.name}"] for f in dataclasses.fields(Measured)}),
+        models=_models(members),
+        interpolation=interpolation,
+        interpolated_families=arrays["interpolated_families"],
+        vocabulary=frozenset(contents["vocabulary"]),
+        limits=arrays["limits"],
+        spread=spread,
+        gaps_us={int(threads): gap for threads, gap in contents["gaps_us"].items()},
+        network_scale=contents["network_scale"],
+        fingerprint=contents["fingerprint"],
+    )
+
+
+def _versions() -> dict[str, str]:
+    from importlib import metadata
+
+    import op_profiler
+
+    found = {"op_profiler": op_profiler.__version__, "numpy": np.__version__}
+    for name in ("xgboost-cpu", "xgboost", "scikit-learn"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
