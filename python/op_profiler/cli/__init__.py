@@ -15,7 +15,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 def _application() -> typer.Typer:
-    from op_profiler.cli import analyze, collect, devices, evaluate, export, import_, models, sample, schedule
+    from op_profiler.cli import analyze, collect, devices, evaluate, export, import_, models, predict, sample, schedule
 
     app = typer.Typer(
         name="op-profiler",
@@ -29,6 +29,7 @@ def _application() -> typer.Typer:
     app.command("models", epilog=models.EXAMPLES)(models.models)
     app.command("export", epilog=export.EXAMPLES)(export.export)
     app.command("import", epilog=import_.EXAMPLES)(import_.import_)
+    app.command("predict", epilog=predict.EXAMPLES)(predict.predict)
     app.command("sample", epilog=sample.EXAMPLES)(sample.sample)
     app.command("schedule", epilog=schedule.EXAMPLES)(schedule.schedule)
     app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)

@@ -11,60 +11,117 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from op_profiler.predict.library.evaluate import Score
+
+    Run = tuple[str, Callable[[], list[Score]]]
+    Tasks = tuple[dict[str, str], list[Run], str]
 
 EXAMPLES = """Examples:
 
-op-profiler evaluate --library conv_data.out
+op-profiler evaluate                                       (the dataset that ships, its default predictor)
 
-op-profiler evaluate --library conv_data.out --split h,largest --predictor original,xgboost --json
+op-profiler evaluate --db sqlite:///results/op_profiler.db --split model --predictor default,xgboost --json
+
+op-profiler evaluate --library conv_data.out --split h,largest --predictor default,original
 """
 
 
 def evaluate(
-    library: Annotated[Path, typer.Option(help="A convolution library in the format of TinyNAS's op_profiler.")],
+    db: Annotated[str | None, typer.Option(help="Dataset to fit and test on; default: what ships.")] = None,
+    library: Annotated[
+        Path | None, typer.Option(help="In place of a dataset: a convolution library in TinyNAS's format.")
+    ] = None,
     split: Annotated[
-        str, typer.Option(help="random, h, oc, ratio, batch, largest, by commas, or all: what is held out.")
+        str, typer.Option(help="random, h, oc, ratio, batch, largest, model (--db only), by commas, or all.")
     ] = "all",
     predictor: Annotated[
-        str, typer.Option(help="original, xgboost, random_forest, decision_tree, mean, by commas, or all.")
-    ] = "all",
+        str,
+        typer.Option(
+            help="default, xgboost, random_forest, decision_tree, mean; lookup, interpolation, roofline for --db; "
+            "original for --library; by commas, or all."
+        ),
+    ] = "default",
+    device: Annotated[str | None, typer.Option(help="Device of --db, where it holds several.")] = None,
     seed: Annotated[int, typer.Option(help="Of the random split and of the regressors.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """How far off predictors are on convolutions of a library that were held out, split by split."""
+    """How far off predictors are on what was held out, split by split, and how often their intervals hold."""
     from op_profiler.cli import options
-    from op_profiler.dataset.formats.tinynas import read_library
-    from op_profiler.predict.library import PREDICTORS, make_predictor
-    from op_profiler.predict.library.evaluate import evaluate as evaluate_one
-    from op_profiler.predict.library.splits import SPLITS, held_out
+    from op_profiler.errors import UsageError
 
-    splits = SPLITS if split == "all" else options.parse_names(split)
-    predictors = PREDICTORS if predictor == "all" else options.parse_names(predictor)
-    for name in predictors:
-        make_predictor(name)  # refuses what does not exist before minutes of fitting
-    table = read_library(library)
-    for name in splits:
-        held_out(table, name, seed)
+    if db is not None and library is not None:
+        raise UsageError("give --db or --library, not both")
+    splits, predictors = options.parse_names(split), options.parse_names(predictor)
+    tasks = _of_library(library, splits, predictors, seed) if library is not None else None
+    descriptions, runs, about = tasks or _of_dataset(db, device, splits, predictors, seed)
     scores = []
-    for one in splits:
-        for name in predictors:
-            if not quiet:
-                print(f"{one}: {name}", end="\r", file=sys.stderr, flush=True)
-            scores.append(evaluate_one(table, one, name, seed))
+    for label, run in runs:
+        if not quiet:
+            print(f"{label:<60}", end="\r", file=sys.stderr, flush=True)
+        scores += run()
+    if not quiet:
+        print(" " * 60, end="\r", file=sys.stderr, flush=True)
     if as_json:
         print(json.dumps([dataclasses.asdict(score) for score in scores], indent=1))
         return
-    print(f"{len(table)} rows; not used: {table.failed} failed, {table.unreadable} that are no rows")
-    _show(scores)
+    print(about)
+    _show(scores, descriptions)
 
 
-def _show(scores: list[Score]) -> None:
+def _of_library(path: Path, splits: tuple[str, ...], predictors: tuple[str, ...], seed: int) -> Tasks:
+    from op_profiler.dataset.formats.tinynas import read_library
+    from op_profiler.predict.library import PREDICTORS, make_predictor
+    from op_profiler.predict.library.evaluate import evaluate as evaluate_one
+    from op_profiler.predict.library.splits import DESCRIPTIONS, SPLITS, held_out
+
+    splits = SPLITS if splits == ("all",) else splits
+    predictors = PREDICTORS if predictors == ("all",) else predictors
+    for name in predictors:
+        make_predictor(name)  # refuses what does not exist before minutes of fitting
+    table = read_library(path)
+    for name in splits:
+        held_out(table, name, seed)
+
+    def task(split: str, name: str) -> Run:
+        return f"{split}: {name}", lambda: [evaluate_one(table, split, name, seed)]
+
+    about = f"{len(table)} rows; not used: {table.failed} failed, {table.unreadable} that are no rows"
+    return DESCRIPTIONS, [task(s, name) for s in splits for name in predictors], about
+
+
+def _of_dataset(
+    db: str | None, device: str | None, splits: tuple[str, ...], predictors: tuple[str, ...], seed: int
+) -> Tasks:
+    from op_profiler.errors import UnknownNameError
+    from op_profiler.predict.latency.evaluate import DESCRIPTIONS, SPLITS, held_out
+    from op_profiler.predict.latency.evaluate import evaluate as evaluate_one
+    from op_profiler.predict.latency.open import examples_for
+    from op_profiler.predict.latency.predictor import CHOICES
+
+    splits = SPLITS if splits == ("all",) else splits
+    predictors = CHOICES if predictors == ("all",) else predictors
+    for name in predictors:
+        if name not in CHOICES:
+            raise UnknownNameError("predictor", name, CHOICES)
+    examples = examples_for(db=db, device=device)
+    for name in splits:
+        if name != "model":
+            held_out(examples, name, seed)
+
+    def task(split: str, name: str) -> Run:
+        return f"{split}: {name}", lambda: evaluate_one(examples, split, name, seed)
+
+    left = ", ".join(f"{count} {reason}" for reason, count in examples.left_out.items()) or "none"
+    about = f"{len(examples)} measurements of {len(examples.operators)} operators; not used: {left}"
+    return DESCRIPTIONS, [task(s, name) for s in splits for name in predictors], about
+
+
+def _show(scores: list[Score], descriptions: dict[str, str]) -> None:
     from rich.console import Console
     from rich.table import Table
-
-    from op_profiler.predict.library.splits import DESCRIPTIONS
 
     table = Table(title="error on held-out rows, relative to the measured latency", title_justify="left")
     for column in ("held out", "predictor"):
@@ -75,6 +132,6 @@ def _show(scores: list[Score]) -> None:
         coverage = "-" if score.coverage_90 is None else f"{score.coverage_90:.1%}"
         errors = [f"{value:.1%}" for value in (score.mape, score.median, score.p90, score.within_10)]
         counted = str(score.tested) + (f" ({score.unanswered} without)" if score.unanswered else "")
-        cells = [DESCRIPTIONS[score.split], score.predictor, counted, *errors, f"{score.bias:+.1%}", coverage]
+        cells = [descriptions[score.split], score.predictor, counted, *errors, f"{score.bias:+.1%}", coverage]
         table.add_row(*cells, f"{score.seconds:.1f}")
     Console(width=None if sys.stdout.isatty() else 150).print(table)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from op_profiler.dataset.formats.flat_table import operator_of_row
 from op_profiler.errors import DatasetError
 from op_profiler.operators import cost
-from op_profiler.operators._base import Operator, TensorSpec
+from op_profiler.operators._base import Operator
 
 COLUMNS = (
     "operator_key",
@@ -182,7 +182,7 @@ def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Exam
     for row in rows:
         if row["operator_key"] not in operators:
             operators[row["operator_key"]] = len(found)
-            found.append(operator_of(row))
+            found.append(operator_of_row(row))
         if row["device_key"] not in devices:
             devices[row["device_key"]] = len(names)
             names.append(
@@ -228,29 +228,3 @@ def _footprints(
     total = np.zeros(models)
     np.add.at(total, pairs[0], weights[pairs[1]] * occurrences[first])
     return total
-
-
-def operator_of(row: Mapping[str, Any]) -> Operator:
-    """The operator of a row of the flat table, whose nested values may be JSON text."""
-
-    def plain(name: str) -> Any:
-        value = row[name]
-        return json.loads(value) if isinstance(value, str) else value
-
-    def specs(name: str) -> tuple[TensorSpec, ...]:
-        return tuple(TensorSpec(tuple(t["shape"]), t["dtype"]) for t in plain(name))
-
-    return Operator(
-        name=row["operator_name"],
-        anchor=row["anchor"],
-        op_names=tuple(plain("op_names")),
-        inputs=specs("inputs"),
-        params=specs("params"),
-        outputs=specs("outputs"),
-        attrs=tuple(plain("attrs")),
-        layouts=plain("layouts"),
-        structure=row["structure"],
-        flops=row["flops"],
-        bytes_read=row["bytes_read"],
-        bytes_written=row["bytes_written"],
-    )

@@ -13,11 +13,10 @@ from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import Spread, conformal_quantile
 from op_profiler.predict.latency.predictor import CHOICES, Measured, Predictor, query_of
 from op_profiler.predict.latency.query import Query
-from op_profiler.predict.latency.regression import Boosted, Regressor, make_regressor
+from op_profiler.predict.latency.regression import Regressor, combined, make_models
 from op_profiler.predict.latency.roofline import Roofline
 
 _FOLDS = 5
-_SEEDS = (1, 2)
 _FEWEST_ROWS = 40
 _FEWEST_IN_FAMILY = 15
 _LIGHT_US = 5.0
@@ -55,9 +54,9 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
         regressed = interpolated
     usable = np.isin(families, trusted) if choice == "default" else np.ones(len(families), dtype=bool)
     spread = Spread.of(query, {"regressed": regressed, "interpolated": np.where(usable, interpolated, np.nan)}, target)
-    models = _fitted(_models(choice, seed), query, target, weight)
+    models = _fitted(make_models(choice, seed), query, target, weight)
     uses_grid = choice in ("default", "interpolation")
-    measured = _measured(examples, query)
+    measured = measured_of(examples, query)
     gaps = _gaps(examples)
     final = np.where(usable & np.isfinite(interpolated), interpolated, regressed)
     return Predictor(
@@ -84,12 +83,6 @@ def fingerprint(examples: Examples) -> str:
     digest = hashlib.sha256(keys[order].tobytes())
     digest.update(examples.threads[order].tobytes() + examples.latency_us[order].tobytes())
     return digest.hexdigest()[:16]
-
-
-def _models(choice: str, seed: int) -> list[Regressor]:
-    if choice == "default":
-        return [Boosted(seed + s) for s in _SEEDS]
-    return [make_regressor(choice, seed)] if choice in ("xgboost", "random_forest", "decision_tree", "mean") else []
 
 
 def _fitted(models: list[Regressor], query: Query, target: np.ndarray, weight: np.ndarray) -> list[Regressor]:
@@ -125,9 +118,10 @@ def _held_out(
     for train, held in _splits(examples, folds, seed):
         if not train.any():
             continue
-        models = _fitted(_models(choice, seed), query.take(train), target[train], weight[train])
+        models = _fitted(make_models(choice, seed), query.take(train), target[train], weight[train])
         if models:
-            found = np.mean([m.predict(query.take(held).columns) for m in models], axis=0)
+            columns = query.take(held).columns
+            found = combined(choice, [model.predict(columns) for model in models])
             regressed[held] = found - target[held]
         if choice in ("default", "interpolation"):
             grid = Interpolation(query.take(train), families[train], target[train])
@@ -146,7 +140,7 @@ def _better_interpolated(families: np.ndarray, interpolated: np.ndarray, regress
     return np.array(better, dtype=np.uint64)
 
 
-def _measured(examples: Examples, query: Query) -> Measured:
+def measured_of(examples: Examples, query: Query) -> Measured:
     """Median over the models of each operator, and how far one model is from the others."""
     keys = Measured.mixed(query.keys, query.threads)
     order = np.argsort(keys, kind="stable")

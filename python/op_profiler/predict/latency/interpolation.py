@@ -2,7 +2,7 @@
 
 Operators of one family have the same ops, window, stride and blocks, and run at one thread count. Their time over the
 roofline bound is interpolated linearly over the logarithms of the sizes that vary in the family (barycentric over a
-Delaunay triangulation, `scipy.interpolate.LinearNDInterpolator`), inside the hull of what was measured and nowhere else.
+Delaunay triangulation, `scipy.interpolate.LinearNDInterpolator`), inside the hull of what was measured only.
 """
 
 from __future__ import annotations
@@ -48,12 +48,16 @@ def _digest(words: frozenset[str]) -> int:
 class Interpolation:
     """Interpolators of families, each made when it is first needed.
 
+    Attributes:
+        learned: the arguments.
+
     Args:
         query: the measured operators; `families`: theirs, see `families_of`.
         target: shape (entries,), what to interpolate: log of the time over the bound.
     """
 
     def __init__(self, query: Query, families: np.ndarray, target: np.ndarray) -> None:
+        self.learned = query, families, target
         self._points = _axes(query)
         self._target = target
         order = np.argsort(families, kind="stable")

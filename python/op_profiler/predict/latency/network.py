@@ -39,10 +39,14 @@ class Network:
         for operator in operators:
             counts[operator.key] = counts.get(operator.key, 0) + 1
             first.setdefault(operator.key, operator)
-        distinct = tuple(first.values())
-        weights = sum(cost.size_bytes(t) * counts[o.key] for o in distinct for t in o.params)
-        calls = np.fromiter((counts[key] for key in first), dtype=np.int64, count=len(first))
-        return cls(name, distinct, calls, Query.of(distinct, footprint_bytes=float(weights)))
+        return cls.of_calls(name, list(first.values()), list(counts.values()))
+
+    @classmethod
+    def of_calls(cls, name: str, operators: Sequence[Operator], calls: Sequence[int]) -> Network:
+        """From distinct operators, and how often each is called."""
+        weights = sum(cost.size_bytes(t) * count for o, count in zip(operators, calls) for t in o.params)
+        query = Query.of(operators, footprint_bytes=float(weights))
+        return cls(name, tuple(operators), np.asarray(calls, dtype=np.int64), query)
 
     @classmethod
     def of_occurrences(cls, name: str, occurrences: Sequence[Occurrence]) -> Network:
@@ -129,7 +133,9 @@ def predict_network(predictor: Predictor, network: Network, *, threads: int = 1)
     if kernels > 0:
         widths = np.log(np.where(supported, found.high_us / found.latency_us, 1.0))
         half = predictor.network_scale * float((times * widths).sum()) / kernels
-    shares = {name: float(times[found.tier == tier].sum() / kernels) if kernels else 0.0 for tier, name in enumerate(TIERS)}
+    shares = {
+        name: float(times[found.tier == tier].sum() / kernels) if kernels else 0.0 for tier, name in enumerate(TIERS)
+    }
     names = np.array([operator.name for operator in network.operators], dtype=object)
     return NetworkPrediction(
         network=network,

@@ -14,7 +14,7 @@ from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.query import Query
-from op_profiler.predict.latency.regression import Regressor
+from op_profiler.predict.latency.regression import Regressor, combined
 from op_profiler.predict.latency.roofline import Roofline
 
 TIERS = ("measured", "interpolated", "regressed", "bound", "unsupported")
@@ -25,7 +25,6 @@ MEASURED, INTERPOLATED, REGRESSED, BOUND, UNSUPPORTED = range(len(TIERS))
 CHOICES = ("default", "lookup", "interpolation", "xgboost", "random_forest", "decision_tree", "mean", "roofline")
 """``default`` looks up, else combines two boosted models with interpolation where that proved better; the others answer
 by one tier alone."""
-
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +182,7 @@ class Predictor:
         """Fill in what regressions and interpolation say of the entries `at`."""
         if self.models:
             columns = query.columns
-            log_ratio[at] = np.mean([model.predict(columns) for model in self.models], axis=0)
+            log_ratio[at] = combined(self.choice, [model.predict(columns) for model in self.models])
         else:
             tier[at] = UNSUPPORTED
         if self.interpolation is None:

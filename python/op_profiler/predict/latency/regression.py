@@ -9,9 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from op_profiler.errors import UnknownNameError
-
-REGRESSORS = ("xgboost", "random_forest", "decision_tree", "mean")
+REGRESSORS = ("xgboost", "random_forest", "decision_tree")
 _TREES = {
     "max_depth": 7,
     "eta": 0.06,
@@ -33,6 +31,9 @@ class Regressor(Protocol):
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
         """Shape (rows,)."""
+
+    def to_bytes(self) -> bytes:
+        """For a file; never a pickle."""
 
 
 class Boosted:
@@ -67,19 +68,21 @@ class Boosted:
         return found
 
 
-class _Sklearn:
-    """A tree or a forest of scikit-learn."""
+class SklearnTrees:
+    """A tree or a forest of scikit-learn; kept in skops' format."""
 
-    def __init__(self, name: str, seed: int) -> None:
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @classmethod
+    def of(cls, name: str, seed: int) -> SklearnTrees:
+        """``random_forest`` or ``decision_tree``, not fitted."""
         from sklearn.ensemble import RandomForestRegressor
         from sklearn.tree import DecisionTreeRegressor
 
-        forest = name == "random_forest"
-        self.model: Any = (
-            RandomForestRegressor(100, min_samples_leaf=1, max_features=0.5, n_jobs=-1, random_state=seed)
-            if forest
-            else DecisionTreeRegressor(min_samples_leaf=2, random_state=seed)
-        )
+        if name == "decision_tree":
+            return cls(DecisionTreeRegressor(min_samples_leaf=2, random_state=seed))
+        return cls(RandomForestRegressor(100, max_features=0.5, n_jobs=-1, random_state=seed))
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         self.model.fit(columns, target, sample_weight=weight)
@@ -87,30 +90,41 @@ class _Sklearn:
     def predict(self, columns: np.ndarray) -> np.ndarray:
         return np.asarray(self.model.predict(columns), dtype=np.float64)
 
+    def to_bytes(self) -> bytes:
+        """In skops' format."""
+        from skops import io
 
-class _Mean:
-    """The mean of the latencies that the three estimate."""
+        return bytes(io.dumps(self.model))
 
-    def __init__(self, seed: int) -> None:
-        self.parts = [make_regressor(name, seed) for name in REGRESSORS if name != "mean"]
+    @classmethod
+    def from_bytes(cls, content: bytes) -> SklearnTrees:
+        """What `to_bytes` wrote.
 
-    def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
-        for part in self.parts:
-            part.fit(columns, target, weight)
+        Raises:
+            ValueError: it holds something else than trees of scikit-learn.
+        """
+        from skops import io
 
-    def predict(self, columns: np.ndarray) -> np.ndarray:
-        found: np.ndarray = np.log(np.mean([np.exp(part.predict(columns)) for part in self.parts], axis=0))
+        unknown = io.get_untrusted_types(data=content)
+        if unknown:
+            raise ValueError(f"it holds objects that are not trusted: {', '.join(unknown)}")
+        return cls(io.loads(content, trusted=[]))
+
+
+def make_models(choice: str, seed: int = 0) -> list[Regressor]:
+    """The regressions behind a choice, not fitted; none for choices that regress nothing."""
+    if choice == "default":
+        return [Boosted(seed + s) for s in (1, 2)]
+    if choice == "mean":
+        return [model for name in REGRESSORS for model in make_models(name, seed)]
+    if choice == "xgboost":
+        return [Boosted(seed)]
+    return [SklearnTrees.of(choice, seed)] if choice in REGRESSORS else []
+
+
+def combined(choice: str, estimates: list[np.ndarray]) -> np.ndarray:
+    """One estimate from those of several regressions, all logarithms: their mean; of latencies for ``mean``."""
+    if choice == "mean":
+        found: np.ndarray = np.log(np.mean(np.exp(estimates), axis=0))
         return found
-
-
-def make_regressor(name: str, seed: int = 0) -> Regressor:
-    """One of `REGRESSORS`.
-
-    Raises:
-        UnknownNameError: no such regressor.
-    """
-    if name not in REGRESSORS:
-        raise UnknownNameError("regressor", name, REGRESSORS)
-    if name == "xgboost":
-        return Boosted(seed)
-    return _Mean(seed) if name == "mean" else _Sklearn(name, seed)
+    return np.asarray(np.mean(estimates, axis=0))

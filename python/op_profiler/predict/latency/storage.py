@@ -24,7 +24,7 @@ from op_profiler.predict.latency.interpolation import Interpolation
 from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.predictor import Measured, Predictor
 from op_profiler.predict.latency.query import SETTING_NAMES, Query
-from op_profiler.predict.latency.regression import Boosted, Regressor, SklearnTrees, make_regressor
+from op_profiler.predict.latency.regression import Boosted, Regressor, SklearnTrees
 from op_profiler.predict.latency.roofline import Roofline
 
 _FORMAT = "op_profiler predictor"
@@ -37,8 +37,7 @@ def save(predictor: Predictor, path: Path) -> None:
     """Write a predictor; whole or not at all."""
     members: dict[str, bytes] = {}
     for number, model in enumerate(predictor.models):
-        for name, content in model.members():
-            members[f"model{number}{name}"] = content
+        members[f"model{number}.{'ubj' if isinstance(model, Boosted) else 'skops'}"] = model.to_bytes()
     if predictor.spread.scale is not None:
         members["scale.ubj"] = predictor.spread.scale.to_bytes()
     arrays: dict[str, np.ndarray] = {
@@ -145,6 +144,12 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
         network_scale=contents["network_scale"],
         fingerprint=contents["fingerprint"],
     )
+
+
+def _models(members: dict[str, bytes]) -> list[Regressor]:
+    names = sorted(name for name in members if name.startswith("model"))
+    kinds: dict[str, Any] = {".ubj": Boosted, ".skops": SklearnTrees}
+    return [kinds[Path(name).suffix].from_bytes(members[name]) for name in names]
 
 
 def _versions() -> dict[str, str]:

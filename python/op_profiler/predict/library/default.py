@@ -32,8 +32,8 @@ _COVERAGE = 0.9
 _STEPS = 10  # of the weights, from 0 to 1
 _FEWEST = 20  # entries that can weigh and calibrate
 _SHAPE = {"max_depth": 10, "eta": 0.05, "colsample_bytree": 0.8, "min_child_weight": 3}
-_NEIGHBOURS = {"max_depth": 9, "eta": 0.05, "colsample_bytree": 0.8, "min_child_weight": 4}
-_ROUNDS, _NEIGHBOUR_ROUNDS = 500, 400
+_NEIGHBOURS = {"max_depth": 8, "eta": 0.05, "colsample_bytree": 0.5, "min_child_weight": 4}
+_ROUNDS, _NEIGHBOUR_ROUNDS = 500, 500
 _SHAPES = 2  # as many models are averaged
 
 
@@ -154,6 +154,8 @@ def _hidden(table: Convolutions, gap: str) -> Iterator[np.ndarray]:
     if gap == "beyond":
         for end in range(len(levels), max(len(levels) // 2, 2), -2):
             yield np.isin(places, levels[max(end - 2, 1) : end])
+        if len(levels) <= 2:
+            yield np.isin(places, levels[1:])
         return
     apart = min(len(levels), 4)
     for start in range(apart):
@@ -201,7 +203,8 @@ def _has_gap(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
             places = _places(wanted, axis)
             outside |= (places < _places(known, axis).min()) | (places > _places(known, axis).max())
         return outside
-    missing: np.ndarray = ~np.isin(_places(wanted, gap), _places(known, gap))
+    places, levels = _places(wanted, gap), _places(known, gap)
+    missing: np.ndarray = ~np.isin(places, levels) & (places >= levels.min()) & (places <= levels.max())
     return missing
 
 
@@ -240,6 +243,7 @@ def _boost(features: np.ndarray, targets: np.ndarray, settings: dict[str, Any], 
     import xgboost
 
     chosen = {**settings, "subsample": 0.7, "tree_method": "hist", "seed": seed}
+    rounds = int(np.clip(len(targets) // 20, 100, rounds))  # few entries are learned sooner
     return xgboost.train(chosen, xgboost.DMatrix(features, targets), rounds)
 
 

@@ -1,0 +1,97 @@
+"""How fast the predictor that ships answers, and what it costs to load.
+
+    python benchmarks/query_speed.py
+
+Figures: exact look-ups and regressed operators a second in a batch, a lowered ResNet-50, loading in a new process, and
+look-ups against the size of the table from 10^3 to 10^6 rows.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from common import ROOT, provenance
+
+_BATCH = 1_000_000
+_REGRESSED = 200_000
+_LOADING = (
+    "import time; started = time.perf_counter();"
+    "from op_profiler.predict.latency import storage; from op_profiler.predict.shipped import shipped_predictor;"
+    "storage.load(shipped_predictor()); print(time.perf_counter() - started)"
+)
+
+
+def seconds(call: Callable[[], object], repeats: int = 7) -> tuple[float, float, float]:
+    """Median, least and most of a few calls; one before them is not counted."""
+    times = []
+    for _ in range(repeats + 1):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    ordered = sorted(times[1:])
+    return ordered[len(ordered) // 2], ordered[0], ordered[-1]
+
+
+def main() -> None:
+    import dataclasses
+
+    import numpy as np
+
+    from op_profiler.compiler import load_tvm, resolve_target
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.cache import load_cached
+    from op_profiler.operators.lower import optimize
+    from op_profiler.predict.latency import storage
+    from op_profiler.predict.latency.network import Network, predict_network
+    from op_profiler.predict.latency.open import examples_for
+    from op_profiler.predict.latency.predictor import Measured, query_of
+    from op_profiler.predict.shipped import shipped_predictor
+
+    print(provenance())
+    path = shipped_predictor()
+    assert path is not None, "results/predictor.zip is missing"
+    loads = sorted(
+        float(subprocess.run([sys.executable, "-c", _LOADING], capture_output=True, text=True, check=True,
+                             env={"PYTHONPATH": str(ROOT / "python"), "PATH": "/usr/bin:/bin"}).stdout)
+        for _ in range(5)
+    )  # fmt: skip
+    print(f"loading in a new process, imports included: {loads[2]:.2f} s ({loads[0]:.2f} to {loads[-1]:.2f})")
+    predictor = storage.load(path)
+    known = query_of(examples_for(db=None, device=predictor.device.key))
+    rng = np.random.default_rng(0)
+    batch = known.take(rng.integers(0, len(known), _BATCH))
+    middle, least, most = seconds(lambda: predictor.predict(batch), 3)
+    print(
+        f"exact look-ups: {_BATCH / middle / 1e6:.2f} million a second ({_BATCH / most / 1e6:.2f} to {_BATCH / least / 1e6:.2f})"
+    )
+    unseen = known.take(rng.integers(0, len(known), _REGRESSED))
+    unseen = dataclasses.replace(unseen, keys=rng.integers(0, 2**63, _REGRESSED, dtype=np.uint64))
+    middle, least, most = seconds(lambda: predictor.predict(unseen), 3)
+    print(f"not measured: {_REGRESSED / middle:,.0f} a second ({_REGRESSED / most:,.0f} to {_REGRESSED / least:,.0f})")
+    load_tvm()
+    model = load_cached(get_frontend("local"), ModelRequest(source="local", name="resnet-50"))
+    network = Network.of_occurrences("resnet-50", optimize(model, resolve_target("llvm")))
+    strangers = dataclasses.replace(network.query, keys=network.query.keys ^ np.uint64(1))
+    for label, one in (("measured", network), ("not measured", dataclasses.replace(network, query=strangers))):
+        middle, least, most = seconds(lambda one=one: predict_network(predictor, one), 50)  # type: ignore[misc]
+        print(
+            f"lowered resnet-50, {label}: {middle * 1e3:.2f} ms ({least * 1e3:.2f} to {most * 1e3:.2f}), "
+            f"{len(one.operators)} distinct operators"
+        )
+    for size in (10**3, 10**4, 10**5, 10**6):
+        keys = np.sort(rng.integers(0, 2**63, size, dtype=np.uint64))
+        table = Measured(Measured.mixed(keys, np.ones(size, dtype=np.int64)), np.ones(size), np.ones(size))
+        table.keys.sort()
+        asked = dataclasses.replace(
+            batch, keys=keys[rng.integers(0, size, _BATCH)], threads=np.ones(_BATCH, dtype=np.int64)
+        )
+        middle, _, _ = seconds(lambda t=table, a=asked: t.find(a), 3)  # type: ignore[misc]
+        print(f"look-up in a table of {size:>9,} rows: {middle / _BATCH * 1e9:.0f} ns an operator")
+
+
+if __name__ == "__main__":
+    main()

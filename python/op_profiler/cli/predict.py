@@ -1,0 +1,200 @@
+"""``op-profiler predict``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.predict.latency.network import Network
+    from op_profiler.predict.latency.predictor import Predictor
+
+EXAMPLES = """Examples:
+
+op-profiler predict resnet-18                              (from the dataset that ships; nothing is measured)
+
+op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
+
+op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
+
+op-profiler predict model.tflite --format csv              (one row a convolution, three regressors and their mean)
+
+op-profiler predict resnet-18 --format runtime_lut --input_dims '{"data": [1, 3, 160, 160]}'
+
+op-profiler predict resnet-18 --db sqlite:///other.db --adapt 50     (a new device, from 50 of its operators)
+
+Exit codes: 0 all operators have an estimate; 1 some have none (named); 2 wrong usage; 4 the model cannot be lowered;
+5 the dataset or the predictor cannot be used.
+"""
+
+
+def predict(  # noqa: PLR0913 - the options are the interface
+    model: Annotated[str, typer.Argument(help="A name, source:name, or the path of a model file.")],
+    modelsource: Annotated[str, typer.Option(help="Source of a plain name.", rich_help_panel="Model")] = "local",
+    batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.", rich_help_panel="Model")] = 1,
+    inputname: Annotated[str, typer.Option(help="As for collect.", rich_help_panel="Model")] = "",
+    inputshape: Annotated[str, typer.Option(help="As for collect.", rich_help_panel="Model")] = "",
+    input_dims: Annotated[
+        str,
+        typer.Option(
+            "--input_dims",
+            "--input-dims",
+            help='Names and shapes as JSON: {"data": [1, 3, 224, 224]}.',
+            rich_help_panel="Model",
+        ),
+    ] = "",
+    input_dtype: Annotated[
+        str,
+        typer.Option(
+            "--input_dtype", "--input-dtype", help="float32; checked against the model.", rich_help_panel="Model"
+        ),
+    ] = "",
+    sequence_length: Annotated[int | None, typer.Option(help="As for collect.", rich_help_panel="Model")] = None,
+    target: Annotated[str, typer.Option(help="What the operators are lowered for.", rich_help_panel="Device")] = "llvm",
+    precision: Annotated[str, typer.Option(help="float32 or float16.", rich_help_panel="Device")] = "float32",
+    threads: Annotated[str, typer.Option(help="Thread counts that were measured.", rich_help_panel="Device")] = "1",
+    device: Annotated[
+        str | None,
+        typer.Option(help="Start of a device's key, or part of its processor's name.", rich_help_panel="Device"),
+    ] = None,
+    db: Annotated[
+        str | None, typer.Option(help="Dataset to learn from; default: what ships.", rich_help_panel="Predictor")
+    ] = None,
+    predictor: Annotated[
+        str,
+        typer.Option(
+            help="default, lookup, interpolation, xgboost, random_forest, decision_tree, mean, roofline, or a file.",
+            rich_help_panel="Predictor",
+        ),
+    ] = "default",
+    adapt: Annotated[
+        int | None,
+        typer.Option(
+            help="Use only N measured operators of --db, and what ships for the rest.", rich_help_panel="Predictor"
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Also write the predictor to a file.", rich_help_panel="Predictor")
+    ] = None,
+    format: Annotated[str, typer.Option(help="table, csv, json or runtime_lut.", rich_help_panel="Output")] = "table",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only the total.", rich_help_panel="Output")] = False,
+) -> None:
+    """Predict the latency of every operator of a model, and of the model, without measuring anything."""
+    from op_profiler.cli import options
+    from op_profiler.errors import UnknownNameError, UsageError
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.predict.latency import storage
+    from op_profiler.predict.latency.network import predict_network
+    from op_profiler.report import prediction as report
+
+    if format not in report.FORMATS:
+        raise UnknownNameError("format", format, report.FORMATS)
+    if adapt is not None and db is None:
+        raise UsageError("--adapt takes the new device's measurements from --db")
+    names, shapes = (
+        options.parse_names(inputname),
+        options.parse_shapes("--inputshape", inputshape) if inputshape else (),
+    )
+    if input_dims:
+        names, shapes = _dims(input_dims)
+    source, name = _source_of(model, modelsource)
+    request = ModelRequest(
+        source=source,
+        name=name,
+        batch_size=batchsize,
+        input_names=names,
+        input_shapes=shapes,
+        sequence_length=sequence_length,
+    )
+    counts = options.parse_counts("--threads", threads)
+
+    def note(text: str) -> None:
+        if not quiet:
+            print(f"note: {text}", file=sys.stderr)
+
+    found = _predictor(predictor, db, device, adapt, note)
+    if save is not None:
+        storage.save(found, save)
+    network = _network(request, target, precision, input_dtype, note)
+    if format == "csv" and name.endswith(".tflite"):
+        parts = {
+            choice: _predictor(choice, db, device, None, note)
+            for choice in ("decision_tree", "random_forest", "xgboost", "mean")
+        }
+        print(report.regressor_csv({c: predict_network(p, network, threads=counts[0]) for c, p in parts.items()}))
+        return
+    predictions = [predict_network(found, network, threads=count) for count in counts]
+    if quiet and format == "table":
+        print("\n".join(report.summary(p) for p in predictions))
+    elif format == "table":
+        from rich.console import Console
+
+        console = Console(width=None if sys.stdout.isatty() else 150)
+        for one in predictions:
+            report.show_table(console, one, f"{found.device.processor} ({found.device.target})")
+    else:
+        print(report.render(predictions, format))
+    if any(one.unsupported for one in predictions):
+        raise typer.Exit(1)
+
+
+def _predictor(choice: str, db: str | None, device: str | None, adapt: int | None, note) -> Predictor:  # noqa: ANN001
+    from op_profiler.predict.latency.open import examples_for, open_predictor
+
+    if adapt is None:
+        return open_predictor(choice, db=db, device=device, note=note)
+    from op_profiler.predict.latency.adapt import adapted, chosen_samples
+
+    target = examples_for(db=db, device=device)
+    return adapted(open_predictor(choice, note=note), chosen_samples(target, adapt))
+
+
+def _source_of(model: str, default: str) -> tuple[str, str]:
+    """Source and name: ``source:name``, an existing file, or a name of the default source."""
+    from op_profiler.frontends import SOURCES
+
+    source, colon, name = model.partition(":")
+    if colon and source in SOURCES:
+        return source, name
+    return ("file", model) if Path(model).is_file() else (default, model)
+
+
+def _dims(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+    """Names and shapes of ``--input_dims``."""
+    from op_profiler.errors import UsageError
+
+    try:
+        found = json.loads(text)
+        shapes = tuple(tuple(int(size) for size in shape) for shape in found.values())
+    except (ValueError, TypeError, AttributeError):
+        shapes = ()
+    if not shapes or any(size < 1 for shape in shapes for size in shape):
+        raise UsageError(f'--input_dims takes JSON such as {{"data": [1, 3, 224, 224]}}, not {text!r}')
+    return tuple(found), shapes
+
+
+def _network(request: ModelRequest, target: str, precision: str, dtype: str, note) -> Network:  # noqa: ANN001
+    """Lower and fuse the model; what takes long is said."""
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collect.source import load_model
+    from op_profiler.errors import UsageError
+    from op_profiler.frontends import get_frontend
+    from op_profiler.predict.latency.network import Network
+
+    get_frontend(request.source).check(request)
+    asked = CollectRequest(model=request, target=target, precision=precision, schedules="none", dry_run=True)
+    asked.check()
+    note(f"lowering {request.name}")
+    model, _, resolved = load_model(asked, lambda **_: None)
+    if dtype and any(spec.dtype != dtype for spec in model.inputs):
+        raise UsageError(
+            f"--input_dtype {dtype}: {request.name} takes {', '.join(f'{s.name}: {s.dtype}' for s in model.inputs)}"
+        )
+    from op_profiler.operators.lower import optimize
+
+    return Network.of_occurrences(request.name, optimize(model, resolved))

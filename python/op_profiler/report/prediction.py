@@ -1,0 +1,181 @@
+"""A predicted network as text: a table, CSV, JSON, or the words of the runtime look-up table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from op_profiler.operators._base import Operator
+    from op_profiler.predict.latency.network import NetworkPrediction
+
+FORMATS = ("table", "csv", "json", "runtime_lut")
+_CONVOLUTION = ("kernel_size", "filter_size", "input_channel", "input_h", "input_w", "stride", "depthwise")
+_OP_TYPES = {
+    "conv2d": "Conv",
+    "depthwise": "Conv",
+    "grouped": "Conv",
+    "dense": "FC",
+    "batch_matmul": "BatchMatMul",
+    "softmax": "Softmax",
+}
+
+
+def render(predictions: Sequence[NetworkPrediction], format: str) -> str:
+    """The text of predictions, one a thread count; see `show_table` for ``table``.
+
+    Raises:
+        UnknownNameError: no such format.
+    """
+    if format == "json":
+        found = [prediction.to_json() for prediction in predictions]
+        return json.dumps(found[0] if len(found) == 1 else found, indent=1)
+    if format == "csv":
+        return _csv(predictions)
+    if format == "runtime_lut":
+        return "\n".join(line for prediction in predictions for line in _runtime_lut(prediction))
+    raise UnknownNameError("format", format, FORMATS)
+
+
+def show_table(console: Console, prediction: NetworkPrediction, learned_from: str) -> None:
+    """Every operator with its latency, interval and tier; then the total, its tiers, and what is missing."""
+    from rich.table import Table
+
+    found, network = prediction.operators, prediction.network
+    table = Table(title=f"{network.name}, {prediction.threads} threads, predicted for {learned_from}")
+    for name in ("operator", "calls", "us a call", "90 % interval", "share %", "tier"):
+        table.add_column(name, justify="left" if name in ("operator", "tier") else "right", overflow="fold")
+    times = np.nan_to_num(found.latency_us) * network.calls
+    for at in np.argsort(-times, kind="stable"):
+        known = np.isfinite(found.latency_us[at])
+        table.add_row(
+            network.operators[at].name,
+            str(network.calls[at]),
+            f"{found.latency_us[at]:.1f}" if known else "-",
+            f"{found.low_us[at]:.1f} to {found.high_us[at]:.1f}" if known else "-",
+            f"{100 * times[at] / max(prediction.total_us, 1e-9):.1f}",
+            found.tiers()[at] + (" *" if found.outside[at] else ""),
+        )
+    console.print(table)
+    print(summary(prediction))
+
+
+def summary(prediction: NetworkPrediction) -> str:
+    """The total, and how far it can be trusted."""
+    tiers = ", ".join(f"{share:.1%} {name}" for name, share in prediction.tiers.items()) or "nothing"
+    lines = [
+        f"total at {prediction.threads} threads: {prediction.total_us:.1f} us, 90 % interval {prediction.low_us:.1f} "
+        f"to {prediction.high_us:.1f} us ({tiers}; {prediction.gaps_us:.1f} us between kernels)"
+    ]
+    if prediction.unsupported:
+        lines.append(f"NOT in the total, since nothing like it was measured: {', '.join(prediction.unsupported)}")
+    if prediction.outside:
+        lines.append(f"* beyond the sizes that were measured: {', '.join(dict.fromkeys(prediction.outside))}")
+    return "\n".join(lines)
+
+
+def _csv(predictions: Sequence[NetworkPrediction]) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    columns = ("model", "threads", "operator", "operator_key", "anchor", "calls", *_CONVOLUTION)
+    writer.writerow((*columns, "latency_us", "low_us", "high_us", "tier"))
+    for prediction in predictions:
+        found = prediction.operators
+        for at, operator in enumerate(prediction.network.operators):
+            shape = convolution_fields(operator)
+            times = (found.latency_us[at], found.low_us[at], found.high_us[at])
+            writer.writerow(
+                [
+                    *(prediction.network.name, prediction.threads, operator.name, operator.key, operator.anchor),
+                    prediction.network.calls[at],
+                    *(shape.get(name, "") for name in _CONVOLUTION),
+                    *(f"{time:.6g}" if np.isfinite(time) else "" for time in times),
+                    found.tiers()[at],
+                ]
+            )
+    return buffer.getvalue().rstrip("\n")
+
+
+def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
+    """One row a convolution in the order of the calls, with the estimates of several predictors in microseconds.
+
+    Args:
+        predictions: of the same network, by the name of the predictor.
+    """
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(("name", *_CONVOLUTION, "calls", *(f"{name}_us" for name in predictions)))
+    first = next(iter(predictions.values()))
+    for at, operator in enumerate(first.network.operators):
+        shape = convolution_fields(operator)
+        if not shape:
+            continue
+        times = [prediction.operators.latency_us[at] for prediction in predictions.values()]
+        writer.writerow(
+            [
+                first.network.name,
+                *(shape[name] for name in _CONVOLUTION),
+                first.network.calls[at],
+                *(f"{time:.6g}" if np.isfinite(time) else "" for time in times),
+            ]
+        )
+    return buffer.getvalue().rstrip("\n")
+
+
+def convolution_fields(operator: Operator) -> dict[str, Any]:
+    """Parameters of a two-dimensional convolution in plain sizes, whatever layout the compiler chose; empty for others.
+
+    A depthwise convolution has as many filters as channels, and says that it is one.
+    """
+    from op_profiler.dataset.formats.unblock import Unfit, sizes
+    from op_profiler.predict.latency.features import kind_of
+
+    kind = kind_of(operator)
+    if kind not in ("conv2d", "depthwise", "grouped") or not operator.inputs:
+        return {}
+    attrs = operator.attrs[operator.op_names.index(operator.anchor)]
+    layout = str(attrs.get("data_layout") or "NCHW")
+    try:
+        data = sizes(operator.inputs[0], layout)
+        out = sizes(operator.outputs[0], str(attrs.get("out_layout") or layout))
+    except Unfit:
+        return {}
+    window = attrs.get("kernel_size") or ("", "")
+    return {
+        "kernel_size": window[0] if len(set(window)) == 1 else "x".join(map(str, window)),
+        "filter_size": attrs.get("channels") or out["C"],
+        "input_channel": data["C"],
+        "input_h": data["H"],
+        "input_w": data["W"],
+        "stride": attrs.get("strides", [1])[0],
+        "depthwise": int(kind == "depthwise"),
+    }
+
+
+def _runtime_lut(prediction: NetworkPrediction) -> list[str]:
+    """As the query of a runtime look-up table prints it; what its total leaves out it says beside the total."""
+    from op_profiler.predict.latency.features import kind_of
+
+    lines = []
+    found = prediction.operators
+    for at, operator in enumerate(prediction.network.operators):
+        known = np.isfinite(found.latency_us[at])
+        op_type = _OP_TYPES.get(kind_of(operator), operator.anchor)
+        shapes = [list(t.shape) for t in (*operator.inputs, *operator.params)]
+        for _ in range(int(prediction.network.calls[at])):
+            lines.append(f"op type {op_type} with input {shapes}")
+            lines.append(f"run_time: [{found.latency_us[at]:.1f}]" if known else "run_time: not found")
+    lines.append(f"All operators found in the table? {not prediction.unsupported}")
+    if prediction.unsupported:
+        lines.append(f"not in the latency below: {', '.join(prediction.unsupported)}")
+    lines.append(f"The network run-time latency is {prediction.total_us:.1f}")
+    return lines
