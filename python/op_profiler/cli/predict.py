@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from op_profiler.frontends._base import ModelRequest
     from op_profiler.predict.latency.network import Network
     from op_profiler.predict.latency.predictor import Predictor
+
+    Note = Callable[[str], None]
 
 EXAMPLES = """Examples:
 
@@ -55,7 +59,10 @@ def predict(  # noqa: PLR0913 - the options are the interface
         ),
     ] = "",
     sequence_length: Annotated[int | None, typer.Option(help="As for collect.", rich_help_panel="Model")] = None,
-    target: Annotated[str, typer.Option(help="What the operators are lowered for.", rich_help_panel="Device")] = "llvm",
+    target: Annotated[
+        str | None,
+        typer.Option(help="What the model is lowered for; default: the predictor's device.", rich_help_panel="Device"),
+    ] = None,
     precision: Annotated[str, typer.Option(help="float32 or float16.", rich_help_panel="Device")] = "float32",
     threads: Annotated[str, typer.Option(help="Thread counts that were measured.", rich_help_panel="Device")] = "1",
     device: Annotated[
@@ -87,6 +94,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     """Predict the latency of every operator of a model, and of the model, without measuring anything."""
     from op_profiler.cli import options
     from op_profiler.errors import UnknownNameError, UsageError
+    from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
     from op_profiler.predict.latency import storage
     from op_profiler.predict.latency.network import predict_network
@@ -117,10 +125,12 @@ def predict(  # noqa: PLR0913 - the options are the interface
         if not quiet:
             print(f"note: {text}", file=sys.stderr)
 
+    get_frontend(source).check(request)
     found = _predictor(predictor, db, device, adapt, note)
+    found.check_threads(counts)
     if save is not None:
         storage.save(found, save)
-    network = _network(request, target, precision, input_dtype, note)
+    network = _network(request, target or found.device.target, precision, input_dtype, note)
     if format == "csv" and name.endswith(".tflite"):
         parts = {
             choice: _predictor(choice, db, device, None, note)
@@ -143,7 +153,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         raise typer.Exit(1)
 
 
-def _predictor(choice: str, db: str | None, device: str | None, adapt: int | None, note) -> Predictor:  # noqa: ANN001
+def _predictor(choice: str, db: str | None, device: str | None, adapt: int | None, note: Note) -> Predictor:
     from op_profiler.predict.latency.open import examples_for, open_predictor
 
     if adapt is None:
@@ -178,15 +188,14 @@ def _dims(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
     return tuple(found), shapes
 
 
-def _network(request: ModelRequest, target: str, precision: str, dtype: str, note) -> Network:  # noqa: ANN001
+def _network(request: ModelRequest, target: str, precision: str, dtype: str, note: Note) -> Network:
     """Lower and fuse the model; what takes long is said."""
     from op_profiler.collect.request import CollectRequest
     from op_profiler.collect.source import load_model
     from op_profiler.errors import UsageError
-    from op_profiler.frontends import get_frontend
+    from op_profiler.operators.lower import optimize
     from op_profiler.predict.latency.network import Network
 
-    get_frontend(request.source).check(request)
     asked = CollectRequest(model=request, target=target, precision=precision, schedules="none", dry_run=True)
     asked.check()
     note(f"lowering {request.name}")
@@ -195,6 +204,4 @@ def _network(request: ModelRequest, target: str, precision: str, dtype: str, not
         raise UsageError(
             f"--input_dtype {dtype}: {request.name} takes {', '.join(f'{s.name}: {s.dtype}' for s in model.inputs)}"
         )
-    from op_profiler.operators.lower import optimize
-
     return Network.of_occurrences(request.name, optimize(model, resolved))

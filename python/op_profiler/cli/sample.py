@@ -93,7 +93,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collect.sampling import grid, run, spaces
     from op_profiler.collect.supervisor import Collection
     from op_profiler.compiler import target_kind
-    from op_profiler.errors import UsageError
+    from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.frontends._base import ModelRequest
     from op_profiler.measure.machines import default_thread_counts
     from op_profiler.report.collection import Screen
@@ -137,7 +137,15 @@ def sample(  # noqa: PLR0913 - the options are the interface
         import random
 
         names = options.parse_names(kinds)
-        found = run.batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
+        for name in names:
+            if name not in spaces.space_names():
+                raise UnknownNameError("kind of operator", name, spaces.space_names())
+        if adaptive:
+            from op_profiler.collect.sampling.adaptive import adaptive_batches
+
+            found = adaptive_batches(db, names, seed)
+        else:
+            found = run.batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
         if dry_run:
             print(f"random operators of the kinds {', '.join(names or spaces.space_names())}")
             return

@@ -62,12 +62,12 @@ def _log_uniform(rng: random.Random, low: int, high: int, multiple: int = 1) -> 
 
 
 def _channels(rng: random.Random, low: int = 16, high: int = 1024) -> int:
-    multiple = rng.choices((32, 16, 8, 4), (0.35, 0.3, 0.25, 0.1))[0]
+    multiple = rng.choices((32, 16, 8, 4), (0.45, 0.3, 0.2, 0.05))[0]
     return _log_uniform(rng, low, high, multiple)
 
 
 def _size(rng: random.Random, low: int = 5, high: int = 160) -> int:
-    return rng.choice(_USUAL_SIZES) if rng.random() < 0.6 else _log_uniform(rng, low, high)
+    return rng.choice(_USUAL_SIZES) if rng.random() < 0.75 else _log_uniform(rng, low, high)
 
 
 def _batch(rng: random.Random) -> int:
@@ -75,7 +75,7 @@ def _batch(rng: random.Random) -> int:
 
 
 def _sequence(rng: random.Random) -> int:
-    return rng.choice(_SEQUENCES) if rng.random() < 0.6 else _log_uniform(rng, 8, 512)
+    return rng.choice(_SEQUENCES) if rng.random() < 0.75 else _log_uniform(rng, 8, 512)
 
 
 def _conv2d(rng: random.Random) -> Point:
@@ -111,11 +111,18 @@ def _depthwise(rng: random.Random) -> Point:
     )
 
 
+def _features(rng: random.Random, least: int) -> int:
+    """Widths of layers: multiples of 32 and 64 mostly, and what classifiers have."""
+    if rng.random() < 0.08:
+        return rng.choice((10, 21, 91, 100, 1000, 1001))
+    return _log_uniform(rng, least, 4096, rng.choices((1, 8, 32, 64), (0.1, 0.15, 0.35, 0.4))[0])
+
+
 def _dense(rng: random.Random) -> Point:
     return kinds.Dense(
         rows=1 if rng.random() < 0.35 else _sequence(rng),
-        in_features=_log_uniform(rng, 32, 4096, rng.choice((1, 8, 32, 64))),
-        out_features=_log_uniform(rng, 10, 4096, rng.choice((1, 2, 8, 32, 64))),
+        in_features=_features(rng, 32),
+        out_features=_features(rng, 10),
         epilogue=rng.choices(("none", "bias", "bias_relu", "bias_gelu", "bias_tanh"), (1, 3, 1, 1, 0.5))[0],
     )
 

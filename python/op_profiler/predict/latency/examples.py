@@ -166,6 +166,8 @@ def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
         return "not complete"
     if row["foreign_load"]:
         return "under foreign load"
+    if row["model_source"] == "sample" and row["op_names"] == ["nn.relu"]:
+        return "writes the input of a sampled operator, from cold memory"
     if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":
         return "not in a model"
     return None

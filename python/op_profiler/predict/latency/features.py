@@ -1,8 +1,7 @@
 """An operator as numbers that say what its time depends on, the same for operators of every kind.
 
-Sizes are logarithms to base 2. What TVM's default schedules decide by divisibility (the block of channels, the tile of
-output columns) has features of its own: a convolution of 113 columns takes far longer than one of 112, since 113 is
-prime and the tile is then one column wide.
+Sizes are logarithms to base 2. What TVM's default schedules decide by divisibility has features of its own, see
+`op_profiler.predict.latency.default_schedule`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import numpy as np
 
 from op_profiler.operators import cost
 from op_profiler.operators._base import Operator
+from op_profiler.predict.latency import default_schedule
 
 KINDS = (
     "conv2d",
@@ -57,8 +57,6 @@ _MOVES = frozenset(
     }
 )
 _LOOK_UPS = frozenset({"take", "gather", "gather_nd", "embedding", "adv_index"})
-_LARGEST_TILE = 31
-"""Output columns that TVM's default schedule of a convolution keeps in registers: their largest divisor up to this."""
 _LANES = 16
 
 _SIZES = ("rows", "columns", "reduction", "batch", "window", "width", "height", "out_width", "last_in", "last_out")
@@ -73,8 +71,8 @@ NAMES: tuple[str, ...] = (
     "stride",
     "in_block",
     "out_block",
-    "width_tile",
-    "row_tile",
+    *default_schedule.NAMES,
+    "padded",
     "lane_waste",
     "inner_run",
     "rank",
@@ -136,8 +134,8 @@ def operator_features(operator: Operator) -> np.ndarray:
         "stride": _attribute(operator, "strides", 1.0),
         "in_block": float(first[4]) if len(first) == 5 else float(last_in % _LANES == 0),
         "out_block": float(out[4]) if len(out) == 5 else float(last_out % _LANES == 0),
-        "width_tile": float(_largest_divisor(int(sizes.get("out_width", 1)), _LARGEST_TILE)),
-        "row_tile": float(_largest_divisor(int(sizes.get("rows", 1)), _LANES)),
+        **dict(zip(default_schedule.NAMES, default_schedule.tiles_of(kind, sizes, out, float(last_in % _LANES)))),
+        "padded": float(any(_list_attribute(operator, "padding"))),
         "lane_waste": _waste(int(sizes.get("columns", last_out))),
         "inner_run": _log(_kept_run(operator)),
         "rank": float(len(out)),
@@ -229,6 +227,13 @@ def _attribute(operator: Operator, name: str, default: float) -> float:
     return default
 
 
+def _list_attribute(operator: Operator, name: str) -> list[float]:
+    for attrs in operator.attrs:
+        if isinstance(attrs.get(name), (list, tuple)):
+            return [float(value) for value in attrs[name] if isinstance(value, (int, float))]
+    return []
+
+
 def _kept_run(operator: Operator) -> float:
     """Elements that a permutation of axes leaves next to each other; all of the last dimension where there is none."""
     out = operator.outputs[0].shape if operator.outputs else ()
@@ -240,10 +245,6 @@ def _kept_run(operator: Operator) -> float:
             before, after = str(attrs.get("src_layout", "")), str(attrs.get("dst_layout", ""))
             return float(out[-1]) if before[-1:] == after[-1:] else 1.0
     return float(out[-1]) if out else 1.0
-
-
-def _largest_divisor(number: int, limit: int) -> int:
-    return max(divisor for divisor in range(1, limit + 1) if number % divisor == 0)
 
 
 def _waste(columns: int) -> float:

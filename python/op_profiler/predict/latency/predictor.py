@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.regression import Regressor, combined
 from op_profiler.predict.latency.roofline import Roofline
+
+if TYPE_CHECKING:
+    from op_profiler.frontends._base import RelayModel
+    from op_profiler.predict.latency.network import Network, NetworkPrediction
 
 TIERS = ("measured", "interpolated", "regressed", "bound", "unsupported")
 """How an estimate came about, from the most to the least trustworthy."""
@@ -104,6 +109,51 @@ class Predictor:
     network_scale: float
     fingerprint: str
 
+    @classmethod
+    def from_dataset(
+        cls,
+        db: str | None = None,
+        *,
+        device: str | None = None,
+        choice: str = "default",
+    ) -> Predictor:
+        """The predictor of a device in a dataset; fitted where nothing has been fitted to the same measurements yet.
+
+        Args:
+            db: SQLAlchemy address; None for the dataset that ships.
+            device: start of its key or part of its processor's name; None for the only one, or this machine.
+            choice: one of `CHOICES`.
+
+        Raises:
+            DatasetError: the dataset cannot be read, or is of several devices and none was chosen.
+            UnknownNameError: no such choice.
+        """
+        from op_profiler.predict.latency.open import open_predictor
+
+        return open_predictor(choice, db=db, device=device)
+
+    def predict_model(self, model: RelayModel | Network, *, threads: int = 1) -> NetworkPrediction:
+        """The latency of a network, and of every operator in it.
+
+        Args:
+            model: one that a frontend has loaded, which is lowered for this predictor's target, or one that was
+                lowered before (`op_profiler.predict.latency.network.Network`), which takes a millisecond or two.
+            threads: one of `thread_counts`.
+
+        Raises:
+            ModelError: it does not lower.
+            UsageError: a thread count that was never measured.
+        """
+        from op_profiler.predict.latency.network import Network, predict_network
+
+        if not isinstance(model, Network):
+            from op_profiler.compiler import resolve_target
+            from op_profiler.operators.lower import optimize
+
+            occurrences = optimize(model, resolve_target(self.device.target))
+            model = Network.of_occurrences(model.name, occurrences)
+        return predict_network(self, model, threads=threads)
+
     @property
     def thread_counts(self) -> list[int]:
         """That it has learned from."""
@@ -127,7 +177,7 @@ class Predictor:
             if isinstance(operators, Query)
             else Query.of(operators, threads=threads, footprint_bytes=footprint_bytes)
         )
-        self._check_threads(query)
+        self.check_threads(query.threads)
         tier, log_ratio = self._tiers(query)
         bound = self.roofline.bound_us(query.flops, query.moved, query.threads)
         latency = bound * np.exp(log_ratio)
@@ -146,8 +196,13 @@ class Predictor:
         low = np.where(tier == BOUND, bound, latency * np.exp(-width))
         return Prediction(latency, low, latency * np.exp(width), tier, outside)
 
-    def _check_threads(self, query: Query) -> None:
-        strange = np.setdiff1d(query.threads, self.roofline.threads)
+    def check_threads(self, threads: Sequence[int] | np.ndarray) -> None:
+        """Refuse thread counts that were never measured.
+
+        Raises:
+            UsageError: tells which were.
+        """
+        strange = np.setdiff1d(threads, self.roofline.threads)
         if len(strange):
             raise UsageError(
                 f"there are no measurements at {', '.join(map(str, strange))} threads on {self.device.processor}; "

@@ -1,0 +1,234 @@
+"""Predictors of operators and networks, on times that follow a known law."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from op_profiler.dataset.formats.shapes import Conv, Dense, operator_of
+from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
+from op_profiler.operators._base import Operator, TensorSpec
+from op_profiler.predict.latency import storage
+from op_profiler.predict.latency.adapt import adapted, chosen_samples
+from op_profiler.predict.latency.examples import Examples
+from op_profiler.predict.latency.fit import fit
+from op_profiler.predict.latency.intervals import conformal_quantile
+from op_profiler.predict.latency.network import Network, predict_network
+from op_profiler.predict.latency.predictor import MEASURED, UNSUPPORTED, Predictor, query_of
+from op_profiler.predict.latency.query import Query
+
+Law = Callable[[Operator, int], float]
+NOISE = 0.02  # of the dataset in conftest.py
+
+
+def test_what_was_measured_is_looked_up(predictor: Predictor, known: Examples) -> None:
+    found = predictor.predict(query_of(known))
+    assert (found.tier == MEASURED).all()
+    assert found.latency_us == pytest.approx(known.latency_us)
+
+
+def test_strangers_are_close_and_their_intervals_hold(
+    law_us: Law, predictor: Predictor, strangers: list[Operator]
+) -> None:
+    for threads in (1, 2):
+        found = predictor.predict(strangers, threads=threads, footprint_bytes=1e6)
+        truth = np.array([law_us(o, threads) for o in strangers])
+        assert not {"measured", "unsupported"} & set(found.tiers())
+        error = np.abs(found.latency_us / truth - 1)
+        assert np.median(error) < 0.1
+        assert np.mean((found.low_us <= truth) & (truth <= found.high_us)) > 0.8
+
+
+def test_the_tile_of_a_prime_width_is_seen(predictor: Predictor) -> None:
+    def conv(size: int) -> Operator:
+        sizes = {"batch": 1, "in_channels": 112, "height": size, "width": size, "out_channels": 144}
+        shape = Conv(**sizes, kernel=(3, 3), stride=(1, 1), padding=(1, 1, 1, 1), activation="nn.relu")
+        return operator_of(shape)
+
+    prime, whole = predictor.predict([conv(29), conv(28)], footprint_bytes=1e6).latency_us
+    assert prime / whole > 1.6
+
+
+def test_thread_counts_that_were_not_measured_are_refused(predictor: Predictor, strangers: list[Operator]) -> None:
+    with pytest.raises(UsageError, match="no measurements at 3 threads.*there are at 1, 2"):
+        predictor.predict(strangers[:1], threads=3)
+
+
+def test_unknown_ops_get_a_bound_and_unknown_dtypes_nothing(predictor: Predictor, strangers: list[Operator]) -> None:
+    new_op = dataclasses.replace(strangers[0], op_names=(*strangers[0].op_names, "nn.unheard_of"))
+    halves = tuple(TensorSpec(t.shape, "float16") for t in strangers[0].inputs)
+    found = predictor.predict([new_op, dataclasses.replace(strangers[0], inputs=halves)])
+    assert found.tiers() == ["bound", "unsupported"]
+    assert found.low_us[0] <= found.latency_us[0] <= found.high_us[0]
+    assert np.isnan(found.latency_us[1])
+
+
+def test_beyond_the_data_is_said_and_widens_the_interval(predictor: Predictor) -> None:
+    inside = operator_of(Dense(batch=64, in_features=500, out_features=500, bias=True))
+    huge = operator_of(Dense(batch=4096, in_features=8192, out_features=8192, bias=True))
+    found = predictor.predict([inside, huge])
+    assert found.outside.tolist() == [False, True]
+    width = np.log(found.high_us / found.low_us)
+    assert width[1] > width[0]
+    # The roofline carries it: a thousand times the work takes some hundred times as long, not as long as the largest.
+    assert found.latency_us[1] > 50 * found.latency_us[0]
+
+
+@pytest.mark.parametrize("choice", ["lookup", "interpolation", "xgboost", "random_forest", "decision_tree", "roofline"])
+def test_every_choice_answers_by_its_own_tier(choice: str, known: Examples, strangers: list[Operator]) -> None:
+    fitted = fit(known, choice=choice, folds=2)
+    tiers = set(fitted.predict(strangers, footprint_bytes=1e6).tiers())
+    allowed = {
+        "lookup": {"unsupported"},
+        "interpolation": {"interpolated", "unsupported"},
+        "roofline": {"bound"},
+    }.get(choice, {"regressed"})
+    assert tiers <= allowed
+    assert tiers & allowed
+
+
+def test_mean_is_the_mean_of_the_three(known: Examples, strangers: list[Operator]) -> None:
+    parts = [fit(known, choice=c, folds=2).predict(strangers) for c in ("xgboost", "random_forest", "decision_tree")]
+    mean = fit(known, choice="mean", folds=2).predict(strangers)
+    assert mean.latency_us == pytest.approx(np.mean([p.latency_us for p in parts], axis=0), rel=1e-6)
+
+
+def test_a_network_is_the_sum_of_its_calls(law_us: Law, predictor: Predictor, strangers: list[Operator]) -> None:
+    network = Network.of("net", [*strangers[:10], *strangers[:5]])
+    found = predict_network(predictor, network, threads=2)
+    assert network.calls.tolist() == [2] * 5 + [1] * 5
+    kernels = float((found.operators.latency_us * network.calls).sum())
+    assert found.total_us == pytest.approx(kernels + found.gaps_us)
+    truth = sum(law_us(o, 2) for o in [*strangers[:10], *strangers[:5]])
+    assert found.total_us == pytest.approx(truth, rel=0.1)
+    assert found.low_us < found.total_us < found.high_us
+    assert sum(found.tiers.values()) == pytest.approx(1.0)
+    assert json.loads(json.dumps(found.to_json()))["unsupported"] == []
+
+
+def test_a_network_names_what_is_missing(predictor: Predictor, strangers: list[Operator]) -> None:
+    foreign = dataclasses.replace(
+        strangers[0], name="fused_foreign", inputs=tuple(TensorSpec(t.shape, "int8") for t in strangers[0].inputs)
+    )
+    found = predict_network(predictor, Network.of("net", [foreign, *strangers[1:4]]))
+    assert found.unsupported == ("fused_foreign",)
+    alone = predict_network(predictor, Network.of("net", strangers[1:4]))
+    assert found.operators.tier[0] == UNSUPPORTED
+    assert found.total_us == pytest.approx(alone.total_us, rel=0.05)
+
+
+def test_stored_and_read_back_it_says_the_same(
+    predictor: Predictor, known: Examples, strangers: list[Operator], tmp_path: Path
+) -> None:
+    for fitted in (predictor, fit(known, choice="mean", folds=2)):
+        storage.save(fitted, tmp_path / "p.zip")
+        read = storage.load(tmp_path / "p.zip")
+        query = Query.of([*known.operators[:20], *strangers], threads=2, footprint_bytes=3e6)
+        for name in ("latency_us", "low_us", "high_us", "tier"):
+            assert np.array_equal(getattr(read.predict(query), name), getattr(fitted.predict(query), name))
+        assert read.fingerprint == fitted.fingerprint
+
+
+def test_damaged_and_foreign_files_are_refused(predictor: Predictor, tmp_path: Path) -> None:
+    path = tmp_path / "p.zip"
+    storage.save(predictor, path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+
+    def written(changes: dict[str, bytes]) -> Path:
+        with zipfile.ZipFile(tmp_path / "changed.zip", "w") as archive:
+            for name, content in (members | changes).items():
+                archive.writestr(name, content)
+        return tmp_path / "changed.zip"
+
+    model = next(name for name in members if name.startswith("model"))
+    flipped = bytes([*members[model][:-9], members[model][-9] ^ 1, *members[model][-8:]])
+    with pytest.raises(DatasetError, match="damaged"):
+        storage.load(written({model: flipped}))
+    contents = json.loads(members["contents.json"])
+    with pytest.raises(DatasetError, match="another version"):
+        storage.load(written({"contents.json": json.dumps(contents | {"version": 99}).encode()}))
+    with pytest.raises(DatasetError, match="no predictor of op_profiler"):
+        storage.load(written({"contents.json": b'{"format": "something else"}'}))
+    (tmp_path / "text.zip").write_text("not a zip")
+    for path in (tmp_path / "text.zip", tmp_path / "missing.zip"):
+        with pytest.raises(DatasetError, match="cannot be read|no predictor"):
+            storage.load(path)
+
+
+def test_pickles_inside_are_not_read(known: Examples, tmp_path: Path) -> None:
+    import pickle
+
+    fitted = fit(known, choice="decision_tree", folds=2)
+    fitted.models[0].to_bytes = lambda: pickle.dumps(print)  # type: ignore[method-assign]
+    storage.save(fitted, tmp_path / "p.zip")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        storage.load(tmp_path / "p.zip")
+
+
+def test_too_little_to_learn_from(known: Examples) -> None:
+    with pytest.raises(DatasetError, match="at least 40 measurements.*op-profiler sample"):
+        fit(known.where(np.arange(len(known)) < 10))
+    with pytest.raises(UnknownNameError, match="xgboost"):
+        fit(known, choice="xgbost")
+
+
+def test_a_new_device_from_few_samples(
+    law_us: Law, predictor: Predictor, known: Examples, strangers: list[Operator]
+) -> None:
+    slower = dataclasses.replace(
+        known,
+        latency_us=known.latency_us * 1.7,
+        devices=[dataclasses.replace(known.devices[0], key="fedcba9876543210", processor="another")],
+    )
+    errors = {}
+    for count in (10, 50):
+        few = chosen_samples(slower, count)
+        assert len(np.unique(few.operator)) == count
+        found = adapted(predictor, few)
+        assert found.device.processor == "another"
+        truth = np.array([1.7 * law_us(o, 1) for o in strangers])
+        predicted = found.predict(strangers, footprint_bytes=1e6)
+        errors[count] = float(np.median(np.abs(predicted.latency_us / truth - 1)))
+    assert errors[50] < 0.12
+    assert errors[10] < 0.3
+    with pytest.raises(OpProfilerError, match="only .* operators"):
+        chosen_samples(slower, 10_000)
+
+
+def test_conformal_quantile_covers_a_new_one() -> None:
+    rng = np.random.default_rng(0)
+    inside = [rng.random() <= conformal_quantile(rng.random(39)) for _ in range(2000)]
+    assert 0.87 < np.mean(inside) < 0.93
+    assert conformal_quantile(np.arange(5.0)) == 4.0  # five cannot tell: the largest
+
+
+def test_repeated_operators_give_the_looked_up_interval(known: Examples) -> None:
+    rng = np.random.default_rng(5)
+    again = dataclasses.replace(
+        known,
+        latency_us=np.concatenate(
+            [known.latency_us, known.latency_us * np.exp(NOISE * rng.standard_normal(len(known)))]
+        ),
+        **{
+            name: np.concatenate([getattr(known, name)] * 2)
+            for name in (
+                "operator",
+                "threads",
+                "half_width",
+                "device",
+                "occurrences",
+                "footprint_bytes",
+                "whole_model_us",
+            )
+        },
+        model=np.concatenate([known.model, (known.model + 1) % len(known.models)]),
+    )
+    spread = fit(again, choice="lookup").measured.spread
+    assert 1.2 * NOISE < np.median(spread) < 4 * NOISE
