@@ -58,6 +58,8 @@ _MOVES = frozenset(
 )
 _LOOK_UPS = frozenset({"take", "gather", "gather_nd", "embedding", "adv_index"})
 _LANES = 16
+_PAGE_BYTES = 4096
+"""Reads this far apart fall into one set of the first-level cache and evict each other."""
 
 _SIZES = ("rows", "columns", "reduction", "batch", "window", "width", "height", "out_width", "last_in", "last_out")
 NAMES: tuple[str, ...] = (
@@ -73,8 +75,11 @@ NAMES: tuple[str, ...] = (
     "out_block",
     *default_schedule.NAMES,
     "padded",
+    "averages",
     "lane_waste",
     "inner_run",
+    "read_stride",
+    "stride_aliasing",
     "rank",
     "inputs",
     "ops",
@@ -119,6 +124,7 @@ def operator_features(operator: Operator) -> np.ndarray:
     out = operator.outputs[0].shape if operator.outputs else (1,)
     first = operator.inputs[0].shape if operator.inputs else out
     weight_bytes = sum(cost.size_bytes(t) for t in operator.params)
+    stride = _read_stride(operator)
     # The last dimension that a look-up or a permutation keeps is what it can copy in one go.
     last_in, last_out = (first or (1,))[-1], (out or (1,))[-1]
     values = {
@@ -135,9 +141,12 @@ def operator_features(operator: Operator) -> np.ndarray:
         "in_block": float(first[4]) if len(first) == 5 else float(last_in % _LANES == 0),
         "out_block": float(out[4]) if len(out) == 5 else float(last_out % _LANES == 0),
         **dict(zip(default_schedule.NAMES, default_schedule.tiles_of(kind, sizes, out, float(last_in % _LANES)))),
+        "averages": float("avg" in operator.anchor),
         "padded": float(any(_list_attribute(operator, "padding"))),
         "lane_waste": _waste(int(sizes.get("columns", last_out))),
         "inner_run": _log(_kept_run(operator)),
+        "read_stride": _log(stride),
+        "stride_aliasing": _log(math.gcd(stride, _PAGE_BYTES)),
         "rank": float(len(out)),
         "inputs": float(len(operator.inputs) + len(operator.params)),
         **_counts(operator.op_names),
@@ -148,6 +157,27 @@ def operator_features(operator: Operator) -> np.ndarray:
 def matrix(operators: Sequence[Operator]) -> np.ndarray:
     """Shape (operators, len(NAMES)), float32."""
     return np.stack([operator_features(o) for o in operators]) if operators else np.empty((0, len(NAMES)), np.float32)
+
+
+def _read_stride(operator: Operator) -> int:
+    """Bytes between two reads of the innermost loop, which runs over the last axis of the output; one element where
+    nothing is permuted."""
+    itemsize = 4
+    if not operator.inputs:
+        return itemsize
+    shape = operator.inputs[0].shape
+    for name, attrs in zip(operator.op_names, operator.attrs):
+        axes = attrs.get("axes")
+        if name == "transpose" and axes and len(axes) == len(shape):
+            return itemsize * max(math.prod(shape[int(axes[-1]) % len(shape) + 1 :]), 1)
+        source, last = str(attrs.get("src_layout", "")), str(attrs.get("dst_layout", ""))[-1:]
+        if name == "layout_transform" and last:
+            letters = [c for c in source if c.isalpha()]
+            if last in letters and len(letters) == len(shape):
+                return itemsize * max(math.prod(shape[letters.index(last) + 1 :]), 1)
+            if last.upper() in letters and len(letters) == len(shape):
+                return itemsize * max(math.prod(shape[letters.index(last.upper()) + 1 :]), 1)
+    return itemsize
 
 
 def _counts(op_names: Sequence[str]) -> dict[str, float]:
@@ -190,8 +220,16 @@ def _sizes(operator: Operator, kind: str) -> dict[str, float]:
     if kind == "batch_matmul":
         return {"rows": out[-2] if len(out) > 1 else 1, "columns": out[-1], "reduction": data[-1], "batch": out[0]}
     if kind == "pool" and len(out) in (4, 5):
-        return {"rows": out[2] * out[3], "columns": total / (out[2] * out[3]), "out_width": out[3], "batch": out[0],
-                "reduction": max(operator.flops / total, 1.0), "width": data[3] if len(data) > 3 else 1}  # fmt: skip
+        return {
+            "rows": out[2] * out[3],
+            "columns": total / (out[2] * out[3]),
+            "reduction": max(operator.flops / total, 1.0),
+            "batch": out[0],
+            "window": _weight_window(operator),
+            "width": data[3] if len(data) > 3 else 1.0,
+            "height": out[2],
+            "out_width": out[3],
+        }
     return {
         "rows": total / out[-1],
         "columns": out[-1],
@@ -201,9 +239,9 @@ def _sizes(operator: Operator, kind: str) -> dict[str, float]:
 
 
 def _weight_window(operator: Operator) -> float:
-    """Elements of a convolution's kernel."""
+    """Elements of a convolution's or pooling's window."""
     for attrs in operator.attrs:
-        size = attrs.get("kernel_size")
+        size = attrs.get("kernel_size") or attrs.get("pool_size")
         if size:
             return float(math.prod(int(s) for s in size))
     return 1.0
