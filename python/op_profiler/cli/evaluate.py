@@ -73,7 +73,7 @@ def evaluate(
 
 def _of_library(path: Path, splits: tuple[str, ...], predictors: tuple[str, ...], seed: int) -> Tasks:
     from op_profiler.dataset.formats.tinynas import read_library
-    from op_profiler.predict.library import PREDICTORS, make_predictor
+    from op_profiler.predict.library import PREDICTORS, make_predictor, without_suspicious
     from op_profiler.predict.library.evaluate import evaluate as evaluate_one
     from op_profiler.predict.library.splits import DESCRIPTIONS, SPLITS, held_out
 
@@ -81,14 +81,19 @@ def _of_library(path: Path, splits: tuple[str, ...], predictors: tuple[str, ...]
     predictors = PREDICTORS if predictors == ("all",) else predictors
     for name in predictors:
         make_predictor(name)  # refuses what does not exist before minutes of fitting
-    table = read_library(path)
+    read = read_library(path)
+    table, findings = without_suspicious(read)
     for name in splits:
         held_out(table, name, seed)
 
     def task(split: str, name: str) -> Run:
         return f"{split}: {name}", lambda: [evaluate_one(table, split, name, seed)]
 
-    about = f"{len(table)} rows; not used: {table.failed} failed, {table.unreadable} that are no rows"
+    about = (
+        f"{len(table)} rows; not used: {read.failed} failed, {read.unreadable} that are no rows, "
+        f"{len(findings)} suspicious"
+    )
+    about += "".join(f"\n  {finding.kind}: {finding.reason}" for finding in findings[:5])
     return DESCRIPTIONS, [task(s, name) for s in splits for name in predictors], about
 
 

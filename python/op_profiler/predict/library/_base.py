@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from op_profiler.dataset.checks import Finding, check_rows
 from op_profiler.dataset.formats._base import Convolutions
 from op_profiler.errors import UnknownNameError
 
@@ -31,6 +32,18 @@ class Prediction:
         """For predictors that do not know how far off they are."""
         unknown = np.full(len(latency_us), np.nan)
         return cls(latency_us, unknown, unknown)
+
+
+def without_suspicious(table: Convolutions) -> tuple[Convolutions, list[Finding]]:
+    """What can be learned from, and what looks wrong; see `op_profiler.dataset.checks`."""
+    from op_profiler.predict.library.neighbours import work_of
+
+    flops, moved = work_of(table)
+    identity = np.unique(table.matrix, axis=0, return_inverse=True)[1].ravel()
+    findings = check_rows(flops, moved, table.latency_us, identity)
+    usable = np.ones(len(table), dtype=bool)
+    usable[[finding.row for finding in findings]] = False
+    return table.where(usable), findings
 
 
 class LibraryPredictor(Protocol):

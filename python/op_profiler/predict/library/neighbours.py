@@ -31,14 +31,14 @@ class Roofline:
     @classmethod
     def of(cls, table: Convolutions) -> Roofline:
         """From entries that have a time."""
-        flops, moved = _work(table)
+        flops, moved = work_of(table)
         return cls(
             float(np.quantile(flops / table.latency_us, 0.98)), float(np.quantile(moved / table.latency_us, 0.98))
         )
 
     def latency_us(self, table: Convolutions) -> np.ndarray:
         """Shape (entries,): compute or memory, whichever takes longer, and the start of a kernel."""
-        flops, moved = _work(table)
+        flops, moved = work_of(table)
         return np.maximum(flops / self.flops_per_us, moved / self.bytes_per_us) + _OVERHEAD_US
 
 
@@ -48,7 +48,7 @@ def shape_features(table: Convolutions, roofline: Roofline) -> np.ndarray:
     depthwise, batch, inputs, size, outputs, kernel, stride, fused = plain.T
     side = np.ceil(size / stride)
     rows, depth = batch * side**2, _depth(table)
-    flops, moved = _work(table)
+    flops, moved = work_of(table)
     compute, memory = flops / roofline.flops_per_us, moved / roofline.bytes_per_us
     sizes = (batch, inputs, size, outputs, kernel, side, flops, moved, flops / moved, rows, depth, rows * outputs)
     columns = [np.log2(x) for x in (*sizes, roofline.latency_us(table), compute / memory)]
@@ -158,7 +158,7 @@ def _depth(table: Convolutions) -> np.ndarray:
     return (channels * table.column("kernel") ** 2).astype(np.float64)
 
 
-def _work(table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
+def work_of(table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
     """FLOPs, and bytes when each tensor is moved once as FP32."""
     plain = table.matrix.astype(np.float64)
     _, batch, inputs, size, outputs, _, stride, fused = plain.T
