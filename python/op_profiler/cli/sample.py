@@ -180,8 +180,10 @@ def _variants(names: tuple[str, ...], batches: str, resolutions: str, lengths: s
         if not colon or not name:
             raise UsageError(f"--models takes source:name, such as local:resnet-18; not {text!r}")
         base = ModelRequest(source=source, name=name)
-        images = [((1, 3, size, size),) for size in options.parse_counts("--resolutions", resolutions)] or [()]
-        tokens = [*options.parse_counts("--sequence-lengths", lengths)] or [None]
+        images: list[tuple[tuple[int, ...], ...]] = [
+            ((1, 3, size, size),) for size in options.parse_counts("--resolutions", resolutions)
+        ] or [()]
+        tokens: list[int | None] = [*options.parse_counts("--sequence-lengths", lengths)] or [None]
         for batch in options.parse_counts("--batches", batches):
             for shape in images:
                 shapes = tuple((batch, *one[1:]) for one in shape)

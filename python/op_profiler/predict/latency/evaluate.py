@@ -12,7 +12,8 @@ from op_profiler.errors import DatasetError, UnknownNameError
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.fit import fit
 from op_profiler.predict.latency.network import Network, NetworkPrediction, predict_network
-from op_profiler.predict.latency.predictor import Prediction, query_of
+from op_profiler.predict.latency.predictor import query_of
+from op_profiler.predict.library._base import Prediction
 from op_profiler.predict.library.evaluate import Score, score
 
 HEAVY_US = 20.0
@@ -99,7 +100,8 @@ def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> l
     train = ~np.isin(examples.operator, np.unique(examples.operator[held]))
     fitted = fit(examples.where(train), choice=predictor, seed=seed, folds=_FOLDS)
     test = examples.where(held)
-    predicted = fitted.predict(query_of(test))
+    answer = fitted.predict(query_of(test))
+    predicted = Prediction(answer.latency_us, answer.low_us, answer.high_us)
     seconds = time.perf_counter() - started
     return [score(test.latency_us, predicted, split, predictor, int(train.sum()), seconds)]
 
@@ -156,9 +158,7 @@ def held_out_networks(
 def _score_networks(found: list[HeldOutNetwork], predictor: str, seconds: float) -> Score:
     measured = np.array([one.measured_us for one in found])
     totals = np.array([(p.total_us, p.low_us, p.high_us) for p in (one.prediction for one in found)])
-    nothing = np.zeros(len(found), dtype=int)
-    predicted = Prediction(totals[:, 0], totals[:, 1], totals[:, 2], nothing, nothing.astype(bool))
-    return score(measured, predicted, "model", predictor, 0, seconds)
+    return score(measured, Prediction(*totals.T), "model", predictor, 0, seconds)
 
 
 def _score_operators(found: list[HeldOutNetwork], predictor: str, seconds: float) -> Score:
@@ -167,8 +167,7 @@ def _score_operators(found: list[HeldOutNetwork], predictor: str, seconds: float
 
     measured = np.concatenate([one.operators_us for one in found])
     heavy = measured > HEAVY_US
-    fields = ("latency_us", "low_us", "high_us", "tier", "outside")
-    predicted = Prediction(**{name: together(name)[heavy] for name in fields})
+    predicted = Prediction(*(together(name)[heavy] for name in ("latency_us", "low_us", "high_us")))
     return score(measured[heavy], predicted, "model operators", predictor, 0, seconds)
 
 

@@ -103,8 +103,8 @@ class Examples:
 
     def where(self, mask: np.ndarray) -> Examples:
         """The entries of a mask; operators, devices and models stay as they are."""
-        names = ("operator", "threads", "latency_us", "half_width", "device", "model", "occurrences")
-        names += ("footprint_bytes", "whole_model_us")
+        names = ["operator", "threads", "latency_us", "half_width", "device", "model", "occurrences"]
+        names += ["footprint_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
     def of_device(self, key: str) -> Examples:
@@ -184,7 +184,7 @@ def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Exam
     for row in rows:
         if row["operator_key"] not in operators:
             operators[row["operator_key"]] = len(found)
-            found.append(operator_of_row(row))
+            found.append(operator_of_row(dict(row)))
         if row["device_key"] not in devices:
             devices[row["device_key"]] = len(names)
             names.append(

@@ -258,8 +258,8 @@ class Predictor:
     def _outside(self, query: Query) -> np.ndarray:
         sizes = [NAMES.index(name) for name in ("flops", "input_bytes", "weight_bytes", "output_bytes")]
         values = query.features[:, sizes]
-        outside: np.ndarray = ((values < self.limits[0, sizes]) | (values > self.limits[1, sizes])).any(axis=1)
-        return outside
+        beyond = (values < self.limits[0, sizes]) | (values > self.limits[1, sizes])
+        return np.asarray(beyond.any(axis=1))
 
 
 def query_of(examples: Examples) -> Query:
