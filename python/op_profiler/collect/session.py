@@ -11,6 +11,7 @@ import numpy as np
 
 from op_profiler.collect.request import CollectRequest
 from op_profiler.measure._base import Measurement, ModelTiming, Settings
+from op_profiler.measure.gauge import NAMES as GAUGE_NAMES
 from op_profiler.measure.machines._base import LoadedModel, Machine
 from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
 from op_profiler.measure.statistics import summarize
@@ -106,6 +107,7 @@ class Session:
             coverage=self.request.coverage,
             limits=self.limits,
             meter=self.machine.meter(),
+            gauge=self.machine.gauge(),
         )
         settings = {n: self._settings(n) for n in threads}
         before = {n: rounds.whole_model_us(n) for n in threads}
@@ -218,6 +220,8 @@ class Session:
             "call_overhead_us": self.machine.call_overhead_us(),
             "running_seconds": self.machine.running_seconds(),
         }
+        if samples.gauge_us:
+            details["gauge_us"] = dict(zip(GAUGE_NAMES, np.median(samples.gauge_us, axis=0).round(3).tolist()))
         if outcome is not None:
             details |= {
                 "settled": outcome.settled,

@@ -106,6 +106,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("positions", "json", "where in that model's call order, from 0", model_operators.c.positions),
     Column("launches", "json", "of a GPU: grid and block of each launch", model_operators.c.launches),
     Column("whole_model_us", "real", "median of that whole model, microseconds", model_timings.c.median_us),
+    Column("timing_details", "json", "how that was timed; gauge_us: fixed kernels beside it", model_timings.c.details),
     Column("samples_us", "samples", "raw, microseconds; row: round, column: occurrence", measurements.c.samples_us),
     Column("rounds", "integer", "rows of samples_us", measurements.c.rounds),
     Column("min_us", "real", "least mean over the occurrences of a round, microseconds", measurements.c.min_us),

@@ -20,6 +20,7 @@ import numpy as np
 
 from op_profiler.errors import UsageError
 from op_profiler.measure._base import Cache
+from op_profiler.measure.gauge import Gauge
 from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.machines._base import LoadedModel, Threads
 from op_profiler.measure.statistics import relative_half_width
@@ -77,11 +78,13 @@ class Samples:
         whole_us: whole model, one entry a round.
         kernels_us: one row a round, one column a kernel; NaN where a kernel failed or was not timed.
         foreign: for each round, whether it was taken under foreign load that did not go away.
+        gauge_us: one row a round, one column a kernel of the gauge; empty where there is none.
     """
 
     whole_us: list[float] = dataclasses.field(default_factory=list)
     kernels_us: list[list[float]] = dataclasses.field(default_factory=list)
     foreign: list[bool] = dataclasses.field(default_factory=list)
+    gauge_us: list[tuple[float, ...]] = dataclasses.field(default_factory=list)
 
     @property
     def rounds(self) -> int:
@@ -92,6 +95,7 @@ class Samples:
         self.whole_us += new.whole_us
         self.kernels_us += new.kernels_us
         self.foreign += [foreign] * new.rounds
+        self.gauge_us += new.gauge_us
 
     def matrix(self) -> np.ndarray:
         """Shape (rounds, kernels)."""
@@ -154,6 +158,7 @@ class Rounds:
         skipped: for each kernel, whether it is run without being timed (it fails, or its time is known).
         coverage: share of the time whose operators have to settle.
         meter: of foreign load; None where it cannot be read.
+        gauge: kernels that are timed once a round; None for none.
     """
 
     def __init__(
@@ -168,8 +173,10 @@ class Rounds:
         coverage: float,
         limits: Limits,
         meter: LoadMeter | None,
+        gauge: Gauge | None = None,
     ) -> None:
         self._meter = meter
+        self._gauge = gauge
         self._model = model
         self._pool = pool
         self._threads = tuple(threads)
@@ -232,6 +239,8 @@ class Rounds:
             offset = turn % len(self._threads)
             for count in self._threads[offset:] + self._threads[:offset]:
                 self._pool.use(count)
+                if self._gauge is not None:
+                    window[count].gauge_us.append(self._gauge.timed())
                 self._model.run_model()
                 whole_us, kernels_us = self._one_round(wanted[count], turn // len(self._threads) % 2 == 0)
                 window[count].whole_us.append(whole_us)

@@ -12,8 +12,7 @@ import math
 from typing import Any, ClassVar
 
 EPILOGUES = ("none", "bias", "bias_relu", "bias_relu6", "bias_swish", "bias_gelu", "bias_tanh", "residual_relu")
-UNARY = ("sigmoid", "tanh", "gelu", "relu6", "sqrt", "exp", "swish")
-"""Without relu, which writes the inputs of sampled operators and therefore is among them in any case."""
+UNARY = ("relu", "sigmoid", "tanh", "gelu", "relu6", "sqrt", "exp", "swish")
 BINARY = ("add", "multiply", "subtract", "add_relu")
 POOLS = ("max", "avg", "global_avg")
 LARGEST_BLOCK = 16

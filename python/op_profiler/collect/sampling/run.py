@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.collect.request import CollectRequest
-from op_profiler.collect.sampling.kinds import Conv2d, Dense, Elementwise, Point
+from op_profiler.collect.sampling.kinds import Point
 from op_profiler.errors import OpProfilerError
 from op_profiler.frontends._base import ModelRequest
 
@@ -18,15 +18,9 @@ if TYPE_CHECKING:
     from op_profiler.collect.supervisor import Collection, Progress
     from op_profiler.operators.extract import Occurrence
 
-_BATCH_SIZES = (12, 24, 40)
-"""Points of a batch, in turn: the more weights go through the caches, the colder they are at each operator."""
-
-_REFERENCE: tuple[Point, ...] = (
-    Conv2d(1, 64, 28, 28, 64, 3, 1, epilogue="bias_relu"),
-    Dense(128, 768, 768, epilogue="bias"),
-    Elementwise("add", (1, 16, 56, 56, 16)),
-)
-"""Part of every batch of points, so that the state of the machine during one batch can be told from another's."""
+_BATCH_SIZES = (10, 20, 32, 48)
+"""Points of the batches that are cut out of a pool, in which points are in the order of their size: what goes through
+the caches between two calls of an operator then differs from batch to batch as it does between networks."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,19 +65,18 @@ def batches_of_points(points: Iterator[Point], label: str, seed: int) -> Iterato
     from op_profiler.collect.sampling.batches import operators_of_points
 
     number = 0
-    while True:
-        size = _BATCH_SIZES[number % len(_BATCH_SIZES)]
-        chunk = list(itertools.islice(points, size))
-        if not chunk:
-            return
-        chunk = list(dict.fromkeys((*_REFERENCE, *chunk)))
-        identity = [[type(point).__name__, dataclasses.asdict(point)] for point in chunk]
-        yield Batch(
-            f"{label}-{number:04d}",
-            identity,
-            lambda target, chunk=chunk, number=number: operators_of_points(chunk, target, seed + number),  # type: ignore[misc]
-        )
-        number += 1
+    while pool := sorted(itertools.islice(points, sum(_BATCH_SIZES)), key=lambda point: point.work()[1]):
+        for size in _BATCH_SIZES:
+            chunk, pool = pool[:size], pool[size:]
+            if not chunk:
+                break
+            identity = [[type(point).__name__, dataclasses.asdict(point)] for point in chunk]
+            yield Batch(
+                f"{label}-{number:04d}",
+                identity,
+                lambda target, chunk=chunk, number=number: operators_of_points(chunk, target, seed + number),  # type: ignore[misc]
+            )
+            number += 1
 
 
 def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:

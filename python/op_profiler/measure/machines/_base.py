@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.measure._base import Cache, Device
+    from op_profiler.measure.gauge import Gauge
     from op_profiler.measure.load import LoadMeter
     from op_profiler.measure.rounds import Limits
     from op_profiler.operators.lower import CompiledModel
@@ -81,6 +82,9 @@ class Machine(Protocol):
     @property
     def device(self) -> Device:
         """What it is; goes into the dataset."""
+
+    def gauge(self) -> Gauge | None:
+        """Kernels that tell how fast the machine is at the moment; None where there are none."""
 
     @property
     def runtime(self) -> Any:

@@ -101,6 +101,9 @@ class Board:
         finally:
             self._running_seconds += time.monotonic() - started
 
+    def gauge(self) -> None:
+        return
+
     def meter(self) -> None:
         return
 

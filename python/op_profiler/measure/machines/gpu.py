@@ -172,6 +172,9 @@ class Gpu:
     def running_seconds(self) -> None:
         return
 
+    def gauge(self) -> None:
+        return
+
     def meter(self) -> LoadMeter:
         return LoadMeter()
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from op_profiler.compiler import runtime_device
 from op_profiler.measure.device import describe_host
+from op_profiler.measure.gauge import Gauge
 from op_profiler.measure.kernels import GraphKernels, call_overhead_us, load_graph
 from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.rounds import Limits
@@ -26,6 +27,7 @@ class Host:
         self.runtime = runtime_device(target)
         self.threads = ThreadPool()
         self.limits = Limits()
+        self._gauge = Gauge(target)
         self._counters = _energy_counters()
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> GraphKernels:
@@ -36,6 +38,9 @@ class Host:
 
     def running_seconds(self) -> None:
         return
+
+    def gauge(self) -> Gauge:
+        return self._gauge
 
     def meter(self) -> LoadMeter:
         return LoadMeter()

@@ -51,6 +51,8 @@ COLUMNS = (
     "complete",
 )
 """Columns of the flat table that `examples_of` reads."""
+_AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"])
+"""What a batch of sampled operators puts before and behind each (`op_profiler.frontends.sample`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,8 +168,8 @@ def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
         return "not complete"
     if row["foreign_load"]:
         return "under foreign load"
-    if row["model_source"] == "sample" and row["op_names"] == ["nn.relu"]:
-        return "writes the input of a sampled operator, from cold memory"
+    if row["model_source"] == "sample" and row["op_names"] in _AROUND_SAMPLED:
+        return "around sampled operators"
     if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":
         return "not in a model"
     return None

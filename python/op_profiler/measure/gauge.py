@@ -1,0 +1,90 @@
+"""How fast the machine is at the moment, told by kernels that never change.
+
+On a shared host the same kernel takes 10 to 40 % longer for minutes when a neighbour uses the other half of a physical
+core or the memory bus, and nothing inside the virtual machine shows it. So every round times two kernels that are the
+same in every run: one of multiply-adds on data in the first-level cache, one that reads more than the last-level cache
+holds. Their times are stored with the model's and say which runs can be compared.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compiler import load_tvm
+from op_profiler.measure.kernels import Kernel
+
+NAMES = ("compute", "memory")
+"""What `Gauge.timed` returns, in this order."""
+
+_LANES = 16
+_CHUNKS = 256
+_COLUMNS, _DEPTH = 8, 64
+_MEMORY_ROWS = 12_288
+_MEMORY_CHUNKS = 64
+
+
+class Gauge:
+    """The two kernels on this machine's processor.
+
+    Args:
+        target: `tvm.target.Target`.
+    """
+
+    def __init__(self, target: Any) -> None:
+        tvm = load_tvm()
+        compute, memory = _functions(str(target))
+        rng = np.random.default_rng(0)
+
+        def array(*shape: int) -> Any:
+            return tvm.nd.array(rng.random(shape, dtype="float32"))
+
+        self._kernels = (
+            Kernel(
+                "compute",
+                "",
+                compute.entry_func,
+                [array(_DEPTH), array(_COLUMNS, _DEPTH, _LANES), array(_CHUNKS, _COLUMNS, _LANES)],
+            ),
+            Kernel(
+                "memory",
+                "",
+                memory.entry_func,
+                [array(_MEMORY_CHUNKS, _MEMORY_ROWS, _LANES), array(_MEMORY_CHUNKS, _LANES)],
+            ),
+        )
+
+    def timed(self) -> tuple[float, ...]:
+        """Microseconds of one call of each kernel, at the thread count that is set."""
+        return tuple(kernel.timed() for kernel in self._kernels)
+
+
+@functools.cache
+def _functions(target: str) -> tuple[Any, Any]:
+    tvm = load_tvm()
+    te = tvm.te
+    factor = te.placeholder((_DEPTH,), name="factor")
+    data = te.placeholder((_COLUMNS, _DEPTH, _LANES), name="data")
+    k = te.reduce_axis((0, _DEPTH))
+    product = te.compute(
+        (_CHUNKS, _COLUMNS, _LANES), lambda p, j, lane: te.sum(factor[k] * data[j, k, lane], axis=k), name="product"
+    )
+    schedule = te.create_schedule(product.op)
+    chunk, column, lane = schedule[product].op.axis
+    schedule[product].reorder(chunk, k, column, lane)
+    schedule[product].parallel(chunk)
+    schedule[product].unroll(column)
+    schedule[product].vectorize(lane)
+    compute = tvm.build(schedule, [factor, data, product], target=target)
+
+    source = te.placeholder((_MEMORY_CHUNKS, _MEMORY_ROWS, _LANES), name="source")
+    row = te.reduce_axis((0, _MEMORY_ROWS))
+    total = te.compute((_MEMORY_CHUNKS, _LANES), lambda p, lane: te.sum(source[p, row, lane], axis=row), name="total")
+    schedule = te.create_schedule(total.op)
+    chunk, lane = schedule[total].op.axis
+    schedule[total].reorder(chunk, row, lane)
+    schedule[total].parallel(chunk)
+    schedule[total].vectorize(lane)
+    return compute, tvm.build(schedule, [source, total], target=target)
