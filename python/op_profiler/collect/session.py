@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -214,7 +215,7 @@ class Session:
         missing = tuple(o.key for o in self.operators if times.get(o.key) is None)
         counts = np.bincount(self.groups)
         total = None if missing else sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, counts))
-        details = {
+        details: dict[str, Any] = {
             "rounds": samples.rounds,
             "operator_sum_per_round_us": float(np.median(np.nansum(samples.matrix(), axis=1))),
             "call_overhead_us": self.machine.call_overhead_us(),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from op_profiler.dataset.formats.shapes import Conv, Dense, operator_of
-from op_profiler.operators import cost
 from op_profiler.operators._base import Operator
 from op_profiler.predict.latency.examples import DeviceName, Examples
 from op_profiler.predict.latency.fit import fit
@@ -57,8 +56,8 @@ def examples_of(operators: list[Operator], rng: np.random.Generator, noise: floa
     """Every operator in one model, at one and two threads."""
     distinct = list({o.key: o for o in operators}.values())
     model = np.arange(len(distinct)) % _MODELS
-    weights = np.array([sum(cost.size_bytes(t) for t in o.params) for o in distinct], dtype=np.float64)
-    footprint = np.bincount(model, weights, minlength=_MODELS)
+    moved = np.array([o.bytes_read + o.bytes_written for o in distinct], dtype=np.float64)
+    traffic = np.bincount(model, moved, minlength=_MODELS)
     rows = [(i, threads) for threads in (1, 2) for i in range(len(distinct))]
     operator = np.array([i for i, _ in rows])
     threads = np.array([n for _, n in rows])
@@ -78,7 +77,8 @@ def examples_of(operators: list[Operator], rng: np.random.Generator, noise: floa
         occurrences=np.ones(len(rows), dtype=int),
         models=[f"model {i}" for i in range(_MODELS)],
         sampled=np.arange(_MODELS) < 2 * _MODELS // 3,
-        footprint_bytes=footprint[model[operator]],
+        traffic_bytes=traffic[model[operator]],
+        gauge_us=np.full((len(rows), 2), np.nan),
         whole_model_us=whole,
         left_out={},
     )

@@ -37,7 +37,7 @@ def test_strangers_are_close_and_their_intervals_hold(
     law_us: Law, predictor: Predictor, strangers: list[Operator]
 ) -> None:
     for threads in (1, 2):
-        found = predictor.predict(strangers, threads=threads, footprint_bytes=1e6)
+        found = predictor.predict(strangers, threads=threads, traffic_bytes=1e6)
         truth = np.array([law_us(o, threads) for o in strangers])
         assert not {"measured", "unsupported"} & set(found.tiers())
         error = np.abs(found.latency_us / truth - 1)
@@ -51,7 +51,7 @@ def test_the_tile_of_a_prime_width_is_seen(predictor: Predictor) -> None:
         shape = Conv(**sizes, kernel=(3, 3), stride=(1, 1), padding=(1, 1, 1, 1), activation="nn.relu")
         return operator_of(shape)
 
-    prime, whole = predictor.predict([conv(29), conv(28)], footprint_bytes=1e6).latency_us
+    prime, whole = predictor.predict([conv(29), conv(28)], traffic_bytes=1e6).latency_us
     assert prime / whole > 1.6
 
 
@@ -83,7 +83,7 @@ def test_beyond_the_data_is_said_and_widens_the_interval(predictor: Predictor) -
 @pytest.mark.parametrize("choice", ["lookup", "interpolation", "xgboost", "random_forest", "decision_tree", "roofline"])
 def test_every_choice_answers_by_its_own_tier(choice: str, known: Examples, strangers: list[Operator]) -> None:
     fitted = fit(known, choice=choice, folds=2)
-    tiers = set(fitted.predict(strangers, footprint_bytes=1e6).tiers())
+    tiers = set(fitted.predict(strangers, traffic_bytes=1e6).tiers())
     allowed = {
         "lookup": {"unsupported"},
         "interpolation": {"interpolated", "unsupported"},
@@ -129,7 +129,7 @@ def test_stored_and_read_back_it_says_the_same(
     for fitted in (predictor, fit(known, choice="mean", folds=2)):
         storage.save(fitted, tmp_path / "p.zip")
         read = storage.load(tmp_path / "p.zip")
-        query = Query.of([*known.operators[:20], *strangers], threads=2, footprint_bytes=3e6)
+        query = Query.of([*known.operators[:20], *strangers], threads=2, traffic_bytes=3e6)
         for name in ("latency_us", "low_us", "high_us", "tier"):
             assert np.array_equal(getattr(read.predict(query), name), getattr(fitted.predict(query), name))
         assert read.fingerprint == fitted.fingerprint
@@ -194,7 +194,7 @@ def test_a_new_device_from_few_samples(
         found = adapted(predictor, few)
         assert found.device.processor == "another"
         truth = np.array([1.7 * law_us(o, 1) for o in strangers])
-        predicted = found.predict(strangers, footprint_bytes=1e6)
+        predicted = found.predict(strangers, traffic_bytes=1e6)
         errors[count] = float(np.median(np.abs(predicted.latency_us / truth - 1)))
     assert errors[50] < 0.12
     assert errors[10] < 0.3
@@ -224,7 +224,8 @@ def test_repeated_operators_give_the_looked_up_interval(known: Examples) -> None
                 "half_width",
                 "device",
                 "occurrences",
-                "footprint_bytes",
+                "traffic_bytes",
+                "gauge_us",
                 "whole_model_us",
             )
         },

@@ -75,10 +75,8 @@ def _least_certain(examples: Examples, target: Any, names: Sequence[str], seed: 
         pool += operators_of_points([next(points) for _ in range(_POOL_BATCH)], target, rng.randrange(2**30))
     pool = distinct(pool)
     predictor = fit(examples, choice="xgboost", folds=2, seed=seed)
-    footprint = float(np.median(examples.footprint_bytes))
-    found = predictor.predict(
-        [o.operator for o in pool], threads=max(predictor.thread_counts), footprint_bytes=footprint
-    )
+    traffic = float(np.median(examples.traffic_bytes))
+    found = predictor.predict([o.operator for o in pool], threads=max(predictor.thread_counts), traffic_bytes=traffic)
     width = np.where(np.isfinite(found.latency_us), np.log(found.high_us / found.low_us), np.inf)
     known = np.isin([int(o.operator.key, 16) for o in pool], [int(o.key, 16) for o in examples.operators])
     width[(found.tier == MEASURED) | known] = -1.0

@@ -13,6 +13,7 @@ from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.fit import fit
 from op_profiler.predict.latency.network import Network, NetworkPrediction, predict_network
 from op_profiler.predict.latency.predictor import query_of
+from op_profiler.predict.latency.state import steady
 from op_profiler.predict.library._base import Prediction
 from op_profiler.predict.library.evaluate import Score, score
 
@@ -92,6 +93,7 @@ def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> l
         DatasetError: there is nothing to hold out.
     """
     started = time.perf_counter()
+    examples = steady(examples)
     if split == "model":
         found = list(held_out_networks(examples, predictor, seed))
         seconds = time.perf_counter() - started
@@ -137,6 +139,7 @@ def held_out_networks(
     Raises:
         DatasetError: there are fewer than two networks.
     """
+    examples = steady(examples)
     networks = np.flatnonzero(~examples.sampled)
     networks = networks[np.isin(networks, examples.model)]
     if len(networks) < 2:

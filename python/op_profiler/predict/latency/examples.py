@@ -11,7 +11,7 @@ import numpy as np
 
 from op_profiler.dataset.formats.flat_table import operator_of_row
 from op_profiler.errors import DatasetError
-from op_profiler.operators import cost
+from op_profiler.measure.gauge import NAMES as GAUGE_NAMES
 from op_profiler.operators._base import Operator
 
 COLUMNS = (
@@ -43,6 +43,7 @@ COLUMNS = (
     "model_source",
     "occurrences",
     "whole_model_us",
+    "timing_details",
     "median_us",
     "ci_low_us",
     "ci_high_us",
@@ -80,7 +81,8 @@ class Examples:
         model: index into `models`: the model or the batch of sampled operators in which it ran.
         occurrences: how often that model calls the operator.
         models: names, one a model; `sampled`: whether it is a batch of sampled operators.
-        footprint_bytes: weights of that model: what goes through the caches between two calls.
+        traffic_bytes: what all calls of that model read and write, which goes through the caches between two calls.
+        gauge_us: shape (entries, kernels of the gauge), how long they took meanwhile; NaN where it is not known.
         whole_model_us: median of the whole model at that thread count; NaN where it is not known.
         left_out: how many rows were not used, by reason.
     """
@@ -96,7 +98,8 @@ class Examples:
     occurrences: np.ndarray
     models: list[str]
     sampled: np.ndarray
-    footprint_bytes: np.ndarray
+    traffic_bytes: np.ndarray
+    gauge_us: np.ndarray
     whole_model_us: np.ndarray
     left_out: dict[str, int]
 
@@ -106,7 +109,7 @@ class Examples:
     def where(self, mask: np.ndarray) -> Examples:
         """The entries of a mask; operators, devices and models stay as they are."""
         names = ["operator", "threads", "latency_us", "half_width", "device", "model", "occurrences"]
-        names += ["footprint_bytes", "whole_model_us"]
+        names += ["traffic_bytes", "gauge_us", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
     def of_device(self, key: str) -> Examples:
@@ -201,7 +204,7 @@ def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Exam
     occurrences = np.array([row["occurrences"] or 1 for row in rows], dtype=np.int64)
     latency = np.array([row["median_us"] for row in rows], dtype=np.float64)
     low, high = (_numbers(rows, name) for name in ("ci_low_us", "ci_high_us"))
-    weights = np.array([sum(cost.size_bytes(t) for t in o.params) for o in found], dtype=np.float64)
+    moved = np.array([o.bytes_read + o.bytes_written for o in found], dtype=np.float64)
     return Examples(
         operators=found,
         operator=operator,
@@ -214,7 +217,8 @@ def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Exam
         occurrences=occurrences,
         models=labels,
         sampled=np.array(sampled, dtype=bool),
-        footprint_bytes=_footprints(operator, model, occurrences, weights, len(labels))[model],
+        traffic_bytes=_traffic(operator, model, occurrences, moved, len(labels))[model],
+        gauge_us=np.array([_gauge(row) for row in rows], dtype=np.float64).reshape(len(rows), len(GAUGE_NAMES)),
         whole_model_us=_numbers(rows, "whole_model_us"),
         left_out=left_out,
     )
@@ -224,11 +228,16 @@ def _numbers(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
     return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
 
 
-def _footprints(
-    operator: np.ndarray, model: np.ndarray, occurrences: np.ndarray, weights: np.ndarray, models: int
+def _gauge(row: Mapping[str, Any]) -> list[float]:
+    found = (row["timing_details"] or {}).get("gauge_us") or {}
+    return [float(found.get(name, np.nan)) for name in GAUGE_NAMES]
+
+
+def _traffic(
+    operator: np.ndarray, model: np.ndarray, occurrences: np.ndarray, moved: np.ndarray, models: int
 ) -> np.ndarray:
-    """Bytes of all weights of each model, shape (models,): each operator counts once, whatever the thread counts."""
+    """Bytes that all calls of each model move, shape (models,): each operator once, whatever the thread counts."""
     pairs, first = np.unique(np.stack([model, operator]), axis=1, return_index=True)
     total = np.zeros(models)
-    np.add.at(total, pairs[0], weights[pairs[1]] * occurrences[first])
+    np.add.at(total, pairs[0], moved[pairs[1]] * occurrences[first])
     return total

@@ -15,6 +15,7 @@ from op_profiler.predict.latency.predictor import CHOICES, Measured, Predictor, 
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.regression import Regressor, combined, make_models
 from op_profiler.predict.latency.roofline import Roofline
+from op_profiler.predict.latency.state import steady
 
 _FOLDS = 5
 _FEWEST_ROWS = 40
@@ -42,6 +43,7 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
             f"a predictor needs at least {_FEWEST_ROWS} measurements on one device; there are {len(examples)} on "
             f"{len(devices)}. Measure operators with: op-profiler sample --count 500"
         )
+    examples = steady(examples)
     query = query_of(examples)
     roofline = Roofline.of(query.flops, query.moved, query.threads, examples.latency_us)
     bound = roofline.bound_us(query.flops, query.moved, query.threads)
@@ -145,7 +147,7 @@ def measured_of(examples: Examples, query: Query) -> Measured:
     keys = Measured.mixed(query.keys, query.threads)
     order = np.argsort(keys, kind="stable")
     names, starts = np.unique(keys[order], return_index=True)
-    groups = np.split(order, starts[1:])
+    groups = [_in_networks(group, query.network) for group in np.split(order, starts[1:])]
     medians = np.array([np.median(examples.latency_us[g]) for g in groups])
     noise = np.array([np.max(np.nan_to_num(examples.half_width[g])) for g in groups])
     repeated = [
@@ -153,6 +155,12 @@ def measured_of(examples: Examples, query: Query) -> Measured:
     ]
     between = conformal_quantile(np.concatenate(repeated)) if repeated else 0.1
     return Measured(names, medians, np.maximum(noise, between))
+
+
+def _in_networks(group: np.ndarray, network: np.ndarray) -> np.ndarray:
+    """Of the measurements of an operator those in networks, where there are any."""
+    inside = group[network[group]]
+    return inside if len(inside) else group
 
 
 def _without_each(values: np.ndarray) -> np.ndarray:

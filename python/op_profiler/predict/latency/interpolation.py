@@ -15,7 +15,7 @@ import numpy as np
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.query import Query
 
-_AXES = ("rows", "columns", "reduction", "batch", "width", "footprint")
+_AXES = ("rows", "columns", "reduction", "batch", "width", "traffic")
 _FIXED = tuple(
     name
     for name in NAMES
@@ -103,4 +103,4 @@ class Interpolation:
 
 def _axes(query: Query) -> np.ndarray:
     names = [query.column(name) for name in _AXES if name in NAMES]
-    return np.stack([*names, np.log2(np.maximum(query.footprint_bytes, 1.0))], axis=1).astype(np.float64)
+    return np.stack([*names, np.log2(np.maximum(query.traffic_bytes, 1.0))], axis=1).astype(np.float64)

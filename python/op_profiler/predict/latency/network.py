@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.operators import cost
 from op_profiler.operators._base import Operator
 from op_profiler.predict.latency.predictor import TIERS, UNSUPPORTED, Prediction, Predictor
 from op_profiler.predict.latency.query import Query
@@ -23,7 +22,7 @@ class Network:
 
     Attributes:
         operators: distinct, in the order of their first call; `calls`: how often each is called.
-        query: of the operators, at one thread and with the weights of the whole model between two calls.
+        query: of the operators, at one thread and with what the whole model moves between two calls.
     """
 
     name: str
@@ -44,8 +43,8 @@ class Network:
     @classmethod
     def of_calls(cls, name: str, operators: Sequence[Operator], calls: Sequence[int]) -> Network:
         """From distinct operators, and how often each is called."""
-        weights = sum(cost.size_bytes(t) * count for o, count in zip(operators, calls) for t in o.params)
-        query = Query.of(operators, footprint_bytes=float(weights))
+        moved = sum((o.bytes_read + o.bytes_written) * count for o, count in zip(operators, calls))
+        query = Query.of(operators, traffic_bytes=float(moved))
         return cls(name, tuple(operators), np.asarray(calls, dtype=np.int64), query)
 
     @classmethod
@@ -122,7 +121,7 @@ def predict_network(predictor: Predictor, network: Network, *, threads: int = 1)
     Raises:
         UsageError: there are no measurements at that thread count.
     """
-    query = network.query.under(np.full(len(network.calls), threads), network.query.footprint_bytes)
+    query = network.query.under(np.full(len(network.calls), threads), network.query.traffic_bytes)
     found = predictor.predict(query)
     supported = found.tier != UNSUPPORTED
     times = np.where(supported, found.latency_us, 0.0) * network.calls

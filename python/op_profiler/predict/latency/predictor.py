@@ -160,14 +160,14 @@ class Predictor:
         return [int(count) for count in self.roofline.threads]
 
     def predict(
-        self, operators: Sequence[Operator] | Query, *, threads: int = 1, footprint_bytes: float = 0.0
+        self, operators: Sequence[Operator] | Query, *, threads: int = 1, traffic_bytes: float = 0.0
     ) -> Prediction:
         """Estimates for operators, in their order.
 
         Args:
             operators: or a `Query`, which is made once and asked often; its own settings then count.
             threads: one of `thread_counts`.
-            footprint_bytes: weights of the model around the operators.
+            traffic_bytes: what all calls of the model around the operators read and write.
 
         Raises:
             UsageError: a thread count that was never measured; tells which were.
@@ -175,7 +175,7 @@ class Predictor:
         query = (
             operators
             if isinstance(operators, Query)
-            else Query.of(operators, threads=threads, footprint_bytes=footprint_bytes)
+            else Query.of(operators, threads=threads, traffic_bytes=traffic_bytes)
         )
         self.check_threads(query.threads)
         tier, log_ratio = self._tiers(query)
@@ -265,4 +265,5 @@ class Predictor:
 def query_of(examples: Examples) -> Query:
     """The operators of examples as a query, one an entry of the examples."""
     distinct = Query.of(examples.operators)
-    return distinct.take(examples.operator).under(examples.threads, examples.footprint_bytes)
+    network = ~examples.sampled[examples.model]
+    return distinct.take(examples.operator).under(examples.threads, examples.traffic_bytes, network)

@@ -10,8 +10,9 @@ import numpy as np
 from op_profiler.operators._base import Operator
 from op_profiler.predict.latency.features import NAMES, matrix
 
-SETTING_NAMES = ("threads", "footprint")
-"""Columns of `Query.columns` behind those of the operator: thread count, and log2 of the model's weights in bytes."""
+SETTING_NAMES = ("threads", "traffic", "network")
+"""Columns of `Query.columns` behind those of the operator: thread count, log2 of the bytes that all calls of the model
+move, and whether that is a network (1) or a batch of sampled operators (0)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Query:
         features: shape (entries, len(NAMES)), float32; see `op_profiler.predict.latency.features`.
         flops, moved: operations, and bytes read and written.
         threads: thread count.
-        footprint_bytes: weights of the model that the operator runs in: decides how cold its own are.
+        traffic_bytes: what all calls of the model around the operator read and write: decides how cold its caches are.
+        network: whether that model is a network and no batch of sampled operators.
         vocabulary: index of the operator's set of op names in `op_sets`.
         op_sets: distinct sets of op names with the dtypes of their tensors.
     """
@@ -33,7 +35,8 @@ class Query:
     flops: np.ndarray
     moved: np.ndarray
     threads: np.ndarray
-    footprint_bytes: np.ndarray
+    traffic_bytes: np.ndarray
+    network: np.ndarray
     vocabulary: np.ndarray
     op_sets: tuple[frozenset[str], ...]
 
@@ -46,9 +49,9 @@ class Query:
         operators: Sequence[Operator],
         *,
         threads: int | np.ndarray = 1,
-        footprint_bytes: float | np.ndarray = 0.0,
+        traffic_bytes: float | np.ndarray = 0.0,
     ) -> Query:
-        """One entry an operator; `threads` and `footprint_bytes` for all of them or one each."""
+        """One entry an operator; `threads` and `traffic_bytes` for all of them or one each."""
         count = len(operators)
         sets: dict[frozenset[str], int] = {}
         vocabulary = [sets.setdefault(_words(operator), len(sets)) for operator in operators]
@@ -58,24 +61,26 @@ class Query:
             flops=np.fromiter((o.flops for o in operators), dtype=np.float64, count=count),
             moved=np.fromiter((o.bytes_read + o.bytes_written for o in operators), dtype=np.float64, count=count),
             threads=np.broadcast_to(np.asarray(threads, dtype=np.int64), (count,)),
-            footprint_bytes=np.broadcast_to(np.asarray(footprint_bytes, dtype=np.float64), (count,)),
+            traffic_bytes=np.broadcast_to(np.asarray(traffic_bytes, dtype=np.float64), (count,)),
+            network=np.ones(count, dtype=bool),
             vocabulary=np.array(vocabulary, dtype=np.intp),
             op_sets=tuple(sets),
         )
 
     def take(self, indices: np.ndarray) -> Query:
         """The entries of indices or of a mask."""
-        names = ("keys", "features", "flops", "moved", "threads", "footprint_bytes", "vocabulary")
+        names = ("keys", "features", "flops", "moved", "threads", "traffic_bytes", "network", "vocabulary")
         return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
-    def under(self, threads: np.ndarray, footprint_bytes: np.ndarray) -> Query:
-        """The same operators under other settings, one an entry."""
-        return dataclasses.replace(self, threads=threads, footprint_bytes=footprint_bytes)
+    def under(self, threads: np.ndarray, traffic_bytes: np.ndarray, network: np.ndarray | None = None) -> Query:
+        """The same operators under other settings, one an entry; None keeps `network`."""
+        network = self.network if network is None else network
+        return dataclasses.replace(self, threads=threads, traffic_bytes=traffic_bytes, network=network)
 
     @property
     def columns(self) -> np.ndarray:
         """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: what regressions see."""
-        settings = np.stack([self.threads, np.log2(np.maximum(self.footprint_bytes, 1.0))], axis=1)
+        settings = np.stack([self.threads, np.log2(np.maximum(self.traffic_bytes, 1.0)), self.network], axis=1)
         return np.concatenate([self.features, settings.astype(np.float32)], axis=1)
 
     def column(self, name: str) -> np.ndarray:

@@ -1,0 +1,61 @@
+"""Times at the usual state of the machine, from times in the state in which they were taken."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from op_profiler.predict.latency.examples import Examples
+from op_profiler.predict.latency.roofline import Roofline
+
+
+def steady(examples: Examples) -> Examples:
+    """The same measurements, as they would have been taken while the gauge shows its median.
+
+    The gauge's two kernels (`op_profiler.measure.gauge`) say how much slower arithmetic and memory were than usual at
+    that thread count. An operator slows down by a mean of the two, on a logarithmic scale, weighted by what it waits
+    for according to its roofline; a whole model by the mean of its operators. Runs without a gauge stay as they are.
+
+    Returns:
+        Examples without a gauge: asking again changes nothing.
+    """
+    known = np.isfinite(examples.gauge_us).all(axis=1)
+    if not known.any():
+        return examples
+    slower = np.zeros_like(examples.gauge_us)
+    for device in np.unique(examples.device):
+        for threads in np.unique(examples.threads):
+            mine = known & (examples.device == device) & (examples.threads == threads)
+            if mine.any():
+                _, first = np.unique(examples.model[mine], return_index=True)
+                usual = np.median(examples.gauge_us[mine][first], axis=0)
+                slower[mine] = np.log(examples.gauge_us[mine] / usual)
+    factor = np.exp((slower * _shares(examples)).sum(axis=1))
+    return dataclasses.replace(
+        examples,
+        latency_us=examples.latency_us / factor,
+        whole_model_us=examples.whole_model_us / _of_models(examples, factor),
+        gauge_us=np.full_like(examples.gauge_us, np.nan),
+    )
+
+
+def _shares(examples: Examples) -> np.ndarray:
+    """How much each operator waits for arithmetic and for memory, shape (entries, 2); rows sum to 1."""
+    flops = np.array([o.flops for o in examples.operators], dtype=np.float64)[examples.operator]
+    moved = np.array([o.bytes_read + o.bytes_written for o in examples.operators], dtype=np.float64)[examples.operator]
+    roofline = Roofline.of(flops, moved, examples.threads, examples.latency_us)
+    at = np.searchsorted(roofline.threads, examples.threads)
+    compute, memory = flops / roofline.flops_per_us[at], moved / roofline.bytes_per_us[at]
+    both = np.stack([compute, memory], axis=1)
+    shares: np.ndarray = both / np.maximum(both.sum(axis=1, keepdims=True), 1e-12)
+    return shares
+
+
+def _of_models(examples: Examples, factor: np.ndarray) -> np.ndarray:
+    """The factor of the model of each entry at its thread count: its operators' by their part of the time."""
+    _, group = np.unique(np.stack([examples.model, examples.threads]), axis=1, return_inverse=True)
+    group = group.ravel()
+    time = examples.latency_us * examples.occurrences
+    total = np.bincount(group, time) / np.bincount(group, time / factor)
+    return np.asarray(total[group])
