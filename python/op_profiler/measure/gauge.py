@@ -20,7 +20,7 @@ NAMES = ("compute", "memory")
 """What `Gauge.timed` returns, in this order."""
 
 _LANES = 16
-_CHUNKS = 256
+_CHUNKS = 1024
 _COLUMNS, _DEPTH = 8, 64
 _MEMORY_ROWS = 12_288
 _MEMORY_CHUNKS = 64
@@ -57,8 +57,11 @@ class Gauge:
         )
 
     def timed(self) -> tuple[float, ...]:
-        """Microseconds of one call of each kernel, at the thread count that is set."""
-        return tuple(kernel.timed() for kernel in self._kernels)
+        """Microseconds of one call of each kernel, at the thread count that is set.
+
+        A call before it wakes the threads up, which after a change of their number takes longer than the kernel.
+        """
+        return tuple(kernel.timed() for kernel in self._kernels if kernel.run())
 
 
 @functools.cache
