@@ -26,6 +26,9 @@ from op_profiler.measure.machines._base import LoadedModel, Threads
 from op_profiler.measure.statistics import relative_half_width
 
 
+_RUNS_AFTER_GAUGE = 3
+
+
 def _patience_seconds() -> float:
     """A shared machine is never quiet: there, 20 seconds of waiting for every model are of no use."""
     text = os.environ.get("OP_PROFILER_PATIENCE_SECONDS", "20")
@@ -78,7 +81,7 @@ class Samples:
         whole_us: whole model, one entry a round.
         kernels_us: one row a round, one column a kernel; NaN where a kernel failed or was not timed.
         foreign: for each round, whether it was taken under foreign load that did not go away.
-        gauge_us: one row a round, one column a kernel of the gauge; empty where there is none.
+        gauge_us: one row a window, one column a kernel of the gauge; empty where there is none.
     """
 
     whole_us: list[float] = dataclasses.field(default_factory=list)
@@ -158,7 +161,7 @@ class Rounds:
         skipped: for each kernel, whether it is run without being timed (it fails, or its time is known).
         coverage: share of the time whose operators have to settle.
         meter: of foreign load; None where it cannot be read.
-        gauge: kernels that are timed once a round; None for none.
+        gauge: kernels that are timed once a window; None for none.
     """
 
     def __init__(
@@ -229,6 +232,7 @@ class Rounds:
     def _window(self, samples: dict[int, Samples]) -> dict[int, Samples]:
         """Rounds for at least `window_seconds`; thread counts in turn, a different one first each time."""
         window = {count: Samples() for count in self._threads}
+        self._read_gauge(window)
         if self._meter is not None:
             self._meter.foreign_cores()
         started = time.monotonic()
@@ -239,14 +243,22 @@ class Rounds:
             offset = turn % len(self._threads)
             for count in self._threads[offset:] + self._threads[:offset]:
                 self._pool.use(count)
-                if self._gauge is not None:
-                    window[count].gauge_us.append(self._gauge.timed())
                 self._model.run_model()
                 whole_us, kernels_us = self._one_round(wanted[count], turn // len(self._threads) % 2 == 0)
                 window[count].whole_us.append(whole_us)
                 window[count].kernels_us.append(kernels_us)
             turn += 1
         return window
+
+    def _read_gauge(self, window: dict[int, Samples]) -> None:
+        """Once a window, since the gauge's data pushes the model's out of the caches; a few runs bring it back."""
+        if self._gauge is None:
+            return
+        for count, samples in window.items():
+            self._pool.use(count)
+            samples.gauge_us.append(self._gauge.timed())
+        for _ in range(_RUNS_AFTER_GAUGE):
+            self._model.run_model()
 
     def _one_round(self, timed: list[bool], whole_first: bool) -> tuple[float, list[float]]:
         """The whole model and its kernels, in the order that is asked for."""
