@@ -1,9 +1,9 @@
 """How fast the machine is at the moment, told by kernels that never change.
 
 On a shared host the same kernel takes 10 to 40 % longer for minutes when a neighbour uses the other half of a physical
-core or the memory bus, and nothing inside the virtual machine shows it. So every window of rounds times two kernels that
-are the same in every run: one of multiply-adds on data in the first-level cache, one that reads more than the last-level cache
-holds. Their times are stored with the model's and say which runs can be compared.
+core or the memory bus, and nothing inside the virtual machine shows it. So every window of rounds times two kernels
+that are the same in every run: one of multiply-adds on data in the first-level cache, one that reads more than the
+last-level cache holds. Their times are stored with the model's and say which runs can be compared.
 """
 
 from __future__ import annotations

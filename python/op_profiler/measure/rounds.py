@@ -25,7 +25,6 @@ from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.machines._base import LoadedModel, Threads
 from op_profiler.measure.statistics import relative_half_width
 
-
 _RUNS_AFTER_GAUGE = 3
 
 
