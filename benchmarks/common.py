@@ -65,3 +65,16 @@ def collect(arguments: list[str], folder: Path) -> tuple[int, list[dict[str, Any
         check=False,
     )
     return done.returncode, json.loads(summary.read_text()) if summary.exists() else []
+
+
+def run_command(arguments: list[str]) -> None:
+    """Run a command of op-profiler as a user would; what it prints goes to the screen.
+
+    Raises:
+        subprocess.CalledProcessError: it could not do what was asked; operators that failed are no reason.
+    """
+    environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
+    line = [sys.executable, "-c", "from op_profiler.cli import main; main()", *arguments]
+    done = subprocess.run(line, env=environment, check=False)
+    if done.returncode > 1:
+        raise subprocess.CalledProcessError(done.returncode, line)

@@ -66,7 +66,8 @@ def main() -> None:
     batch = known.take(rng.integers(0, len(known), _BATCH))
     middle, least, most = seconds(lambda: predictor.predict(batch), 3)
     print(
-        f"exact look-ups: {_BATCH / middle / 1e6:.2f} million a second ({_BATCH / most / 1e6:.2f} to {_BATCH / least / 1e6:.2f})"
+        f"exact look-ups: {_BATCH / middle / 1e6:.2f} million a second "
+        f"({_BATCH / most / 1e6:.2f} to {_BATCH / least / 1e6:.2f})"
     )
     unseen = known.take(rng.integers(0, len(known), _REGRESSED))
     unseen = dataclasses.replace(unseen, keys=rng.integers(0, 2**63, _REGRESSED, dtype=np.uint64))

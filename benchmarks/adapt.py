@@ -1,0 +1,62 @@
+"""A new device from few samples: error against the number of operators that were measured on it.
+
+    python benchmarks/adapt.py [DB]        (default: /tmp/op_profiler-adapt.db; resumable)
+
+The new device is this processor with code for another one (llvm -mcpu=haswell: vectors of half the length and fewer
+registers), on which some hundred operators are sampled. The predictor that ships is adapted to N of them; the others
+are what it is tested on. Beside it: the predictor as it ships, and one that was fitted to the N operators alone.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from common import provenance, run_command
+
+_TARGET = "llvm -mcpu=haswell"
+_COUNTS = (10, 50, 200)
+_SEEDS = (0, 1, 2)
+_SAMPLED = 420
+_HEAVY_US = 20.0
+
+
+def main() -> None:
+    import numpy as np
+
+    from op_profiler.errors import DatasetError
+    from op_profiler.predict.latency.adapt import adapted, chosen_samples
+    from op_profiler.predict.latency.fit import fit
+    from op_profiler.predict.latency.open import examples_for, open_predictor
+    from op_profiler.predict.latency.predictor import query_of
+    from op_profiler.predict.latency.state import steady
+
+    db = f"sqlite:///{sys.argv[1] if len(sys.argv) > 1 else '/tmp/op_profiler-adapt.db'}"
+    run_command(["sample", "--count", str(_SAMPLED), "--rounds", "15", "--seed", "5", "--target", _TARGET, "--db", db])
+    print(provenance())
+    examples = steady(examples_for(db=db, device=None))
+    source = open_predictor()
+    print(f"# {len(np.unique(examples.operator))} operators on {examples.devices[int(examples.device[0])].target}")
+    print(f"operators above {_HEAVY_US:.0f} us that were not among the N: MAPE, mean of {len(_SEEDS)} choices of the N")
+    print(f"{'N':>4} {'adapted':>9} {'N alone':>9} {'as it ships':>12} {'in 90 % interval':>17}")
+    for count in _COUNTS:
+        figures = []
+        for seed in _SEEDS:
+            few = chosen_samples(examples, count, seed=seed)
+            rest = examples.where(~np.isin(examples.operator, np.unique(few.operator)))
+            rest = rest.where(rest.latency_us > _HEAVY_US)
+            query = query_of(rest)
+            found = adapted(source, few).predict(query)
+            shipped = source.predict(query)
+            try:
+                alone = fit(few, choice="xgboost", folds=3).predict(query).latency_us
+            except DatasetError:  # too few to fit anything to
+                alone = np.full(len(rest), np.nan)
+            errors = [np.abs(e / rest.latency_us - 1).mean() for e in (found.latency_us, alone, shipped.latency_us)]
+            inside = ((found.low_us <= rest.latency_us) & (rest.latency_us <= found.high_us)).mean()
+            figures.append([*errors, inside])
+        adapt, only, ship, inside = np.mean(figures, axis=0)
+        print(f"{count:4d} {adapt:9.1%} {only:9.1%} {ship:12.1%} {inside:17.0%}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

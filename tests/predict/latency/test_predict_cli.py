@@ -1,0 +1,99 @@
+"""``op-profiler predict`` and ``evaluate`` as a user calls them, on a dataset that was measured here."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def _run(command: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-c", "from op_profiler.cli import main; main()", command, *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A few dozen operators and two small networks, at one thread."""
+    address = f"sqlite:///{tmp_path_factory.mktemp('predict') / 'd.db'}"
+    _run("sample", "--kinds", "dense,elementwise,softmax", "--count", "40", "--rounds", "3", "--threads", "1",
+         "--db", address, "--quiet")  # fmt: skip
+    for name in ("mlp", "rnn"):
+        _run("collect", "--modelname", name, "--threads", "1", "--schedules", "none", "--db", address, "--quiet")
+    return address
+
+
+def test_json_says_where_every_number_comes_from(db: str) -> None:
+    found = json.loads(_run("predict", "mlp", "--db", db, "--format", "json").stdout)
+    assert found["tiers"] == {"measured": 1.0}
+    assert found["unsupported"] == []
+    low, high = found["interval_us"]
+    assert low < found["total_us"] < high
+    kernels = sum(o["latency_us"] * o["calls"] for o in found["operators"])
+    assert kernels + found["gaps_us"] == pytest.approx(found["total_us"])
+
+
+def test_what_was_not_measured_is_regressed_or_named(db: str) -> None:
+    other = json.loads(_run("predict", "mlp", "--batchsize", "3", "--db", db, "--format", "json").stdout)
+    assert {o["tier"] for o in other["operators"]} <= {"measured", "interpolated", "regressed"}
+    convolution = _run("predict", "simple:conv2d", "--db", db, "--format", "json")
+    assert set(json.loads(convolution.stdout)["tiers"]) & {"bound"}
+
+
+def test_the_words_of_the_runtime_look_up_table(db: str) -> None:
+    lines = _run("predict", "mlp", "--db", db, "--format", "runtime_lut", "--quiet").stdout.splitlines()
+    assert lines[0].startswith("op type FC with input [[1, 784]")
+    assert lines[1].startswith("run_time: [")
+    assert lines[-2] == "All operators found in the table? True"
+    assert lines[-1].startswith("The network run-time latency is ")
+
+
+def test_csv_has_a_row_an_operator(db: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(_run("predict", "mlp", "--db", db, "--format", "csv").stdout)))
+    assert all(float(row["low_us"]) <= float(row["latency_us"]) <= float(row["high_us"]) for row in rows)
+    assert {row["tier"] for row in rows} == {"measured"}
+
+
+def test_a_stored_predictor_says_the_same(db: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.zip"
+    first = _run("predict", "mlp", "--db", db, "--format", "json", "--save", str(path)).stdout
+    again = _run("predict", "mlp", "--predictor", str(path), "--format", "json").stdout
+    assert json.loads(first) == json.loads(again)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["no-such-model"], 2, "no-such-model"),
+        (["mlp", "--predictor", "crystal-ball"], 2, "predictor"),
+        (["mlp", "--threads", "7"], 2, "no measurements at 7 threads"),
+        (["mlp", "--input_dims", "{data: 3}"], 2, "--input_dims takes JSON"),
+        (["mlp", "--input_dtype", "int8"], 2, "takes data: float32"),
+        (["mlp", "--format", "yaml"], 2, "table"),
+        (["mlp", "--device", "a toaster"], 5, "no device fits"),
+    ],
+)
+def test_wrong_questions_get_an_answer(db: str, arguments: list[str], code: int, message: str) -> None:
+    assert message in _run("predict", *arguments, "--db", db, code=code).stderr
+
+
+def test_a_dataset_that_is_not_there(tmp_path: Path) -> None:
+    done = _run("predict", "mlp", "--db", f"sqlite:///{tmp_path / 'none.db'}", code=5)
+    assert "none.db" in done.stderr
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_evaluate_leaves_models_out(db: str) -> None:
+    done = _run("evaluate", "--db", db, "--split", "model,random", "--predictor", "xgboost", "--json", "--quiet")
+    scores = json.loads(done.stdout)
+    assert [score["split"] for score in scores] == ["model", "model operators", "random"]
+    for score in scores:
+        assert {"mape", "median", "p90", "within_10", "bias", "coverage_90"} <= set(score)
+    assert "random" in _run("evaluate", "--db", db, "--split", "rnadom", code=2).stderr
