@@ -24,6 +24,7 @@ _CHUNKS = 1024
 _COLUMNS, _DEPTH = 8, 64
 _MEMORY_ROWS = 12_288
 _MEMORY_CHUNKS = 64
+_CALLS = 7
 
 
 class Gauge:
@@ -57,11 +58,13 @@ class Gauge:
         )
 
     def timed(self) -> tuple[float, ...]:
-        """Microseconds of one call of each kernel, at the thread count that is set.
+        """Median microseconds of a call of each kernel, at the thread count that is set.
 
-        A call before it wakes the threads up, which after a change of their number takes longer than the kernel.
+        A call before wakes the threads up, which after a change of their number takes longer than the kernel.
         """
-        return tuple(kernel.timed() for kernel in self._kernels if kernel.run())
+        return tuple(
+            float(np.median([kernel.timed() for _ in range(_CALLS)])) for kernel in self._kernels if kernel.run()
+        )
 
 
 @functools.cache

@@ -26,6 +26,7 @@ from op_profiler.measure.machines._base import LoadedModel, Threads
 from op_profiler.measure.statistics import relative_half_width
 
 _RUNS_AFTER_GAUGE = 3
+_FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
 
 
 def _patience_seconds() -> float:
@@ -66,10 +67,14 @@ class Limits:
     readings: int = 5
 
     def of_rounds(self, rounds: int | None) -> Limits:
-        """Limits that end after a number of rounds, settled or not; None leaves them as they are."""
+        """Limits that end after a number of rounds, settled or not, and sooner where these take long; None leaves them
+        as they are."""
         if rounds is None:
             return self
-        return dataclasses.replace(self, minimum_rounds=rounds, maximum_rounds=rounds)
+        fewest = min(rounds, _FEWEST_ROUNDS)
+        return dataclasses.replace(
+            self, minimum_rounds=fewest, maximum_rounds=rounds, maximum_seconds=_SECONDS_OF_ROUNDS
+        )
 
 
 @dataclasses.dataclass

@@ -73,7 +73,7 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
             f"measure at least {_FEWEST} operators with op-profiler sample"
         )
     query, few = query.take(usable), target.where(usable)
-    bound = source.roofline.bound_us(query.flops, query.moved, query.threads)
+    bound = source.roofline.bound_us(query.amounts, query.threads)
     base = combined(source.choice, [model.predict(query.columns) for model in source.models])
     difference = np.log(few.latency_us / bound) - base
     places = _places(query.columns)

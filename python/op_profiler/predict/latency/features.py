@@ -74,6 +74,7 @@ NAMES: tuple[str, ...] = (
     "in_block",
     "out_block",
     *default_schedule.NAMES,
+    "vector_parts",
     "padded",
     "averages",
     "lane_waste",
@@ -84,6 +85,7 @@ NAMES: tuple[str, ...] = (
     "inputs",
     "ops",
     "transcendental",
+    "transcendental_work",
     "roots",
     "moves",
     "cheap",
@@ -127,6 +129,7 @@ def operator_features(operator: Operator) -> np.ndarray:
     stride = _read_stride(operator)
     # The last dimension that a look-up or a permutation keeps is what it can copy in one go.
     last_in, last_out = (first or (1,))[-1], (out or (1,))[-1]
+    tiles = default_schedule.tiles_of(kind, sizes, out, float(last_in % _LANES))
     values = {
         **{f"is_{name}": float(name == kind) for name in KINDS},
         "flops": _log(operator.flops),
@@ -140,7 +143,7 @@ def operator_features(operator: Operator) -> np.ndarray:
         "stride": _attribute(operator, "strides", 1.0),
         "in_block": float(first[4]) if len(first) == 5 else float(last_in % _LANES == 0),
         "out_block": float(out[4]) if len(out) == 5 else float(last_out % _LANES == 0),
-        **dict(zip(default_schedule.NAMES, default_schedule.tiles_of(kind, sizes, out, float(last_in % _LANES)))),
+        **dict(zip(default_schedule.NAMES, tiles)),
         "averages": float("avg" in operator.anchor),
         "padded": float(any(_list_attribute(operator, "padding"))),
         "lane_waste": _waste(int(sizes.get("columns", last_out))),
@@ -150,8 +153,16 @@ def operator_features(operator: Operator) -> np.ndarray:
         "rank": float(len(out)),
         "inputs": float(len(operator.inputs) + len(operator.params)),
         **_counts(operator.op_names),
+        "transcendental_work": _log(transcendental_work(operator)),
+        "vector_parts": float(int(tiles[0]).bit_count()),
     }
     return np.fromiter((values[name] for name in NAMES), dtype=np.float32, count=len(NAMES))
+
+
+def transcendental_work(operator: Operator) -> int:
+    """Elements for which exp, erf, tanh and the like are computed, one after the other: each takes nanoseconds."""
+    count = sum(name in _TRANSCENDENTAL for name in operator.op_names) + ("softmax" in operator.anchor)
+    return count * (cost.elements(operator.outputs[0].shape) if operator.outputs else 0)
 
 
 def matrix(operators: Sequence[Operator]) -> np.ndarray:

@@ -179,7 +179,7 @@ class Predictor:
         )
         self.check_threads(query.threads)
         tier, log_ratio = self._tiers(query)
-        bound = self.roofline.bound_us(query.flops, query.moved, query.threads)
+        bound = self.roofline.bound_us(query.amounts, query.threads)
         latency = bound * np.exp(log_ratio)
         width = np.empty(len(query))
         for number in (INTERPOLATED, REGRESSED, BOUND):

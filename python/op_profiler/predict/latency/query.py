@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from op_profiler.operators._base import Operator
-from op_profiler.predict.latency.features import NAMES, matrix
+from op_profiler.predict.latency.features import NAMES, matrix, transcendental_work
+from op_profiler.predict.latency.roofline import Work
 
 SETTING_NAMES = ("threads", "traffic", "network")
 """Columns of `Query.columns` behind those of the operator: thread count, log2 of the bytes that all calls of the model
@@ -22,7 +23,7 @@ class Query:
     Attributes:
         keys: workload keys as numbers, uint64.
         features: shape (entries, len(NAMES)), float32; see `op_profiler.predict.latency.features`.
-        flops, moved: operations, and bytes read and written.
+        work: operations, bytes read and written, and transcendental functions, shape (entries, 3).
         threads: thread count.
         traffic_bytes: what all calls of the model around the operator read and write: decides how cold its caches are.
         network: whether that model is a network and no batch of sampled operators.
@@ -32,8 +33,7 @@ class Query:
 
     keys: np.ndarray
     features: np.ndarray
-    flops: np.ndarray
-    moved: np.ndarray
+    work: np.ndarray
     threads: np.ndarray
     traffic_bytes: np.ndarray
     network: np.ndarray
@@ -58,8 +58,10 @@ class Query:
         return cls(
             keys=np.fromiter((int(o.key, 16) for o in operators), dtype=np.uint64, count=count),
             features=matrix(operators),
-            flops=np.fromiter((o.flops for o in operators), dtype=np.float64, count=count),
-            moved=np.fromiter((o.bytes_read + o.bytes_written for o in operators), dtype=np.float64, count=count),
+            work=np.array(
+                [(o.flops, o.bytes_read + o.bytes_written, transcendental_work(o)) for o in operators],
+                dtype=np.float64,
+            ).reshape(count, 3),
             threads=np.broadcast_to(np.asarray(threads, dtype=np.int64), (count,)),
             traffic_bytes=np.broadcast_to(np.asarray(traffic_bytes, dtype=np.float64), (count,)),
             network=np.ones(count, dtype=bool),
@@ -69,7 +71,7 @@ class Query:
 
     def take(self, indices: np.ndarray) -> Query:
         """The entries of indices or of a mask."""
-        names = ("keys", "features", "flops", "moved", "threads", "traffic_bytes", "network", "vocabulary")
+        names = ("keys", "features", "work", "threads", "traffic_bytes", "network", "vocabulary")
         return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
     def under(self, threads: np.ndarray, traffic_bytes: np.ndarray, network: np.ndarray | None = None) -> Query:
@@ -82,6 +84,11 @@ class Query:
         """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: what regressions see."""
         settings = np.stack([self.threads, np.log2(np.maximum(self.traffic_bytes, 1.0)), self.network], axis=1)
         return np.concatenate([self.features, settings.astype(np.float32)], axis=1)
+
+    @property
+    def amounts(self) -> Work:
+        """`work` by name."""
+        return Work(*self.work.T)
 
     def column(self, name: str) -> np.ndarray:
         """One of `NAMES`."""

@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 
 from op_profiler.predict.latency.examples import Examples
-from op_profiler.predict.latency.roofline import Roofline
+from op_profiler.predict.latency.features import transcendental_work
+from op_profiler.predict.latency.roofline import Roofline, Work
 
 
 def steady(examples: Examples) -> Examples:
@@ -42,12 +43,10 @@ def steady(examples: Examples) -> Examples:
 
 def _shares(examples: Examples) -> np.ndarray:
     """How much each operator waits for arithmetic and for memory, shape (entries, 2); rows sum to 1."""
-    flops = np.array([o.flops for o in examples.operators], dtype=np.float64)[examples.operator]
-    moved = np.array([o.bytes_read + o.bytes_written for o in examples.operators], dtype=np.float64)[examples.operator]
-    roofline = Roofline.of(flops, moved, examples.threads, examples.latency_us)
-    at = np.searchsorted(roofline.threads, examples.threads)
-    compute, memory = flops / roofline.flops_per_us[at], moved / roofline.bytes_per_us[at]
-    both = np.stack([compute, memory], axis=1)
+    amounts = [(o.flops, o.bytes_read + o.bytes_written, transcendental_work(o)) for o in examples.operators]
+    work = Work(*np.array(amounts, dtype=np.float64)[examples.operator].T)
+    parts = Roofline.of(work, examples.threads, examples.latency_us).parts_us(work, examples.threads)
+    both = np.stack([parts[:, 0] + parts[:, 2], parts[:, 1]], axis=1)
     shares: np.ndarray = both / np.maximum(both.sum(axis=1, keepdims=True), 1e-12)
     return shares
 

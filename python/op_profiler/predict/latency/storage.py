@@ -95,7 +95,7 @@ def load(path: Path) -> Predictor:
         raise DatasetError(f"{path} is no predictor that can be read: {error}") from error
 
 
-_POINTS = ("keys", "features", "flops", "moved", "threads", "traffic_bytes", "network", "vocabulary")
+_POINTS = ("keys", "features", "work", "threads", "traffic_bytes", "network", "vocabulary")
 
 
 def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
