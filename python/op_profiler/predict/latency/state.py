@@ -10,6 +10,8 @@ from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import transcendental_work
 from op_profiler.predict.latency.roofline import Roofline, Work
 
+FARTHEST = 1.4
+
 
 def steady(examples: Examples) -> Examples:
     """The same measurements, as they would have been taken while the gauge shows its median.
@@ -17,6 +19,9 @@ def steady(examples: Examples) -> Examples:
     The gauge's two kernels (`op_profiler.measure.gauge`) say how much slower arithmetic and memory were than usual at
     that thread count. An operator slows down by a mean of the two, on a logarithmic scale, weighted by what it waits
     for according to its roofline; a whole model by the mean of its operators. Runs without a gauge stay as they are.
+
+    Where a kernel of the gauge was more than `FARTHEST` times off, the machine did something that no factor describes
+    (two threads on one core, for instance); such measurements are left out and counted.
 
     Returns:
         Examples without a gauge: asking again changes nothing.
@@ -33,12 +38,16 @@ def steady(examples: Examples) -> Examples:
                 usual = np.median(examples.gauge_us[mine][first], axis=0)
                 slower[mine] = np.log(examples.gauge_us[mine] / usual)
     factor = np.exp((slower * _shares(examples)).sum(axis=1))
-    return dataclasses.replace(
+    usual_state = (np.abs(slower) <= np.log(FARTHEST)).all(axis=1)
+    count = int((~usual_state).sum())
+    found = dataclasses.replace(
         examples,
         latency_us=examples.latency_us / factor,
         whole_model_us=examples.whole_model_us / _of_models(examples, factor),
         gauge_us=np.full_like(examples.gauge_us, np.nan),
+        left_out=examples.left_out | ({"the machine was in an unusual state": count} if count else {}),
     )
+    return found.where(usual_state)
 
 
 def _shares(examples: Examples) -> np.ndarray:

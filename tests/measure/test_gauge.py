@@ -1,0 +1,25 @@
+"""The gauge: kernels that never change, and times at the machine's usual state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.measure.gauge import NAMES, Gauge
+from op_profiler.measure.rounds import Limits
+
+
+def test_both_kernels_take_time_and_are_steady(target: Any) -> None:
+    gauge = Gauge(target)
+    first, again = gauge.timed(), gauge.timed()
+    assert len(first) == len(NAMES)
+    for one, other in zip(first, again):
+        assert one > 5.0
+        assert 0.2 < one / other < 5.0  # a shared machine may be busy, but not a different machine
+
+
+def test_limits_of_a_number_of_rounds() -> None:
+    assert Limits().of_rounds(None) == Limits()
+    few = Limits().of_rounds(15)
+    assert few.maximum_rounds == 15
+    assert few.minimum_rounds <= 15
+    assert Limits().of_rounds(3).minimum_rounds == 3

@@ -1,0 +1,34 @@
+"""Measurements are brought to the machine's usual state."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from op_profiler.predict.latency.examples import Examples
+from op_profiler.predict.latency.state import steady
+
+
+def test_a_slow_run_is_told_from_a_slow_operator(known: Examples) -> None:
+    slow = known.model == 3
+    gauge = np.where(slow[:, None], 150.0, 100.0) * np.ones((len(known), 2))
+    measured = dataclasses.replace(
+        known, latency_us=known.latency_us * np.where(slow, 1.5, 1.0), gauge_us=gauge,
+        whole_model_us=known.whole_model_us * np.where(slow, 1.5, 1.0),
+    )  # fmt: skip
+    found = steady(measured)
+    assert found.latency_us == pytest.approx(known.latency_us)
+    assert found.whole_model_us == pytest.approx(known.whole_model_us)
+
+
+def test_asking_again_changes_nothing(known: Examples) -> None:
+    measured = dataclasses.replace(known, gauge_us=np.random.default_rng(0).uniform(90, 110, (len(known), 2)))
+    once = steady(measured)
+    assert not np.array_equal(once.latency_us, measured.latency_us)
+    assert steady(once) is once
+
+
+def test_runs_without_a_gauge_stay_as_they_are(known: Examples) -> None:
+    assert steady(known) is known
