@@ -56,6 +56,7 @@ EXTRAS["test"] = [
     *EXTRAS["postgres"],
     *EXTRAS["cuda"],
     "scikit-learn",
+    "skops",
     "matplotlib",
     # env_var.sh adds mediapipe, for its .tflite files: as a dependency it would pull in jax and OpenCV.
     "pytest",

@@ -158,7 +158,7 @@ def test_damaged_and_foreign_files_are_refused(predictor: Predictor, tmp_path: P
         storage.load(written({"contents.json": b'{"format": "something else"}'}))
     (tmp_path / "text.zip").write_text("not a zip")
     for path in (tmp_path / "text.zip", tmp_path / "missing.zip"):
-        with pytest.raises(DatasetError, match="cannot be read|no predictor"):
+        with pytest.raises(DatasetError, match="can be read"):
             storage.load(path)
 
 
@@ -168,7 +168,7 @@ def test_pickles_inside_are_not_read(known: Examples, tmp_path: Path) -> None:
     fitted = fit(known, choice="decision_tree", folds=2)
     fitted.models[0].to_bytes = lambda: pickle.dumps(print)  # type: ignore[method-assign]
     storage.save(fitted, tmp_path / "p.zip")
-    with pytest.raises(DatasetError, match="cannot be read"):
+    with pytest.raises(DatasetError, match="can be read"):
         storage.load(tmp_path / "p.zip")
 
 

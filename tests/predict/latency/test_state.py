@@ -13,10 +13,10 @@ from op_profiler.predict.latency.state import steady
 
 def test_a_slow_run_is_told_from_a_slow_operator(known: Examples) -> None:
     slow = known.model == 3
-    gauge = np.where(slow[:, None], 150.0, 100.0) * np.ones((len(known), 2))
+    gauge = np.where(slow[:, None], 130.0, 100.0) * np.ones((len(known), 2))
     measured = dataclasses.replace(
-        known, latency_us=known.latency_us * np.where(slow, 1.5, 1.0), gauge_us=gauge,
-        whole_model_us=known.whole_model_us * np.where(slow, 1.5, 1.0),
+        known, latency_us=known.latency_us * np.where(slow, 1.3, 1.0), gauge_us=gauge,
+        whole_model_us=known.whole_model_us * np.where(slow, 1.3, 1.0),
     )  # fmt: skip
     found = steady(measured)
     assert found.latency_us == pytest.approx(known.latency_us)
@@ -32,3 +32,11 @@ def test_asking_again_changes_nothing(known: Examples) -> None:
 
 def test_runs_without_a_gauge_stay_as_they_are(known: Examples) -> None:
     assert steady(known) is known
+
+
+def test_a_machine_in_another_state_is_left_out_and_counted(known: Examples) -> None:
+    odd = (known.model == 5) & (known.threads == 2)
+    gauge = np.where(odd[:, None], 450.0, 100.0) * np.ones((len(known), 2))
+    found = steady(dataclasses.replace(known, gauge_us=gauge))
+    assert len(found) == (~odd).sum()
+    assert found.left_out == {"the machine was in an unusual state": int(odd.sum())}

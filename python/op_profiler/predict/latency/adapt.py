@@ -128,5 +128,5 @@ def _process() -> Any:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-    kernel = ConstantKernel(0.3, (1e-3, 10.0)) * RBF(4.0, (1.0, 30.0)) + WhiteKernel(0.05, (1e-3, 1.0))
+    kernel = ConstantKernel(0.3, (1e-6, 100.0)) * RBF(4.0, (0.5, 100.0)) + WhiteKernel(0.05, (1e-5, 10.0))
     return GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)

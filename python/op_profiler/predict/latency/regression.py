@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from op_profiler.errors import MissingPackageError
+
 REGRESSORS = ("xgboost", "random_forest", "decision_tree")
 _TREES = {
     "max_depth": 7,
@@ -21,6 +23,8 @@ _TREES = {
     "max_bin": 512,
 }
 _ROUNDS = 350
+_TRUSTED = ["sklearn.tree._tree.Tree"]
+"""Arrays of nodes, which skops does not trust by itself since the type is compiled."""
 
 
 class Regressor(Protocol):
@@ -92,9 +96,7 @@ class SklearnTrees:
 
     def to_bytes(self) -> bytes:
         """In skops' format."""
-        from skops import io
-
-        return bytes(io.dumps(self.model))
+        return bytes(_skops().dumps(self.model))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> SklearnTrees:
@@ -103,12 +105,19 @@ class SklearnTrees:
         Raises:
             ValueError: it holds something else than trees of scikit-learn.
         """
-        from skops import io
-
-        unknown = io.get_untrusted_types(data=content)
+        io = _skops()
+        unknown = set(io.get_untrusted_types(data=content)) - set(_TRUSTED)
         if unknown:
-            raise ValueError(f"it holds objects that are not trusted: {', '.join(unknown)}")
-        return cls(io.loads(content, trusted=[]))
+            raise ValueError(f"it holds objects that are not trusted: {', '.join(sorted(unknown))}")
+        return cls(io.loads(content, trusted=_TRUSTED))
+
+
+def _skops() -> Any:
+    try:
+        from skops import io
+    except ImportError:
+        raise MissingPackageError("skops", "a stored predictor of scikit-learn's", extra="predict") from None
+    return io
 
 
 def make_models(choice: str, seed: int = 0) -> list[Regressor]:
