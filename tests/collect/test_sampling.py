@@ -166,7 +166,7 @@ def test_a_real_run_is_resumed(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     done = json.loads(first.stdout)
     assert done["operators"] >= 10
-    assert done["measured"] == done["operators"]
+    assert done["measured"] >= done["operators"]
     assert done["failed"] == 0
     again = json.loads(_sample(*options).stdout)
     assert (again["measured"], again["reused"]) == (0, done["measured"])

@@ -43,8 +43,8 @@ class SampleReport:
     """What a sampling run did.
 
     Attributes:
-        operators: distinct ones, of this run and of earlier runs of the same command.
-        measured, reused, failed: of `operators` times thread counts.
+        operators: sampled ones, of this run and of earlier runs of the same command.
+        measured, reused, failed: measurements, those of what stands around sampled operators included.
         errors: of batches that could not be measured.
         seconds: the run took.
         ended: why: ``count``, ``budget`` or ``exhausted``.
@@ -154,6 +154,7 @@ def _measure(
     batch: Batch, request: CollectRequest, collection: Collection, progress: Progress, report: SampleReport
 ) -> None:
     from op_profiler.frontends import get_frontend
+    from op_profiler.frontends.sample import batch_path
 
     report.batches += 1
     try:
@@ -164,7 +165,8 @@ def _measure(
         return
     model = ModelRequest(source="sample", name=name)
     found = collection.run(get_frontend("sample"), [dataclasses.replace(request, model=model)], progress)[0]
-    report.operators += len(found.operators)
+    with batch_path(name).open() as file:
+        report.operators += sum(1 for _ in file) - 1  # the first line says what the file is
     for threads in found.threads.values():
         report.measured += threads.measured
         report.reused += threads.reused
