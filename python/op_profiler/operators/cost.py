@@ -16,7 +16,7 @@ import numpy as np
 
 from op_profiler.operators._base import TensorSpec
 
-_MOVES_DATA = frozenset(
+MOVES_DATA = frozenset(
     [
         "reshape",
         "contrib_reverse_reshape",
@@ -69,8 +69,8 @@ _MOVES_DATA = frozenset(
         "adv_index",
     ]
 )
-_LOOKS_UP = frozenset({"take", "gather", "gather_nd", "embedding", "strided_slice", "adv_index"})
-_REDUCES = frozenset(
+LOOKS_UP = frozenset({"take", "gather", "gather_nd", "embedding", "strided_slice", "adv_index"})
+REDUCES = frozenset(
     [
         "sum",
         "mean",
@@ -178,11 +178,11 @@ def flops(op: str, attrs: dict, inputs: Sequence[TensorSpec], outputs: Sequence[
         return _convolution(attrs, inputs, outputs[0], transpose="transpose" in op)
     if op in HEAVY:
         return 2 * out * _reduction_of_matmul(op, attrs, inputs)
-    if op in _MOVES_DATA or op.startswith(("memory.", "vm.", "dyn.")):
+    if op in MOVES_DATA or op.startswith(("memory.", "vm.", "dyn.")):
         return 0
     if "pool" in op and "pool_size" in attrs:
         return out * math.prod(int(k) for k in attrs["pool_size"])
-    if op in _REDUCES or "adaptive" in op:
+    if op in REDUCES or "adaptive" in op:
         return elements(inputs[0].shape) if inputs else 0
     if op in _SORTS:
         size = elements(inputs[0].shape)
@@ -192,4 +192,4 @@ def flops(op: str, attrs: dict, inputs: Sequence[TensorSpec], outputs: Sequence[
 
 def looks_up(op: str) -> bool:
     """True where an op reads only what it returns from its first input."""
-    return op in _LOOKS_UP
+    return op in LOOKS_UP

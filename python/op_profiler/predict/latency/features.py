@@ -34,29 +34,6 @@ KINDS = (
 
 _TRANSCENDENTAL = frozenset({"exp", "erf", "tanh", "sigmoid", "log", "power", "fast_exp", "fast_tanh", "fast_erf"})
 _ROOTS = frozenset({"sqrt", "rsqrt", "divide"})
-_REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "variance", "argmax", "argmin", "all", "any"})
-_MOVES = frozenset(
-    {
-        "transpose",
-        "layout_transform",
-        "concatenate",
-        "split",
-        "strided_slice",
-        "stack",
-        "reshape",
-        "expand_dims",
-        "squeeze",
-        "broadcast_to",
-        "copy",
-        "cast",
-        "nn.pad",
-        "nn.batch_flatten",
-        "repeat",
-        "tile",
-        "reverse",
-    }
-)
-_LOOK_UPS = frozenset({"take", "gather", "gather_nd", "embedding", "adv_index"})
 _LANES = 16
 _PAGE_BYTES = 4096
 """Reads this far apart fall into one set of the first-level cache and evict each other."""
@@ -110,11 +87,11 @@ def kind_of(operator: Operator) -> str:
     if "softmax" in anchor:
         return "softmax"
     names = set(operator.op_names)
-    if names & _LOOK_UPS:
+    if names & (cost.LOOKS_UP - {"strided_slice"}):
         return "take"
-    if names & _REDUCTIONS:
+    if names & cost.REDUCES:
         return "reduce"
-    if names <= _MOVES:
+    if names <= cost.MOVES_DATA:
         return "layout"
     return "elementwise" if operator.flops else "other"
 
@@ -194,7 +171,7 @@ def _read_stride(operator: Operator) -> int:
 def _counts(op_names: Sequence[str]) -> dict[str, float]:
     transcendental = sum(name in _TRANSCENDENTAL for name in op_names)
     roots = sum(name in _ROOTS for name in op_names)
-    moves = sum(name in _MOVES for name in op_names)
+    moves = sum(name in cost.MOVES_DATA for name in op_names)
     return {
         "ops": float(len(op_names)),
         "transcendental": float(transcendental),

@@ -169,13 +169,25 @@ def _without_each(values: np.ndarray) -> np.ndarray:
 
 
 def _gaps(examples: Examples) -> dict[int, float]:
-    """By thread count: what a whole model takes beyond its operators, a call; median over the models."""
-    gaps: dict[int, list[float]] = {int(n): [] for n in np.unique(examples.threads)}
+    """By thread count: what a whole model takes beyond its operators, a call.
+
+    The median over the models, each weighted by its calls a microsecond: of a model of milliseconds the rest is noise,
+    of one of microseconds it is what the calls cost.
+    """
+    found: dict[int, list[tuple[float, float]]] = {int(n): [(0.0, 0.0)] for n in np.unique(examples.threads)}
     for threads, mine in _model_runs(examples):
-        calls = examples.occurrences[mine].sum()
+        calls = float(examples.occurrences[mine].sum())
+        whole = float(examples.whole_model_us[mine][0])
         total = float((examples.latency_us[mine] * examples.occurrences[mine]).sum())
-        gaps[threads].append((float(examples.whole_model_us[mine][0]) - total) / calls)
-    return {threads: float(np.median(found)) if found else 0.0 for threads, found in gaps.items()}
+        found[threads].append(((whole - total) / calls, calls / whole))
+    return {threads: _weighted_median(np.array(gaps)) for threads, gaps in found.items()}
+
+
+def _weighted_median(pairs: np.ndarray) -> float:
+    """Of values with weights, shape (values, 2)."""
+    ordered = pairs[np.argsort(pairs[:, 0])]
+    reached = np.cumsum(ordered[:, 1])
+    return float(ordered[np.searchsorted(reached, reached[-1] / 2), 0])
 
 
 def _model_runs(examples: Examples) -> Iterator[tuple[int, np.ndarray]]:
