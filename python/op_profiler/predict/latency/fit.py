@@ -20,6 +20,9 @@ from op_profiler.predict.latency.state import steady
 _FOLDS = 5
 _FEWEST_ROWS = 40
 _FEWEST_IN_FAMILY = 15
+_LENGTHS_US = (5.0, 20.0, 100.0)
+_FEWEST_REPEATED = 20
+_UNKNOWN_SPREAD = 0.1
 _LIGHT_US = 5.0
 """Below this a time is mostly the cost of the call; such operators count for less."""
 
@@ -150,11 +153,28 @@ def measured_of(examples: Examples, query: Query) -> Measured:
     groups = [_in_networks(group, query.network) for group in np.split(order, starts[1:])]
     medians = np.array([np.median(examples.latency_us[g]) for g in groups])
     noise = np.array([np.max(np.nan_to_num(examples.half_width[g])) for g in groups])
-    repeated = [
-        np.abs(np.log(_without_each(examples.latency_us[g]) / examples.latency_us[g])) for g in groups if len(g) > 1
-    ]
-    between = conformal_quantile(np.concatenate(repeated)) if repeated else 0.1
-    return Measured(names, medians, np.maximum(noise, between))
+    return Measured(names, medians, np.maximum(noise, _between_models([examples.latency_us[g] for g in groups])))
+
+
+def _between_models(groups: list[np.ndarray]) -> np.ndarray:
+    """How far an operator's time in one model is from the others', one entry a group, on a logarithmic scale.
+
+    Told from operators that several models have, separately for short and long ones: what lies around a short one
+    decides more of its time.
+    """
+    repeated = [g for g in groups if len(g) > 1]
+    if not repeated:
+        return np.full(len(groups), _UNKNOWN_SPREAD)
+    errors = np.concatenate([np.abs(np.log(_without_each(g) / g)) for g in repeated])
+    lengths = np.concatenate([np.full(len(g), np.searchsorted(_LENGTHS_US, np.median(g))) for g in repeated])
+    pooled = conformal_quantile(errors)
+    widths = np.array(
+        [
+            conformal_quantile(errors[lengths == length]) if (lengths == length).sum() >= _FEWEST_REPEATED else pooled
+            for length in range(len(_LENGTHS_US) + 1)
+        ]
+    )
+    return np.asarray(widths[np.searchsorted(_LENGTHS_US, [np.median(g) for g in groups])])
 
 
 def _in_networks(group: np.ndarray, network: np.ndarray) -> np.ndarray:
