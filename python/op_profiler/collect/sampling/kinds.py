@@ -139,6 +139,33 @@ class Conv2d(Point):
 
 
 @dataclasses.dataclass(frozen=True)
+class Conv2dTranspose(Point):
+    """Transposed convolution with stride 2, which doubles height and width."""
+
+    kind = "conv2d_transpose"
+    in_channels: int
+    size: int
+    out_channels: int
+    kernel: int = 4
+
+    def expression(self, scope: Scope) -> Any:
+        relay = scope.relay
+        x = relay.nn.conv2d_transpose(
+            scope.input(1, self.in_channels, self.size, self.size),
+            scope.weight(self.in_channels, self.out_channels, self.kernel, self.kernel),
+            strides=(2, 2),
+            padding=(self.kernel // 2 - 1, self.kernel // 2 - 1),
+            channels=self.out_channels,
+            kernel_size=(self.kernel, self.kernel),
+        )
+        return relay.nn.relu(x)
+
+    def work(self) -> tuple[float, float]:
+        inputs, weights = self.in_channels * self.size**2, self.in_channels * self.out_channels * self.kernel**2
+        return 2.0 * weights * self.size**2, float(inputs + weights + 4 * self.out_channels * self.size**2)
+
+
+@dataclasses.dataclass(frozen=True)
 class Dense(Point):
     """Fully connected layer."""
 
@@ -161,17 +188,21 @@ class Dense(Point):
 
 @dataclasses.dataclass(frozen=True)
 class BatchMatmul(Point):
-    """Product of activations, [batch, rows, inner] by [batch, columns, inner] transposed."""
+    """Product of activations: [batch, rows, inner] by [batch, columns, inner] transposed, or by [batch, inner, columns]
+    as it stands, which importers of torch and ONNX write and TVM computes in another way."""
 
     kind = "batch_matmul"
     batch: int
     rows: int
     columns: int
     inner: int
+    transposed: bool = True
 
     def expression(self, scope: Scope) -> Any:
         left = scope.input(self.batch, self.rows, self.inner)
-        return scope.relay.nn.batch_matmul(left, scope.input(self.batch, self.columns, self.inner))
+        shape = (self.columns, self.inner) if self.transposed else (self.inner, self.columns)
+        right = scope.input(self.batch, *shape)
+        return scope.relay.nn.batch_matmul(left, right, transpose_a=False, transpose_b=self.transposed)
 
     def work(self) -> tuple[float, float]:
         m, k, n = self.rows, self.inner, self.columns

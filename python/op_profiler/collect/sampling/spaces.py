@@ -18,8 +18,9 @@ _SEQUENCES = (16, 32, 64, 128, 197, 256, 384, 512)
 _SHARES = {
     "conv2d": 0.34,
     "depthwise": 0.10,
+    "conv2d_transpose": 0.02,
     "dense": 0.16,
-    "batch_matmul": 0.10,
+    "batch_matmul": 0.11,
     "pool2d": 0.07,
     "softmax": 0.04,
     "layer_norm": 0.02,
@@ -62,7 +63,7 @@ def _log_uniform(rng: random.Random, low: int, high: int, multiple: int = 1) -> 
 
 
 def _channels(rng: random.Random, low: int = 16, high: int = 1024) -> int:
-    multiple = rng.choices((32, 16, 8, 4), (0.45, 0.3, 0.2, 0.05))[0]
+    multiple = rng.choices((32, 16, 8, 4, 2), (0.42, 0.28, 0.18, 0.07, 0.05))[0]
     return _log_uniform(rng, low, high, multiple)
 
 
@@ -111,6 +112,12 @@ def _depthwise(rng: random.Random) -> Point:
     )
 
 
+def _conv2d_transpose(rng: random.Random) -> Point:
+    channels = _channels(rng, 32, 1024)
+    out = max(4, channels // 2) if rng.random() < 0.7 else _channels(rng, 4, 512)
+    return kinds.Conv2dTranspose(channels, _log_uniform(rng, 4, 64), out, rng.choice((2, 4, 4)))
+
+
 def _features(rng: random.Random, least: int) -> int:
     """Widths of layers: multiples of 32 and 64 mostly, and what classifiers have."""
     if rng.random() < 0.08:
@@ -120,7 +127,7 @@ def _features(rng: random.Random, least: int) -> int:
 
 def _dense(rng: random.Random) -> Point:
     return kinds.Dense(
-        rows=1 if rng.random() < 0.35 else _sequence(rng),
+        rows=1 if rng.random() < 0.4 else _sequence(rng),
         in_features=_features(rng, 32),
         out_features=_features(rng, 10),
         epilogue=rng.choices(("none", "bias", "bias_relu", "bias_gelu", "bias_tanh"), (1, 3, 1, 1, 0.5))[0],
@@ -128,13 +135,14 @@ def _dense(rng: random.Random) -> Point:
 
 
 def _batch_matmul(rng: random.Random) -> Point:
+    transposed = rng.random() < 0.4
     heads = rng.choice((1, 2, 3, 4, 6, 8, 12, 16)) * rng.choices((1, 2, 4), (0.8, 0.1, 0.1))[0]
     sequence, width = _sequence(rng), rng.choice((16, 32, 48, 64, 80, 96, 128))
     if rng.random() < 0.5:
-        return kinds.BatchMatmul(heads, sequence, sequence, width)
+        return kinds.BatchMatmul(heads, sequence, sequence, width, transposed)
     if rng.random() < 0.7:
-        return kinds.BatchMatmul(heads, sequence, width, sequence)
-    return kinds.BatchMatmul(heads, _sequence(rng), _sequence(rng), _log_uniform(rng, 8, 512))
+        return kinds.BatchMatmul(heads, sequence, width, sequence, transposed)
+    return kinds.BatchMatmul(heads, _sequence(rng), _sequence(rng), _log_uniform(rng, 8, 512), transposed)
 
 
 def _pool2d(rng: random.Random) -> Point:
@@ -205,6 +213,7 @@ def _mean(rng: random.Random) -> Point:
 _DRAWS: dict[str, Callable[[random.Random], Point]] = {
     "conv2d": _conv2d,
     "depthwise": _depthwise,
+    "conv2d_transpose": _conv2d_transpose,
     "dense": _dense,
     "batch_matmul": _batch_matmul,
     "pool2d": _pool2d,
