@@ -175,7 +175,7 @@ def test_pickles_inside_are_not_read(known: Examples, tmp_path: Path) -> None:
 
 
 def test_too_little_to_learn_from(known: Examples) -> None:
-    with pytest.raises(DatasetError, match="at least 40 measurements.*op-profiler sample"):
+    with pytest.raises(DatasetError, match="at least 25 measurements.*op-profiler sample"):
         fit(known.where(np.arange(len(known)) < 10))
     with pytest.raises(UnknownNameError, match="xgboost"):
         fit(known, choice="xgbost")

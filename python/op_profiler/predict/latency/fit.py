@@ -18,7 +18,7 @@ from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.state import steady
 
 _FOLDS = 5
-_FEWEST_ROWS = 40
+_FEWEST_ROWS = 25
 _FEWEST_IN_FAMILY = 15
 _LENGTHS_US = (5.0, 20.0, 100.0)
 _FEWEST_REPEATED = 20
