@@ -207,6 +207,18 @@ def _sizes(operator: Operator, kind: str) -> dict[str, float]:
             "height": height,
             "out_width": width,
         }
+    if kind == "other_conv" and len(out) >= 3 and len(data) >= 3:
+        rows = total / out[1]
+        return {
+            "rows": rows,
+            "columns": out[1],
+            "reduction": max(operator.flops / (2.0 * total), 1.0),
+            "batch": out[0],
+            "window": _weight_window(operator),
+            "width": data[-1],
+            "height": out[-2],
+            "out_width": out[-1],
+        }
     if kind == "dense":
         return {"rows": out[0], "columns": total / out[0], "reduction": data[-1], "batch": 1.0}
     if kind == "batch_matmul":
