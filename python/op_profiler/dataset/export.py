@@ -112,7 +112,7 @@ def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = N
     """
     pyarrow, parquet = _pyarrow()
     try:
-        rows: list[FlatRow] = parquet.read_table(path, columns=columns).to_pylist()
+        rows: list[FlatRow] = parquet.read_table(path, columns=None if columns is None else list(columns)).to_pylist()
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
     nested = {column.name for column in COLUMNS if column.type == "json"}
