@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.predict.boosting import load_xgboost
+
 _AXES = ("n", "b", "oc", "oh", "ow", "y", "x", "rows")
 _LOOPS = ("ic.o", "ic.i", "kh", "kw", "k.o", "k.i", "y")
 _UNROLL = {"none": 0.0, "tile": 1.0, "tile and reduction": 2.0}
@@ -160,7 +162,7 @@ class RankingModel:
         Raises:
             ValueError: there is too little to learn from.
         """
-        import xgboost
+        xgboost = load_xgboost()
 
         best = best_of_groups(data)
         usable = [e for e in data if math.isfinite(best[e.group])]
@@ -182,7 +184,7 @@ class RankingModel:
 
     def predict(self, features: Sequence[Mapping[str, float]]) -> np.ndarray:
         """Logarithm of the time over the operator's best, one a schedule; only their order means something."""
-        import xgboost
+        xgboost = load_xgboost()
 
         rows = np.array([[f.get(name, math.nan) for name in self._names] for f in features], dtype="float32")
         predicted: np.ndarray = self._booster.predict(xgboost.DMatrix(rows, feature_names=self._names))

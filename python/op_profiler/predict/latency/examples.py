@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.dataset.formats.flat_table import operator_of_row
 from op_profiler.errors import DatasetError
 from op_profiler.measure.gauge import NAMES as GAUGE_NAMES
 from op_profiler.operators._base import Operator
@@ -179,6 +178,8 @@ def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
 
 
 def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Examples:
+    from op_profiler.dataset.formats.flat_table import operator_of_row
+
     operators: dict[str, int] = {}
     found: list[Operator] = []
     devices: dict[str, int] = {}

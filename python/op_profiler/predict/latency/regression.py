@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from op_profiler.errors import MissingPackageError
+from op_profiler.predict.boosting import load_xgboost
 
 REGRESSORS = ("xgboost", "random_forest", "decision_tree")
 _TREES = {
@@ -49,7 +50,7 @@ class Boosted:
         self.booster: Any = None
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
-        import xgboost
+        xgboost = load_xgboost()
 
         data = xgboost.DMatrix(columns, target, weight=weight)
         self.booster = xgboost.train(self._parameters, data, self._rounds)
@@ -64,7 +65,7 @@ class Boosted:
     @classmethod
     def from_bytes(cls, content: bytes) -> Boosted:
         """What `to_bytes` wrote; raises xgboost's error for anything else."""
-        import xgboost
+        xgboost = load_xgboost()
 
         found = cls()
         found.booster = xgboost.Booster()

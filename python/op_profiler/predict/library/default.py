@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.dataset.formats._base import Convolutions
+from op_profiler.predict.boosting import load_xgboost
 from op_profiler.predict.library._base import Prediction
 from op_profiler.predict.library.neighbours import Roofline, shape_features, surroundings
 
@@ -240,7 +241,7 @@ def _disagreement(estimates: np.ndarray) -> np.ndarray:
 
 
 def _boost(features: np.ndarray, targets: np.ndarray, settings: dict[str, Any], rounds: int, seed: int) -> Any:
-    import xgboost
+    xgboost = load_xgboost()
 
     chosen = {**settings, "subsample": 0.7, "tree_method": "hist", "seed": seed}
     rounds = int(np.clip(len(targets) // 20, 100, rounds))  # few entries are learned sooner
@@ -248,7 +249,7 @@ def _boost(features: np.ndarray, targets: np.ndarray, settings: dict[str, Any], 
 
 
 def _ask(model: Any, features: np.ndarray) -> np.ndarray:
-    import xgboost
+    xgboost = load_xgboost()
 
     answers: np.ndarray = model.predict(xgboost.DMatrix(features))
     return answers.astype(np.float64)

@@ -8,6 +8,7 @@ import numpy as np
 
 from op_profiler.dataset.formats._base import Convolutions
 from op_profiler.errors import MissingPackageError
+from op_profiler.predict.boosting import load_xgboost
 from op_profiler.predict.library._base import Prediction
 
 _NAMES = ("decision_tree", "random_forest", "xgboost")
@@ -42,12 +43,25 @@ def plain_features(table: Convolutions) -> np.ndarray:
     return np.column_stack(columns).astype(np.float64)
 
 
+class _DefaultBoosting:
+    """What `xgboost.XGBRegressor` is with default settings: a hundred rounds of `xgboost.train`."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._booster: Any = None
+
+    def fit(self, features: np.ndarray, targets: np.ndarray) -> None:
+        xgboost = load_xgboost()
+        self._booster = xgboost.train({"seed": self._seed}, xgboost.DMatrix(features, targets), 100)
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        return np.asarray(self._booster.inplace_predict(features))
+
+
 def _model(name: str, seed: int) -> Any:
     """With the default settings of its library, as the original estimator has it."""
     if name == "xgboost":
-        from xgboost import XGBRegressor
-
-        return XGBRegressor(random_state=seed)
+        return _DefaultBoosting(seed)
     try:
         from sklearn.ensemble import RandomForestRegressor
         from sklearn.tree import DecisionTreeRegressor
