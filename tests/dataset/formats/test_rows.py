@@ -16,7 +16,7 @@ from op_profiler.dataset.formats.shapes import Conv, Dense, Plain
 from op_profiler.dataset.formats.unblock import Unfit
 
 GSOC = dict(zip(gsoc.COLUMNS, ["net", "3", "32", "112", "112", "16", "2", "same", "1.5"]))
-LUT = {
+LUT: dict[str, Any] = {
     "op_type": "Int8ConvRelu",
     "op_args": ['name: "Y_scale"\nf: 0.5\n', 'name: "kernel"\ni: 3\n', 'name: "order"\ns: "NHWC"\n']
     + ['name: "pad"\ni: 1\n', 'name: "stride"\ni: 2\n', 'name: "ws_nbytes_limit"\ni: 67108864\n'],

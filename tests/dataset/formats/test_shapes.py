@@ -79,7 +79,7 @@ def test_workload_keys_are_those_of_relay(tvm: Any) -> None:
     dense = relay.nn.dense(var("data", 2, 8), var("weight", 4, 8))
     pool = relay.nn.max_pool2d(var("data", 1, 8, 9, 9), pool_size=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1))
     attrs = {"pool_size": (3, 3), "strides": (2, 2), "dilation": (1, 1), "padding": (1, 1, 1, 1), "layout": "NCHW"}
-    pairs = [
+    pairs: list[tuple[Any, Any]] = [
         (conv, CONV),
         (relay.add(conv, var("other", 2, 16, 5, 4)), dataclasses.replace(CONV, residual=True)),
         (relu, dataclasses.replace(CONV, bias=True, activation="nn.relu")),

@@ -7,6 +7,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_strangers_are_close_and_their_intervals_hold(
 
 def test_the_tile_of_a_prime_width_is_seen(predictor: Predictor) -> None:
     def conv(size: int) -> Operator:
-        sizes = {"batch": 1, "in_channels": 112, "height": size, "width": size, "out_channels": 144}
+        sizes: dict[str, Any] = {"batch": 1, "in_channels": 112, "height": size, "width": size, "out_channels": 144}
         shape = Conv(**sizes, kernel=(3, 3), stride=(1, 1), padding=(1, 1, 1, 1), activation="nn.relu")
         return operator_of(shape)
 
@@ -218,7 +219,7 @@ def test_repeated_operators_give_the_looked_up_interval(known: Examples) -> None
         latency_us=np.concatenate(
             [known.latency_us, known.latency_us * np.exp(NOISE * rng.standard_normal(len(known)))]
         ),
-        **{
+        **{  # type: ignore[arg-type]  # the names of arrays
             name: np.concatenate([getattr(known, name)] * 2)
             for name in (
                 "operator",

@@ -7,7 +7,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from op_profiler.collect.request import CollectRequest
 from op_profiler.collect.sampling.kinds import Point
@@ -17,6 +17,8 @@ from op_profiler.frontends._base import ModelRequest
 if TYPE_CHECKING:
     from op_profiler.collect.supervisor import Collection, Progress
     from op_profiler.operators.extract import Occurrence
+
+P = TypeVar("P", bound=Point)
 
 _BATCH_SIZES = (10, 20, 32, 48)
 """Points of the batches that are cut out of a pool, in which points are in the order of their size: what goes through
@@ -60,7 +62,7 @@ class SampleReport:
     ended: str = "exhausted"
 
 
-def batches_of_points(points: Iterator[Point], label: str, seed: int) -> Iterator[Batch]:
+def batches_of_points(points: Iterator[P], label: str, seed: int) -> Iterator[Batch]:
     """Points in the order in which they come, in batches of changing size."""
     from op_profiler.collect.sampling.batches import operators_of_points
 
@@ -101,7 +103,7 @@ def _operators_of_model(request: ModelRequest, target: object) -> list[Occurrenc
     return distinct(optimize(load_cached(get_frontend(request.source), request), target))
 
 
-def shuffled(points: Sequence[Point], seed: int) -> Iterator[Point]:
+def shuffled(points: Sequence[P], seed: int) -> Iterator[P]:
     """All points in an order that is random but always the same, so that a run that is cut short covers every axis."""
     order = list(points)
     random.Random(seed).shuffle(order)
