@@ -8,11 +8,12 @@ from the few: the logarithm of measured over predicted is a Gaussian process ove
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from typing import Any
 
 import numpy as np
 
-from op_profiler.errors import DatasetError, OpProfilerError, UsageError
+from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import KINDS, NAMES
 from op_profiler.predict.latency.fit import fingerprint, measured_of
@@ -63,6 +64,8 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
         DatasetError: too few of them.
         UsageError: the source regresses nothing.
     """
+    if importlib.util.find_spec("sklearn") is None:
+        raise MissingPackageError("scikit-learn", "adapting a predictor", extra="predict")
     query = query_of(target)
     usable = np.isin(query.threads, source.thread_counts)
     if not source.models:

@@ -82,9 +82,11 @@ class SklearnTrees:
     @classmethod
     def of(cls, name: str, seed: int) -> SklearnTrees:
         """``random_forest`` or ``decision_tree``, not fitted."""
-        from sklearn.ensemble import RandomForestRegressor
-        from sklearn.tree import DecisionTreeRegressor
-
+        try:
+            from sklearn.ensemble import RandomForestRegressor
+            from sklearn.tree import DecisionTreeRegressor
+        except ImportError as error:
+            raise MissingPackageError("scikit-learn", f"the predictor {name}", extra="predict") from error
         if name == "decision_tree":
             return cls(DecisionTreeRegressor(min_samples_leaf=2, random_state=seed))
         return cls(RandomForestRegressor(100, max_features=0.5, n_jobs=-1, random_state=seed))
