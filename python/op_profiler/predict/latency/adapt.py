@@ -64,8 +64,7 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
         DatasetError: too few of them.
         UsageError: the source regresses nothing.
     """
-    if importlib.util.find_spec("sklearn") is None:
-        raise MissingPackageError("scikit-learn", "adapting a predictor", extra="predict")
+    _need_sklearn()
     query = query_of(target)
     usable = np.isin(query.threads, source.thread_counts)
     if not source.models:
@@ -105,6 +104,7 @@ def chosen_samples(examples: Examples, count: int, *, seed: int = 0) -> Examples
     Raises:
         OpProfilerError: there are fewer operators.
     """
+    _need_sklearn()
     from sklearn.cluster import KMeans
 
     present = np.unique(examples.operator)
@@ -120,6 +120,11 @@ def chosen_samples(examples: Examples, count: int, *, seed: int = 0) -> Examples
         distances = ((places[mine] - means.cluster_centers_[centre]) ** 2).sum(axis=1)
         chosen.append(present[mine[np.argmin(distances)]])
     return examples.where(np.isin(examples.operator, chosen))
+
+
+def _need_sklearn() -> None:
+    if importlib.util.find_spec("sklearn") is None:
+        raise MissingPackageError("scikit-learn", "adapting a predictor", extra="predict")
 
 
 def _places(columns: np.ndarray) -> np.ndarray:
