@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import Dataset, export_table, flat_rows
+from op_profiler.dataset.formats.flat_table import read_flat
 from op_profiler.dataset.formats.importing import import_table
 from op_profiler.errors import DatasetError
 
@@ -111,3 +112,12 @@ def test_a_cell_larger_than_csv_reads_by_itself(filled: Dataset, other: Dataset,
     export_table(filled, tmp_path / "x", format="csv")
     assert import_table(other, tmp_path / "x", format="csv").rows == 2
     assert max(row["rounds"] for row in flat_rows(other)) == 20000
+
+
+def test_a_file_from_before_a_column_was_added_is_read(tmp_path: Path) -> None:
+    shipped = Path(__file__).resolve().parents[3] / "results" / "schedule_trials.parquet"
+    if not shipped.is_file():
+        pytest.skip("results/ is not beside the tests")
+    rows = [row for _, row in read_flat(shipped, format="parquet")]
+    assert len(rows) > 7000
+    assert rows[0] is not None and rows[0]["timing_details"] is None

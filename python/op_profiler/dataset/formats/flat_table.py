@@ -33,6 +33,10 @@ _RENAMED = {"name": "operator_name", "kind": "device_kind", "properties": "devic
 _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 
 
+ADDED_LATER = ("timing_details",)
+"""Columns that files of earlier versions do not have; their values are then unknown."""
+
+
 def read_flat(path: Path, *, format: str) -> Iterator[tuple[int, FlatRow | None]]:
     """The rows of a file with their numbers from 1; None for a row that is cut off or holds cells of another type.
 
@@ -54,7 +58,7 @@ def _parquet(path: Path) -> list[FlatRow]:
     from pyarrow import parquet  # `read_parquet` has said what to do where it is missing
 
     _check_columns(path, dict.fromkeys(parquet.read_schema(path).names))
-    return rows
+    return [dict.fromkeys(ADDED_LATER) | row for row in rows]
 
 
 def _csv(path: Path) -> Iterator[tuple[int, FlatRow | None]]:
@@ -74,7 +78,7 @@ def _csv(path: Path) -> Iterator[tuple[int, FlatRow | None]]:
 
 
 def _check_columns(path: Path, found: Mapping[str | Any, Any]) -> None:
-    names = [column.name for column in COLUMNS]
+    names = [column.name for column in COLUMNS if column.name not in ADDED_LATER]
     missing = [name for name in names if name not in found]
     if missing:
         shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
@@ -89,7 +93,7 @@ def _decoded(row: Mapping[str, str | None]) -> FlatRow | None:
     values: FlatRow = {}
     read: dict[str, Any] = {"text": str, "integer": int, "real": float}
     for column in COLUMNS:
-        cell = row[column.name]
+        cell = row.get(column.name, "") if column.name in ADDED_LATER else row[column.name]
         if cell is None or None in row:
             return None
         if not cell:

@@ -34,7 +34,7 @@ def add_models(dataset: Dataset, rows: Sequence[Measured]) -> None:
     _add_links(dataset, inside)
     for flat, row, _ in inside:
         if flat["whole_model_us"] is not None:
-            _add_timing(dataset, flat["whole_model_us"], row)
+            _add_timing(dataset, flat, row)
 
 
 def _add_model(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
@@ -76,12 +76,16 @@ def _add_links(dataset: Dataset, rows: Sequence[Measured]) -> None:
             connection.execute(table.insert(), list(links.values()))
 
 
-def _add_timing(dataset: Dataset, whole_model_us: float, row: Row) -> None:
+def _add_timing(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
     key = schema.timing_key(row.model_key, row.device.key, row.settings)
     table = schema.model_timings
     if dataset.rows(select(table.c.key).where(table.c.key == key)):
         return
     timing = ModelTiming(
-        whole_model=Measurement(median_us=whole_model_us), before_us=None, after_us=None, sum_of_operators_us=None
+        whole_model=Measurement(median_us=flat["whole_model_us"]),
+        before_us=None,
+        after_us=None,
+        sum_of_operators_us=None,
+        details=flat["timing_details"] or {},
     )
     dataset.record_model_timing(row.model_key, row.settings, row.device, timing)
