@@ -11,6 +11,8 @@ from op_profiler.predict.latency.features import transcendental_work
 from op_profiler.predict.latency.roofline import Roofline, Work
 
 FARTHEST = 1.4
+_FEWEST_RUNS = 8
+"""Fewer runs at a thread count do not tell what is usual; they stay as they are."""
 
 
 def steady(examples: Examples) -> Examples:
@@ -33,8 +35,8 @@ def steady(examples: Examples) -> Examples:
     for device in np.unique(examples.device):
         for threads in np.unique(examples.threads):
             mine = known & (examples.device == device) & (examples.threads == threads)
-            if mine.any():
-                _, first = np.unique(examples.model[mine], return_index=True)
+            _, first = np.unique(examples.model[mine], return_index=True)
+            if len(first) >= _FEWEST_RUNS:
                 usual = np.median(examples.gauge_us[mine][first], axis=0)
                 slower[mine] = np.log(examples.gauge_us[mine] / usual)
     factor = np.exp((slower * _shares(examples)).sum(axis=1))
