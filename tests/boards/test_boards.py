@@ -89,6 +89,7 @@ def compiled_for_board(small_network: Any) -> Any:
     return compile_model(small_network, resolve_target("pynq"))
 
 
+@pytest.mark.slow
 def test_tuning_uses_every_board_and_says_which(lab: Any, collect: Any, tmp_path: Path) -> None:
     addresses = {lab.board().address, lab.board().address}
     summary = tmp_path / "summary.json"

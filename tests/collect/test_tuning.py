@@ -116,6 +116,7 @@ def test_a_second_run_tries_nothing_again(tuned: Any) -> None:
     assert rows(folder, TRIALS) == before
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     arguments = [sys.executable, str(SCRIPT), *TUNE[:-1], "60", "--tuner", "random"]
     process = subprocess.Popen(
