@@ -1,6 +1,6 @@
 """A new device from few samples: error against the number of operators that were measured on it.
 
-    python benchmarks/adapt.py [DB]        (default: /tmp/op_profiler-adapt.db; resumable)
+    python benchmarks/adapt.py sqlite:///adapt.db        (the dataset to sample into; resumable)
 
 The new device is this processor with code for another one (llvm -mcpu=haswell: vectors of half the length and fewer
 registers), on which some hundred operators are sampled. The predictor that ships is adapted to N of them; the others
@@ -30,7 +30,9 @@ def main() -> None:
     from op_profiler.predict.latency.predictor import query_of
     from op_profiler.predict.latency.state import steady
 
-    db = f"sqlite:///{sys.argv[1] if len(sys.argv) > 1 else '/tmp/op_profiler-adapt.db'}"
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    db = sys.argv[1]
     run_command(["sample", "--count", str(_SAMPLED), "--rounds", "15", "--seed", "5", "--target", _TARGET, "--db", db])
     print(provenance())
     examples = steady(examples_for(db=db, device=None))

@@ -27,7 +27,8 @@ class Host:
         self.runtime = runtime_device(target)
         self.threads = ThreadPool()
         self.limits = Limits()
-        self._gauge = Gauge(target)
+        self._target = target
+        self._gauge: Gauge | None = None
         self._counters = _energy_counters()
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> GraphKernels:
@@ -40,6 +41,8 @@ class Host:
         return
 
     def gauge(self) -> Gauge:
+        if self._gauge is None:  # not everybody who opens a machine times a model on it
+            self._gauge = Gauge(self._target)
         return self._gauge
 
     def meter(self) -> LoadMeter:

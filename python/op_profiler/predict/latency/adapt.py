@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from op_profiler.predict.latency.fit import fingerprint, measured_of
 from op_profiler.predict.latency.intervals import Spread, conformal_quantile
 from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.query import SETTING_NAMES
-from op_profiler.predict.latency.regression import Regressor, combined
+from op_profiler.predict.latency.regression import Fitted, combined
 
 _FEWEST = 5
 _FOLDS = 10
@@ -36,13 +37,10 @@ _KIND_DISTANCE = 3.0
 class _Corrected:
     """Another device's regressions plus what the few measurements say about the difference."""
 
-    def __init__(self, base: list[Regressor], choice: str, process: Any) -> None:
+    def __init__(self, base: Sequence[Fitted], choice: str, process: Any) -> None:
         self._base = base
         self._choice = choice
         self._process = process
-
-    def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
-        raise NotImplementedError("made by `adapted`")
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
         base = combined(self._choice, [model.predict(columns) for model in self._base])

@@ -15,7 +15,7 @@ from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.query import Query
-from op_profiler.predict.latency.regression import Regressor, combined
+from op_profiler.predict.latency.regression import Fitted, combined
 from op_profiler.predict.latency.roofline import Roofline
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Predictor:
     choice: str
     roofline: Roofline
     measured: Measured
-    models: list[Regressor]
+    models: Sequence[Fitted]
     interpolation: Interpolation | None
     interpolated_families: np.ndarray
     vocabulary: frozenset[str]

@@ -28,17 +28,21 @@ _TRUSTED = ["sklearn.tree._tree.Tree"]
 """Arrays of nodes, which skops does not trust by itself since the type is compiled."""
 
 
-class Regressor(Protocol):
-    """Fitted once, asked many times."""
-
-    def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
-        """Learn `target` (shape (rows,)) from `columns` (shape (rows, columns))."""
+class Fitted(Protocol):
+    """What answers, however it learned."""
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
         """Shape (rows,)."""
 
     def to_bytes(self) -> bytes:
         """For a file; never a pickle."""
+
+
+class Regressor(Fitted, Protocol):
+    """Fitted once, asked many times."""
+
+    def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
+        """Learn `target` (shape (rows,)) from `columns` (shape (rows, columns))."""
 
 
 class Boosted:
