@@ -23,23 +23,27 @@ from op_profiler.errors import MeasureError
 from op_profiler.measure._base import Cache
 from op_profiler.operators.lower import CompiledModel, last_line
 
-_DLTENSOR_HANDLE = 7
+DLTENSOR_HANDLE = 7
+"""TVM's type code of a tensor as an argument."""
 _OVERHEAD_CALLS = 2000
 
 
-class Kernel:
-    """One call of one kernel with its arguments bound; `run` raises nothing and answers False where the call failed."""
+class Call:
+    """A call of a packed function with its arguments bound; `run` raises nothing and answers False where it failed.
 
-    def __init__(self, name: str, label: str, function: Any, arrays: Sequence[Any]) -> None:
-        from tvm._ffi.base import _LIB  # TVM is loaded by whoever made the arrays
+    Args:
+        values: one an argument, as the 64 bits of a ``TVMValue``.
+        codes: TVM's type codes of the arguments.
+    """
+
+    def __init__(self, name: str, function: Any, values: Sequence[int], codes: Sequence[int]) -> None:
+        from tvm._ffi.base import _LIB  # TVM is loaded by whoever made the function
 
         self.name = name
-        self.label = label
-        self.arrays = list(arrays)
         self.function = function
-        count = len(self.arrays)
-        self._values = (ctypes.c_int64 * max(count, 1))(*(_address(a) for a in self.arrays))
-        self._codes = (ctypes.c_int * max(count, 1))(*([_DLTENSOR_HANDLE] * count))
+        count = len(values)
+        self._values = (ctypes.c_int64 * max(count, 1))(*values)
+        self._codes = (ctypes.c_int * max(count, 1))(*codes)
         self._result = ctypes.c_int64()
         self._result_code = ctypes.c_int()
         self._call = _LIB.TVMFuncCall
@@ -52,8 +56,21 @@ class Kernel:
             ctypes.byref(self._result_code),
         )
 
+    @property
+    def addresses(self) -> tuple[int, int, int, int, int, int]:
+        """What ``TVMFuncCall`` takes, as numbers that hold as long as this object: function, values, codes, count,
+        result and its code."""
+        return (
+            int(ctypes.cast(self.function.handle, ctypes.c_void_p).value or 0),
+            ctypes.addressof(self._values),
+            ctypes.addressof(self._codes),
+            int(self._arguments[3].value),
+            ctypes.addressof(self._result),
+            ctypes.addressof(self._result_code),
+        )
+
     def run(self) -> bool:
-        """Call the kernel once."""
+        """Call it once."""
         return self._call(*self._arguments) == 0
 
     def timed(self) -> float:
@@ -62,6 +79,20 @@ class Kernel:
         failed = self._call(*self._arguments)
         stopped = time.perf_counter_ns()
         return float("nan") if failed else (stopped - started) / 1e3
+
+
+class Kernel(Call):
+    """A call of a kernel.
+
+    Args:
+        label: the compiler's hash of it.
+        arrays: its inputs and outputs.
+    """
+
+    def __init__(self, name: str, label: str, function: Any, arrays: Sequence[Any]) -> None:
+        super().__init__(name, function, [array_address(a) for a in arrays], [DLTENSOR_HANDLE] * len(arrays))
+        self.label = label
+        self.arrays = list(arrays)
 
     def error(self) -> str | None:
         """Call the kernel through TVM's checked interface: None, or what it says is wrong."""
@@ -72,7 +103,7 @@ class Kernel:
         return None
 
 
-def _address(array: Any) -> int:
+def array_address(array: Any) -> int:
     """Address of an array's DLTensor, with either of TVM's two Python bindings (Cython, ctypes)."""
     if hasattr(array, "_tvm_handle"):
         return int(array._tvm_handle)
@@ -157,22 +188,32 @@ def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarra
     Raises:
         MeasureError: the model does not run as a whole; `GraphKernels` cannot be made from it.
     """
+    loaded = bind_graph(compiled, json.loads(compiled.library.get_graph_json()), device, inputs)
+    try:
+        loaded.run()
+    except load_tvm().TVMError as error:
+        raise MeasureError(f"the model does not run: {last_line(error)}") from error
+    return loaded
+
+
+def bind_graph(
+    compiled: CompiledModel, graph: dict[str, Any], device: Any, inputs: dict[str, np.ndarray]
+) -> GraphKernels:
+    """As `load_graph`, with the executor's graph given, and without running it.
+
+    Args:
+        graph: parsed JSON of the model's graph, perhaps with a storage plan of its own; its heads are changed.
+    """
     tvm = load_tvm()
     from tvm.contrib import graph_executor
 
     factory = compiled.library
-    graph = json.loads(factory.get_graph_json())
     heads = [(int(node), int(output)) for node, output, *_ in graph["heads"]]
     entries = expose_every_entry(graph)
     executor = graph_executor.create(json.dumps(graph), factory.get_lib(), device)
     executor.set_input(**factory.get_params())
     for name, value in inputs.items():
         executor.set_input(name, tvm.nd.array(value, device))
-    run = executor.module["run"]
-    try:
-        run()
-    except tvm.TVMError as error:
-        raise MeasureError(f"the model does not run: {last_line(error)}") from error
     buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
     outputs = tuple(buffers[head] for head in heads)
     library = factory.get_lib()
@@ -180,7 +221,7 @@ def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarra
         Kernel(name, label, library.get_function(name, True), arrays)
         for name, label, arrays in kernel_calls(graph, buffers)
     )
-    return GraphKernels(kernels, run, _flusher(), executor, outputs)
+    return GraphKernels(kernels, executor.module["run"], _flusher(), executor, outputs)
 
 
 def expose_every_entry(graph: dict[str, Any]) -> list[tuple[int, int]]:
@@ -204,13 +245,18 @@ def kernel_calls(graph: dict[str, Any], buffers: dict[tuple[int, int], Any]) -> 
         buffers: the executor's own, by node and output.
     """
     for index, node in enumerate(graph["nodes"]):
-        attrs = node.get("attrs", {})
-        name = attrs.get("func_name", "__nop")
-        if node["op"] != "tvm_op" or name == "__nop":
+        if not computes(node):
             continue
+        attrs = node["attrs"]
+        name = attrs["func_name"]
         arrays = [buffers[source, output] for source, output, *_ in node["inputs"]]
         arrays += [buffers[index, output] for output in range(int(attrs.get("num_outputs", 1)))]
         yield name, attrs.get("hash", name), arrays
+
+
+def computes(node: dict[str, Any]) -> bool:
+    """Whether a node of a graph executor's graph is the call of a kernel; inputs and reshapes are none."""
+    return node["op"] == "tvm_op" and node.get("attrs", {}).get("func_name", "__nop") != "__nop"
 
 
 def _flusher() -> Callable[[Kernel], None] | None:
@@ -226,5 +272,5 @@ def call_overhead_us() -> float:
     """Median time of a call that does nothing, in microseconds: what a sample holds besides the kernel."""
     tvm = load_tvm()
     nothing = tvm.get_global_func("runtime.NumThreads")
-    kernel = Kernel("nothing", "", nothing, [])
-    return float(np.median([kernel.timed() for _ in range(_OVERHEAD_CALLS)]))
+    call = Call("nothing", nothing, [], [])
+    return float(np.median([call.timed() for _ in range(_OVERHEAD_CALLS)]))
