@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,14 @@ import pytest
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 # The tests ask whether load is seen and marked, not for a quiet machine.
 os.environ.setdefault("OP_PROFILER_PATIENCE_SECONDS", "1")
+
+
+@pytest.fixture(autouse=True)
+def cores() -> Iterator[None]:
+    """TVM's pool binds the thread that calls it, and the processes of later tests would inherit that."""
+    before = os.sched_getaffinity(0)
+    yield
+    os.sched_setaffinity(0, before)
 
 
 @pytest.fixture(scope="session")
