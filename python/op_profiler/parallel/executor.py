@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from op_profiler.compiler import load_tvm
 from op_profiler.measure.kernels import GraphKernels, bind_graph
-from op_profiler.parallel.lanes import Lanes, LaneStep, SetThreads, bind_pool
+from op_profiler.parallel.lanes import Lanes, LaneStep, native_library, run_on_lanes
 from op_profiler.parallel.storage import plan_storage
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
 
     Args:
         graph: of `compiled`.
+        compiled: made by `on_lanes`.
         plan: checked against the graph (`Plan.check`).
         inputs: of each model, one array per input.
 
@@ -47,13 +51,11 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         ]
         kernels = [kernel for model in self._models for kernel in model.kernels]
         self._programme = _Programme(graph, plan, order)
-        for pool in self._programme.pools_used:
-            bind_pool(pool)  # checks that the runtime gives what the plan asks for
         tables = [
-            [LaneStep(SetThreads(e.pool) if e.node is None else kernels[e.node], e.waits, e.posts) for e in lane]
+            [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates) for entry in lane]
             for lane in self._programme.lanes
         ]
-        self._lanes = Lanes(self._programme.first_pools, tables, self._programme.signals)
+        self._lanes = Lanes(self._programme.cores, tables, self._programme.signals)
 
     def __enter__(self) -> PlanExecutor:
         self._lanes.__enter__()
@@ -79,9 +81,45 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         found = np.full((sum(len(model.kernels) for model in self._models), 2), np.nan)
         for lane, times in zip(self._programme.lanes, self._lanes.times_us(), strict=True):
             for entry, span in zip(lane, times, strict=True):
-                if entry.node is not None:
-                    found[entry.node] = span
+                found[entry.node] = span
         return found - np.nanmin(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class _LaneLibrary:
+    """Stands in for TVM's executor factory."""
+
+    graph: str
+    kernels: Any
+    params: dict[str, Any]
+
+    def get_graph_json(self) -> str:
+        return self.graph
+
+    def get_lib(self) -> Any:
+        return self.kernels
+
+    def get_params(self) -> dict[str, Any]:
+        return self.params
+
+
+def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
+    """The same kernels, as a shared library whose parallel loops run on lanes in place of TVM's thread pool.
+
+    Args:
+        folder: for the library; may be deleted once this has returned.
+
+    Raises:
+        MeasureError: there is no C compiler (TVM links with it).
+    """
+    native_library()  # says what is missing
+    factory = compiled.library
+    path = folder / f"{uuid.uuid4().hex}.so"  # a name that was loaded before would give the library of then
+    factory.get_lib().export_library(str(path))
+    kernels = load_tvm().runtime.load_module(str(path))
+    run_on_lanes(path)
+    library = _LaneLibrary(factory.get_graph_json(), kernels, factory.get_params())
+    return dataclasses.replace(compiled, library=library)
 
 
 def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
@@ -109,53 +147,43 @@ def _load(
 
 @dataclasses.dataclass
 class _Entry:
-    """A step of a lane: a node, or (None) the setting of its pool."""
+    """What a lane does with a node: `mates` are the lanes of the node's further cores."""
 
-    node: int | None
-    pool: tuple[int, ...]
+    node: int
+    mates: tuple[int, ...]
     waits: tuple[int, ...] = ()
     posts: tuple[int, ...] = ()
 
 
 class _Programme:
-    """What each lane does: a lane belongs to the first core of a group and calls the group's kernels.
+    """What each lane does. There is one for each core; the one of a group's first core calls the group's kernels.
 
     Attributes:
-        lanes: steps of each lane.
-        first_pools: the pool of each lane before its first step: that of its last one, as runs follow each other.
+        cores: of each lane.
+        lanes: what each of them does, in order.
         signals: how many signals between lanes there are.
-        pools_used: every pool that occurs.
     """
 
     def __init__(self, graph: KernelGraph, plan: Plan, before: list[int]) -> None:
-        lane_of: dict[int, int] = {}
-        pools: dict[int, tuple[int, ...]] = {}
-        for step, group in plan.steps:
-            lane_of.setdefault(group.cores[0], len(lane_of))
-            pools[lane_of[group.cores[0]]] = group.cores[: step.threads]
-        self.first_pools = [pools[lane] for lane in range(len(pools))]
-        self.pools_used = {group.cores[: step.threads] for step, group in plan.steps}
-        self.lanes: list[list[_Entry]] = [[] for _ in pools]
+        self.cores = plan.cores
+        self.lanes: list[list[_Entry]] = [[] for _ in self.cores]
         self.signals = 0
+        number = {core: lane for lane, core in enumerate(self.cores)}
         entries: dict[int, _Entry] = {}
         last_on: dict[int, int] = {}
-        last_in: dict[int, int] = {}
-        current = list(self.first_pools)
         for step, group in plan.steps:
-            node, cores, lane = step.node, group.cores[: step.threads], lane_of[group.cores[0]]
-            if cores != current[lane]:
-                self.lanes[lane].append(_Entry(None, cores))
-                current[lane] = cores
-            known = before[last_in[lane]] | 1 << last_in[lane] if lane in last_in else 0
-            sources = {*graph.nodes[node].inputs, *(last_on[core] for core in cores if core in last_on)}
-            entry = _Entry(node, cores)
+            lane, *mates = (number[core] for core in group.cores[: step.threads])
+            entry = _Entry(step.node, tuple(mates))
+            mine = self.lanes[lane][-1].node if self.lanes[lane] else None
+            known = 0 if mine is None else before[mine] | 1 << mine
+            sources = {*graph.nodes[step.node].inputs, *(last_on[i] for i in (lane, *mates) if i in last_on)}
             for source in _not_implied(sources, known, before):
                 entries[source].posts += (self.signals,)
                 entry.waits += (self.signals,)
                 self.signals += 1
             self.lanes[lane].append(entry)
-            entries[node], last_in[lane] = entry, node
-            last_on.update(dict.fromkeys(cores, node))
+            entries[step.node] = entry
+            last_on.update(dict.fromkeys((lane, *mates), step.node))
 
 
 def _not_implied(sources: set[int], known: int, before: list[int]) -> list[int]:

@@ -1,0 +1,287 @@
+/* Lanes: one thread a core, each walking through its table of kernel calls; see lanes.py.
+ *
+ * A lane waits for the signals that a step needs, calls the step's kernel through TVMFuncCall, and gives its signals.
+ * A kernel with parallel loops hands them to `lanes_launch`, which stands in for TVM's thread pool: the parts go to the
+ * lanes of the step's other cores, which wait meanwhile and take them from their mailbox. So no core ever has two
+ * threads that want it, and changing the number of threads from one step to the next costs nothing.
+ *
+ * A signal holds the number of the last run in which it was given, so that nothing has to be reset between runs.
+ * Waiting spins, then gives the core away between looks, then sleeps until whoever gives the signal wakes the lane. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LINE = 64, MESSAGE = 512, SPINS = 2000, YIELDS = 4000, SYNC_STRIDE = 16, MOST_TASKS = 256 };
+
+/* TVM's C interface (runtime/c_runtime_api.h, c_backend_api.h); libtvm is loaded before this library. */
+int TVMFuncCall(void *function, void *values, int *codes, int count, void *result, int *result_code);
+const char *TVMGetLastError(void);
+void TVMAPISetLastError(const char *message);
+typedef struct {
+    void *sync_handle;
+    int32_t num_task;
+} Group;
+typedef int (*Lambda)(int task, Group *group, void *data);
+
+typedef struct {
+    void *function, *values, *codes, *result, *result_code;
+    int64_t count;
+    int64_t first_wait, waits, first_post, posts; /* in `waits` and `posts` of the lane */
+    int64_t first_mate, mates;                    /* in `mates` of the lane: lanes that take parts of the kernel */
+    int64_t start_ns, end_ns, cpu;                /* of the last run */
+} Step;
+
+typedef struct {
+    _Atomic uint64_t posted, finished; /* numbers of the last part that was given, and that was done */
+    Lambda lambda;
+    void *data;
+    Group *group;
+    int first_task, stride, result;
+} Mailbox;
+
+typedef struct { /* what the caller keeps in memory until lanes_close; numbers are those of lanes and signals */
+    Step *steps;
+    int64_t count, core;
+    const int64_t *waits, *posts, *mates;
+} Table;
+
+typedef struct Lanes Lanes;
+typedef struct {
+    _Alignas(LINE) Mailbox mailbox;
+    _Alignas(LINE) _Atomic int sleeping;
+    sem_t wake;
+    pthread_t thread;
+    Lanes *all;
+    Table table;
+    const Step *step;    /* being called; NULL: what is called now may not be split */
+    int64_t failed_step; /* -1: none */
+    char message[MESSAGE];
+} Lane;
+
+struct Lanes {
+    Lane *lanes;
+    int64_t count;
+    _Atomic uint64_t *signals; /* 0 to count - 1 start the lanes, the next `count` end them, then those of the tables */
+    const int64_t *waiter_of;  /* of each signal, the lane that waits for it */
+    uint64_t run;
+    _Atomic int failed, stopping;
+    cpu_set_t before; /* cores of the calling thread before it became the first lane */
+};
+
+static _Thread_local Lane *current;
+
+static int64_t now_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000000000LL + time.tv_nsec;
+}
+
+static void wake(Lane *lane) {
+    if (atomic_load(&lane->sleeping)) sem_post(&lane->wake);
+}
+
+/* Do the part of another lane's kernel that lies in the mailbox, if there is one. */
+static int serve(Lane *me) {
+    Mailbox *box = &me->mailbox;
+    uint64_t posted = atomic_load_explicit(&box->posted, memory_order_acquire);
+    if (posted == atomic_load_explicit(&box->finished, memory_order_relaxed)) return 0;
+    box->result = 0;
+    for (int task = box->first_task; task < box->group->num_task && box->result == 0; task += box->stride)
+        box->result = box->lambda(task, box->group, box->data);
+    if (box->result != 0) strncpy(me->message, TVMGetLastError(), MESSAGE - 1);
+    atomic_store_explicit(&box->finished, posted, memory_order_release);
+    return 1;
+}
+
+static void rest(Lane *me, unsigned *looks, _Atomic uint64_t *value, uint64_t wanted) {
+    if (serve(me)) {
+        *looks = 0;
+    } else if (++*looks < SPINS) {
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("yield");
+#endif
+    } else if (*looks < SPINS + YIELDS) {
+        sched_yield();
+    } else {
+        atomic_store(&me->sleeping, 1);
+        if (atomic_load(value) < wanted && atomic_load(&me->mailbox.posted) == atomic_load(&me->mailbox.finished))
+            sem_wait(&me->wake);
+        atomic_store(&me->sleeping, 0);
+        *looks = 0;
+    }
+}
+
+static void wait_for(Lane *me, _Atomic uint64_t *value, uint64_t wanted) {
+    unsigned looks = 0;
+    while (atomic_load_explicit(value, memory_order_acquire) < wanted) rest(me, &looks, value, wanted);
+}
+
+static void give(Lanes *all, int64_t signal) {
+    atomic_store(&all->signals[signal], all->run);
+    wake(&all->lanes[all->waiter_of[signal]]);
+}
+
+/* In place of TVMBackendParallelLaunch. `wanted` is 0 where the kernel leaves the number of parts to the runtime. */
+int lanes_launch(Lambda lambda, void *data, int wanted) {
+    Lane *me = current;
+    const Step *step = me != NULL ? me->step : NULL;
+    int team = step != NULL ? (int)step->mates + 1 : 1;
+    int tasks = wanted > 0 ? wanted : team;
+    if (tasks > MOST_TASKS) {
+        TVMAPISetLastError("a kernel asks for more than 256 parts");
+        return -1;
+    }
+    _Atomic int sync[tasks * SYNC_STRIDE]; /* for TVMBackendParallelBarrier: a counter a task, a cache line each */
+    memset(sync, 0, sizeof(sync));
+    Group group = {(void *)sync, tasks};
+    int result = 0;
+    if (team == 1 || tasks == 1) {
+        for (int task = 0; task < tasks && result == 0; task++) result = lambda(task, &group, data);
+        return result;
+    }
+    me->step = NULL; /* a parallel loop inside a parallel loop is run by whoever comes to it */
+    for (int i = 0; i < step->mates && i + 1 < tasks; i++) {
+        Lane *mate = &me->all->lanes[me->table.mates[step->first_mate + i]];
+        Mailbox *box = &mate->mailbox;
+        box->lambda = lambda, box->data = data, box->group = &group;
+        box->first_task = i + 1, box->stride = team;
+        atomic_store(&box->posted, atomic_load_explicit(&box->finished, memory_order_relaxed) + 1);
+        wake(mate);
+    }
+    for (int task = 0; task < tasks && result == 0; task += team) result = lambda(task, &group, data);
+    for (int i = 0; i < step->mates && i + 1 < tasks; i++) {
+        Lane *mate = &me->all->lanes[me->table.mates[step->first_mate + i]];
+        Mailbox *box = &mate->mailbox;
+        uint64_t posted = atomic_load_explicit(&box->posted, memory_order_relaxed);
+        for (unsigned looks = 0; atomic_load_explicit(&box->finished, memory_order_acquire) != posted; looks++)
+            if (looks >= SPINS) sched_yield();
+        if (box->result != 0 && result == 0) {
+            TVMAPISetLastError(mate->message);
+            result = box->result;
+        }
+    }
+    me->step = step;
+    return result;
+}
+
+/* Walk through the table once. After a failure anywhere nothing more is called, but every signal is still given. */
+static void walk(Lane *me) {
+    Lanes *all = me->all;
+    const Table *table = &me->table;
+    for (int64_t i = 0; i < table->count; i++) {
+        Step *step = &table->steps[i];
+        for (int64_t j = 0; j < step->waits; j++)
+            wait_for(me, &all->signals[table->waits[step->first_wait + j]], all->run);
+        step->start_ns = now_ns();
+        if (!atomic_load_explicit(&all->failed, memory_order_relaxed)) {
+            me->step = step;
+            if (TVMFuncCall(step->function, step->values, step->codes, (int)step->count, step->result,
+                            step->result_code) != 0) {
+                me->failed_step = i;
+                strncpy(me->message, TVMGetLastError(), MESSAGE - 1);
+                atomic_store(&all->failed, 1);
+            }
+            me->step = NULL;
+        }
+        step->end_ns = now_ns();
+        step->cpu = sched_getcpu();
+        for (int64_t j = 0; j < step->posts; j++) give(all, table->posts[step->first_post + j]);
+    }
+}
+
+static int bind(int64_t core) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    return pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+}
+
+static void *serve_lane(void *argument) {
+    Lane *me = argument;
+    Lanes *all = me->all;
+    int64_t number = me - all->lanes;
+    current = me;
+    bind(me->table.core); /* where it really ran, each step tells */
+    for (uint64_t run = 1;; run++) {
+        wait_for(me, &all->signals[number], run);
+        if (atomic_load(&all->stopping)) return NULL;
+        walk(me);
+        give(all, all->count + number);
+    }
+}
+
+static void start_all(Lanes *all) {
+    all->run++;
+    for (int64_t i = 1; i < all->count; i++) give(all, i);
+}
+
+void lanes_close(Lanes *all) {
+    atomic_store(&all->stopping, 1);
+    start_all(all);
+    for (int64_t i = 1; i < all->count; i++) pthread_join(all->lanes[i].thread, NULL);
+    pthread_setaffinity_np(pthread_self(), sizeof(all->before), &all->before);
+    for (int64_t i = 0; i < all->count; i++) sem_destroy(&all->lanes[i].wake);
+    free((void *)all->signals);
+    free(all->lanes);
+    free(all);
+}
+
+/* A thread for every lane but the first, which is the thread that calls lanes_run. NULL where they cannot be had. */
+Lanes *lanes_open(const Table *tables, int64_t count, const int64_t *waiter_of, int64_t signals) {
+    Lanes *all = calloc(1, sizeof(Lanes));
+    size_t size = (size_t)count * sizeof(Lane);
+    if (all == NULL) return NULL;
+    all->lanes = aligned_alloc(LINE, size);
+    all->signals = calloc((size_t)signals, sizeof(*all->signals));
+    if (all->lanes == NULL || all->signals == NULL) {
+        free(all->lanes);
+        free((void *)all->signals);
+        free(all);
+        return NULL;
+    }
+    memset(all->lanes, 0, size);
+    all->waiter_of = waiter_of;
+    pthread_getaffinity_np(pthread_self(), sizeof(all->before), &all->before);
+    for (int64_t i = 0; i < count; i++) {
+        Lane *lane = &all->lanes[i];
+        lane->all = all;
+        lane->table = tables[i];
+        lane->failed_step = -1;
+        sem_init(&lane->wake, 0, 0);
+    }
+    for (all->count = 1; all->count < count; all->count++) {
+        Lane *lane = &all->lanes[all->count];
+        if (pthread_create(&lane->thread, NULL, serve_lane, lane) != 0) {
+            lanes_close(all);
+            return NULL;
+        }
+    }
+    return all;
+}
+
+/* Every table once; 0, or 1 where a step failed. */
+int lanes_run(Lanes *all) {
+    current = &all->lanes[0];
+    bind(current->table.core);
+    start_all(all);
+    walk(current);
+    for (int64_t i = 1; i < all->count; i++) wait_for(current, &all->signals[all->count + i], all->run);
+    current = NULL;
+    return atomic_exchange(&all->failed, 0);
+}
+
+/* The step of a lane that failed in the last run, or -1, and what TVM said; forgotten when asked for. */
+int64_t lanes_failure(Lanes *all, int64_t lane, const char **message) {
+    int64_t step = all->lanes[lane].failed_step;
+    *message = all->lanes[lane].message;
+    all->lanes[lane].failed_step = -1;
+    return step;
+}
