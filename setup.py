@@ -86,6 +86,7 @@ setup(
     python_requires=">=3.10,<3.15",
     package_dir={"": "python"},
     packages=find_packages("python", include=["op_profiler", "op_profiler.*"]),
+    package_data={"op_profiler.parallel": ["lanes.c"]},
     install_requires=BASE,
     extras_require=EXTRAS,
     scripts=["collector/op_performance_collector.py"],

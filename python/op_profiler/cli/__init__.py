@@ -15,7 +15,19 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 def _application() -> typer.Typer:
-    from op_profiler.cli import analyze, collect, devices, evaluate, export, import_, models, predict, sample, schedule
+    from op_profiler.cli import (
+        analyze,
+        collect,
+        corun,
+        devices,
+        evaluate,
+        export,
+        import_,
+        models,
+        predict,
+        sample,
+        schedule,
+    )
 
     app = typer.Typer(
         name="op-profiler",
@@ -34,6 +46,7 @@ def _application() -> typer.Typer:
     app.command("schedule", epilog=schedule.EXAMPLES)(schedule.schedule)
     app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
     app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
+    app.command("corun", epilog=corun.EXAMPLES)(corun.corun)
     app.command("devices", epilog=devices.EXAMPLES)(devices.devices)
     return app
 

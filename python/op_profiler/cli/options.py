@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from op_profiler.errors import UsageError
@@ -83,6 +84,16 @@ def parse_tensors(option: str, text: str) -> tuple[tuple[tuple[int, ...], str], 
         (shape,) = parse_shapes(option, sizes)
         tensors.append((shape, dtype.strip() or "float32"))
     return tuple(tensors)
+
+
+def parse_model(model: str, default: str) -> tuple[str, str]:
+    """Source and name: ``source:name``, an existing file, or a name of the default source."""
+    from op_profiler.frontends import SOURCES
+
+    source, colon, name = model.partition(":")
+    if colon and source in SOURCES:
+        return source, name
+    return ("file", model) if Path(model).is_file() else (default, model)
 
 
 def parse_place(host: str | None, port: int | None, key: str) -> Place | None:

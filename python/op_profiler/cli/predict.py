@@ -110,7 +110,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     )
     if input_dims:
         names, shapes = _dims(input_dims)
-    source, name = _source_of(model, modelsource)
+    source, name = options.parse_model(model, modelsource)
     request = ModelRequest(
         source=source,
         name=name,
@@ -162,16 +162,6 @@ def _predictor(choice: str, db: str | None, device: str | None, adapt: int | Non
 
     target = examples_for(db=db, device=device)
     return adapted(open_predictor(choice, note=note), chosen_samples(target, adapt))
-
-
-def _source_of(model: str, default: str) -> tuple[str, str]:
-    """Source and name: ``source:name``, an existing file, or a name of the default source."""
-    from op_profiler.frontends import SOURCES
-
-    source, colon, name = model.partition(":")
-    if colon and source in SOURCES:
-        return source, name
-    return ("file", model) if Path(model).is_file() else (default, model)
 
 
 def _dims(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:

@@ -84,6 +84,13 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
                 found[entry.node] = span
         return found - np.nanmin(found)
 
+    def ran_on(self) -> np.ndarray:
+        """The core on which every operator of the last run ended, as the system tells; shape (nodes,)."""
+        found = np.zeros(sum(len(model.kernels) for model in self._models), dtype=np.int64)
+        for lane, cores in zip(self._programme.lanes, self._lanes.cores(), strict=True):
+            found[[entry.node for entry in lane]] = cores
+        return found
+
 
 @dataclasses.dataclass(frozen=True)
 class _LaneLibrary:

@@ -88,7 +88,7 @@ class KernelGraph:
 def kernels_with_inputs(graph: dict[str, Any]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
     """Name, label and inputs of every kernel of a graph executor's graph, in execution order.
 
-    Inputs are numbers of kernels, counted as they are yielded. Nodes that compute nothing (reshapes) are looked through.
+    Inputs are numbers of kernels, counted as they are yielded. Nodes that compute nothing (reshapes) are seen through.
     """
     producers: dict[int, set[int]] = {}
     count = 0

@@ -16,12 +16,14 @@ _COLUMNS = ("threads", "whole model us", "float32 / this", "relative error", "la
 
 def show_precisions(console: Console, reports: Sequence[ModelReport]) -> None:
     """Print a table for each model that was measured in more than one precision."""
-    models: dict[tuple[str, int], list[ModelReport]] = {}
+    models: dict[str, list[ModelReport]] = {}
     for report in reports:
-        models.setdefault((report.request.model.name, report.request.model.batch_size), []).append(report)
-    for (name, batch), group in models.items():
+        model = report.request.model
+        label = f"{model.name}, batch {model.batch_size}{report.request.resources_label}"
+        models.setdefault(label, []).append(report)
+    for label, group in models.items():
         if len({report.request.precision for report in group}) > 1 and any(report.threads for report in group):
-            console.print(_table(f"{name}, batch {batch}: precisions, outputs against float32", group))
+            console.print(_table(f"{label}: precisions, outputs against float32", group))
 
 
 def _table(title: str, group: Sequence[ModelReport]) -> object:

@@ -1,0 +1,122 @@
+"""``op-profiler corun``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLES = """Examples:
+
+op-profiler corun squeezenet_v1.1
+
+op-profiler corun inception_v3 --policy ios --trace trace.json      (open it with ui.perfetto.dev)
+
+op-profiler corun resnet-18 mobilenet --save-plan plan.json
+
+op-profiler corun resnet-18 mobilenet --plan plan.json --json result.json
+
+op-profiler corun transformers:bert --sequence-length 64 --merge --policy threads
+
+Policies: sequential (all cores for every operator), threads (each operator with its best thread count), greedy, ios,
+nash, exhaustive, collaborate, and auto, which measures the plans that are predicted best and never returns one that
+measured slower than sequential.
+
+Exit codes: 0 done; 1 the outputs are not those of sequential; 2 wrong usage, or a plan that does not fit; 4 a model
+cannot be lowered; 5 this machine cannot run the plan, or a kernel failed (named).
+"""
+
+
+def corun(  # noqa: PLR0913 - the options are the interface
+    models: Annotated[list[str], typer.Argument(help="One or several: a name, source:name, or the path of a file.")],
+    policy: Annotated[str, typer.Option(help="How to plan.", rich_help_panel="Plan")] = "auto",
+    plan: Annotated[
+        Path | None, typer.Option(help="Run a plan that was made before.", rich_help_panel="Plan", dir_okay=False)
+    ] = None,
+    merge: Annotated[
+        bool,
+        typer.Option(
+            "--merge", help="Merge operators that read the same input into one kernel.", rich_help_panel="Plan"
+        ),
+    ] = False,
+    costs: Annotated[
+        str, typer.Option(help="What plans are made from: measured here, or predicted.", rich_help_panel="Plan")
+    ] = "measured",
+    threads: Annotated[
+        int | None, typer.Option(help="Cores that a plan may use; default: all.", rich_help_panel="Plan")
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(help="How often plan and sequential are timed, in turn.", rich_help_panel="Plan")
+    ] = 40,
+    target: Annotated[str, typer.Option(help="llvm, cuda, or a TVM target.", rich_help_panel="Model")] = "llvm",
+    modelsource: Annotated[str, typer.Option(help="Source of plain names.", rich_help_panel="Model")] = "local",
+    batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.", rich_help_panel="Model")] = 1,
+    sequence_length: Annotated[int | None, typer.Option(help="As for collect.", rich_help_panel="Model")] = None,
+    schedules: Annotated[
+        str, typer.Option(help="Schedule records: auto, none, or a folder.", rich_help_panel="Model")
+    ] = "auto",
+    db: Annotated[
+        str | None,
+        typer.Option(
+            help="Dataset: co-run measurements go there, and predicted costs come from there.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    save_plan: Annotated[Path | None, typer.Option(help="Write the plan.", rich_help_panel="Output")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Write a timeline for Perfetto.", rich_help_panel="Output")] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Write the result as JSON; - for standard output.", rich_help_panel="Output"),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only the summary.", rich_help_panel="Output")] = False,
+) -> None:
+    """Run operators side by side: plan it, measure it beside one after the other, and check the outputs."""
+    from op_profiler.cli import options
+    from op_profiler.cli.progress import status
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.compiler import usable_cores
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.parallel.corun import CorunRequest
+    from op_profiler.parallel.corun import corun as run
+    from op_profiler.report import corun as report
+    from op_profiler.report.trace import chrome_trace
+
+    requests = []
+    for model in models:
+        source, name = options.parse_model(model, modelsource)
+        asked = ModelRequest(source=source, name=name, batch_size=batchsize, sequence_length=sequence_length)
+        get_frontend(source).check(asked)
+        requests.append(CollectRequest(model=asked, target=target, schedules=schedules))
+    request = CorunRequest(
+        models=tuple(requests),
+        policy=policy,
+        plan=plan,
+        cores=threads or usable_cores(),
+        merge=merge,
+        costs=costs,
+        db=db,
+        rounds=rounds,
+    )
+    with status(quiet=quiet) as announce:
+        result = run(request, announce)
+    if save_plan is not None:
+        save_plan.write_text(json.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
+    if trace is not None:
+        trace.write_text(json.dumps(chrome_trace(result.models.graph, result.plan, result.timeline_us)) + "\n")
+    text = json.dumps(result.to_json(), indent=1)
+    if json_file is not None and str(json_file) != "-":
+        json_file.write_text(text + "\n")
+    if str(json_file) == "-":
+        print(text)
+    elif quiet:
+        print(report.summary(result))
+    else:
+        from rich.console import Console
+
+        report.show(Console(width=None if sys.stdout.isatty() else 150), result)
+    if not result.outputs_agree:
+        raise typer.Exit(1)

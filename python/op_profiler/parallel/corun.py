@@ -1,0 +1,265 @@
+"""From models and a policy to a plan that was measured beside running one operator after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.parallel.costs import Costs, simulate
+from op_profiler.parallel.measure import Timed, Way, time_in_turn
+from op_profiler.parallel.models import Models, load_models
+from op_profiler.parallel.plan import Plan, read_plan
+from op_profiler.parallel.policies import POLICIES, get_policy
+from op_profiler.parallel.profile import Profile, in_order, measure_costs, plan_of
+
+if TYPE_CHECKING:
+    from op_profiler.collect.request import CollectRequest
+
+AUTO = "auto"
+CHOICES = (*(name for name in POLICIES if name != "exhaustive"), "exhaustive", AUTO)
+COSTS = ("measured", "predicted")
+_CANDIDATES = ("sequential", "threads", "greedy", "ios", "nash")
+_MEASURED_CANDIDATES = 4
+_SHORT_ROUNDS = 15
+_TOLERANCE = 1e-4  # merged kernels add in another order
+
+Announce = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorunRequest:
+    """What to run side by side, and how.
+
+    Attributes:
+        models: one or several, all for the same target.
+        policy: one of `CHOICES`.
+        plan: file of a plan that was made before; the policy is then not asked.
+        cores: that a plan may use.
+        merge: merge parallel operators into one kernel where Relay can; ``auto`` tries both.
+        costs: ``measured`` on this machine, or ``predicted`` from a dataset.
+        db: dataset that costs are predicted from; None for the one that ships.
+        rounds: how often the plan and sequential are timed.
+    """
+
+    models: tuple[CollectRequest, ...]
+    policy: str = AUTO
+    plan: Path | None = None
+    cores: int
+    merge: bool = False
+    costs: str = "measured"
+    db: str | None = None
+    rounds: int = 40
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            UsageError: an option is out of range; names what it may be.
+        """
+        if self.policy not in CHOICES:
+            raise UnknownNameError("policy", self.policy, CHOICES)
+        if self.costs not in COSTS:
+            raise UnknownNameError("costs", self.costs, COSTS)
+        if self.rounds < 1:
+            raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
+        for request in self.models:
+            request.check()
+
+
+@dataclasses.dataclass(frozen=True)
+class CorunResult:
+    """A plan, and what came of running it.
+
+    Attributes:
+        timed: way 0 is sequential, way 1 the plan (sequential once more where nothing was faster).
+        timeline_us: of one run of the plan, start and end of every node, shape (nodes, 2).
+        ran_on: for every node the core on which its lane was when it ended, as the system tells.
+        outputs_equal: whether all outputs were those of sequential, bit for bit.
+        largest_difference: between two outputs, over the largest value of the sequential one.
+        tried: what ``auto`` measured on the way: name, predicted and measured microseconds.
+        profile: costs that the plan was made with; None for predicted ones and for a plan from a file.
+        notes: what the user should know.
+    """
+
+    models: Models
+    plan: Plan
+    timed: Timed
+    timeline_us: np.ndarray
+    ran_on: np.ndarray
+    outputs_equal: bool
+    largest_difference: float
+    tried: tuple[tuple[str, float, float], ...]
+    profile: Profile | None
+    notes: tuple[str, ...]
+
+    @property
+    def outputs_agree(self) -> bool:
+        """Equal, or as near as merged kernels can be expected to be."""
+        return self.outputs_equal or (bool(self.plan.merged) and self.largest_difference <= _TOLERANCE)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for scripts."""
+        sequential, ours = (float(median) for median in self.timed.median_us)
+        return {
+            "models": list(self.plan.models),
+            "policy": self.plan.policy,
+            "sequential_us": sequential,
+            "sequential_interval_us": list(self.timed.interval_us(0)),
+            "plan_us": ours,
+            "plan_interval_us": list(self.timed.interval_us(1)),
+            "predicted_us": self.plan.predicted_us,
+            "speedup": self.timed.speedup(1),
+            "speedup_interval": list(self.timed.speedup_interval(1)),
+            "outputs_equal": self.outputs_equal,
+            "largest_difference": self.largest_difference,
+            "foreign_load": self.timed.foreign_load,
+            "rounds": len(self.timed.samples_us),
+            "merged": list(self.plan.merged),
+            "tried": [{"policy": n, "predicted_us": p, "measured_us": m} for n, p, m in self.tried],
+            "notes": list(self.notes),
+            "stages": self.plan.to_json(self.models.graph)["stages"],
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Candidate:
+    models: Models
+    plan: Plan
+
+
+def corun(request: CorunRequest, announce: Announce) -> CorunResult:
+    """Plan, run and compare.
+
+    Raises:
+        OpProfilerError: a model, a plan or a setting stands in the way; or a kernel fails in a stage, with its name.
+    """
+    request.check()
+    plan = read_plan(request.plan) if request.plan is not None else None
+    merge = bool(plan.merged) if plan is not None else request.merge
+
+    def load(merged: bool) -> Models:
+        return load_models(request.models, cores=request.cores, merge=merged, announce=announce)
+
+    models = load(merge)
+    profile = None
+    tried: tuple[tuple[str, float, float], ...] = ()
+    if plan is not None:
+        winner = _Candidate(models, plan)
+    else:
+        candidates, profile = _candidates(request, models, announce)
+        if request.policy == AUTO and not merge and (both := load(True)).merged:
+            candidates += _candidates(request, both, announce)[0]
+        winner, tried = _best(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
+    return _measured(request, winner, models, profile, tried, announce)
+
+
+def _candidates(request: CorunRequest, models: Models, announce: Announce) -> tuple[list[_Candidate], Profile | None]:
+    """Plans of the policy; of ``auto`` those of several policies, the one with the least predicted time first."""
+    profile = None
+    if request.costs == "measured":
+        announce("measuring the operators")
+        profile = measure_costs(models)
+        costs = profile.costs
+    else:
+        costs = predicted_costs(request, models, announce)
+    announce("planning")
+    names = _CANDIDATES if request.policy == AUTO else (request.policy,)
+    found = []
+    for name in names:
+        stages = get_policy(name)(models.graph, costs, models.cores)
+        found.append(_Candidate(models, plan_of(models, name, stages, simulate(models.graph, stages, costs).total_us)))
+    different = list({candidate.plan.stages: candidate for candidate in reversed(found)}.values())
+    different.sort(key=lambda candidate: candidate.plan.predicted_us or 0.0)
+    return different, profile
+
+
+def predicted_costs(request: CorunRequest, models: Models, announce: Announce) -> Costs:
+    """What a dataset says of the operators."""
+    from op_profiler.predict.latency.open import open_predictor
+
+    predictor = open_predictor("default", db=request.db, note=announce)
+    counts = [count for count in predictor.thread_counts if count <= len(models.cores)]
+    return Costs.from_predictor(predictor, models.graph, threads=counts)
+
+
+def _best(
+    candidates: Sequence[_Candidate], announce: Announce
+) -> tuple[_Candidate, tuple[tuple[str, float, float], ...]]:
+    """Measure those that are predicted best, in turn, and take the fastest."""
+    few = sorted(candidates, key=lambda candidate: candidate.plan.predicted_us or 0.0)[:_MEASURED_CANDIDATES]
+    announce(f"measuring {len(few)} plans")
+    timed = _time(few, _SHORT_ROUNDS)
+    names = [c.plan.policy + (" (merged)" if c.plan.merged else "") for c in few]
+    tried = tuple(
+        (name, float(c.plan.predicted_us or 0.0), float(us))
+        for name, c, us in zip(names, few, timed.median_us, strict=True)
+    )
+    return few[int(np.argmin(timed.median_us))], tried
+
+
+def _time(candidates: Sequence[_Candidate], rounds: int, first: Sequence[Way] = ()) -> Timed:
+    """Ways that are given, then the candidates, in turn."""
+    machine = candidates[0].models.machine
+    with contextlib.ExitStack() as stack:
+        executors = [stack.enter_context(c.models.executor(c.plan)) for c in candidates]
+        ways = [*first, *(Way(lambda: None, executor.run) for executor in executors)]
+        return time_in_turn(ways, rounds=rounds, meter=machine.meter(), limits=machine.limits)
+
+
+def _measured(
+    request: CorunRequest,
+    winner: _Candidate,
+    baseline: Models,
+    profile: Profile | None,
+    tried: tuple[tuple[str, float, float], ...],
+    announce: Announce,
+) -> CorunResult:
+    """The winner beside sequential, in fresh rounds: those that chose it favour it."""
+    announce("comparing with sequential")
+    machine = baseline.machine
+    sequential = baseline.sequential()
+    notes: list[str] = []
+    with winner.models.executor(winner.plan) as executor:
+        ways = [sequential, Way(lambda: None, executor.run)]
+        timed = time_in_turn(ways, rounds=request.rounds, meter=machine.meter(), limits=machine.limits)
+        sequential.prepare()
+        sequential.run()
+        expected = [array.copy() for array in baseline.sequential_outputs()]
+        executor.run()
+        outputs = executor.outputs()
+        timeline, ran_on = executor.timeline_us(), executor.ran_on()
+    plan = winner.plan
+    if request.policy == AUTO and request.plan is None and timed.speedup(1) < 1.0:
+        notes.append(
+            f"the best plan ({plan.policy}) took {1 / timed.speedup(1):.3f} times as long as sequential and is not "
+            "returned: this is one operator after the other on all cores, by TVM's own executor"
+        )
+        winner = _Candidate(baseline, in_order(baseline, len(baseline.cores)))
+        plan, outputs = winner.plan, expected
+        timed = dataclasses.replace(timed, samples_us=timed.samples_us[:, [0, 0]])
+    strangers = sorted(set(ran_on) - {float(core) for core in plan.cores})
+    if strangers:
+        notes.append(f"operators ran on cores {strangers}, which the plan does not name")
+    return CorunResult(
+        models=winner.models,
+        plan=plan,
+        timed=timed,
+        timeline_us=timeline,
+        ran_on=ran_on,
+        outputs_equal=all(np.array_equal(a, b) for a, b in zip(expected, outputs, strict=True)),
+        largest_difference=max((_difference(a, b) for a, b in zip(expected, outputs, strict=True)), default=0.0),
+        tried=tried,
+        profile=profile,
+        notes=tuple(notes),
+    )
+
+
+def _difference(expected: np.ndarray, found: np.ndarray) -> float:
+    scale = float(np.abs(expected).max(initial=0.0)) or 1.0
+    return float(np.abs(expected.astype(np.float64) - found).max(initial=0.0)) / scale

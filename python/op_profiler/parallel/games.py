@@ -1,0 +1,227 @@
+"""Games in which each player chooses one resource, and their Nash equilibria.
+
+A player ends when all those who chose the same resource have ended: its cost is the load of that resource. This is load
+balancing on unrelated machines (Koutsoupias & Papadimitriou 1999, STACS). Where all players weigh the same it is a
+congestion game with Rosenthal's potential (1973, Int. J. Game Theory 2, 65). In general each move that pays lowers the
+larger one of the two loads that it changes, so the falling order of all loads is a generalised ordinal potential
+(Monderer & Shapley 1996, Games and Economic Behavior 14, 124; Even-Dar, Kesselman & Mansour 2003, ICALP): best
+responses end in an equilibrium in pure strategies, whoever moves first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.errors import MissingPackageError
+
+_EXACT = 256
+"""Profiles of strategies up to which all equilibria are enumerated."""
+_LARGEST_OPTIMUM = 200
+"""Players times resources up to which the optimum is computed."""
+
+Mixed = tuple[tuple[float, ...], ...]
+"""Of each player the probabilities of its strategies."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a game ends.
+
+    Attributes:
+        choices: the resource of each player in the best equilibrium found: that with the least makespan.
+        makespan_us: the largest load in it; `worst_us`: in the worst one found.
+        exact: whether all equilibria in pure strategies were enumerated; otherwise best responses led to those found.
+        equilibria: how many were found.
+        load_us: the game, as `play` got it.
+    """
+
+    choices: tuple[int, ...]
+    makespan_us: float
+    worst_us: float
+    exact: bool
+    equilibria: int
+    load_us: np.ndarray = dataclasses.field(repr=False, compare=False)
+
+    @functools.cached_property
+    def optimum_us(self) -> float | None:
+        """The least makespan of all assignments; None where the game is too large to compute it."""
+        return optimum_us(self.load_us)
+
+    @property
+    def price_of_stability(self) -> float | None:
+        """Best equilibrium found over optimum."""
+        return self.makespan_us / self.optimum_us if self.optimum_us else None
+
+    @property
+    def price_of_anarchy(self) -> float | None:
+        """Worst equilibrium found over optimum."""
+        return self.worst_us / self.optimum_us if self.optimum_us else None
+
+
+def play(load_us: np.ndarray) -> Outcome:
+    """Let players choose resources.
+
+    Args:
+        load_us: shape (players, resources): how long a player keeps a resource busy, transfer of its inputs included.
+
+    Raises:
+        MissingPackageError: a small game, and pygambit is not installed.
+    """
+    players, resources = load_us.shape
+    exact = resources**players <= _EXACT
+    if exact:
+        found = [tuple(each.index(1.0) for each in one) for one in pure_equilibria(costs_of(load_us))]
+    else:
+        found = _by_best_responses(load_us)
+    spans = [_makespan(load_us, choices) for choices in found]
+    best = min(range(len(found)), key=lambda at: (spans[at], found[at]))
+    return Outcome(found[best], spans[best], max(spans), exact, len(found), load_us)
+
+
+def costs_of(load_us: np.ndarray) -> list[np.ndarray]:
+    """For each player its cost by everybody's choice, each of shape (resources,) * players."""
+    players, resources = load_us.shape
+    tables = [np.empty((resources,) * players) for _ in range(players)]
+    for choices in itertools.product(range(resources), repeat=players):
+        loads = _loads(load_us, choices)
+        for player, choice in enumerate(choices):
+            tables[player][choices] = loads[choice]
+    return tables
+
+
+def pure_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
+    """All equilibria in pure strategies of any game, by pygambit.
+
+    Args:
+        costs: of each player by everybody's choice, shape (strategies of player 0, of player 1, ...), finite.
+
+    Raises:
+        MissingPackageError: pygambit is not installed.
+    """
+    gambit = _pygambit()
+    return [_probabilities(one, costs) for one in gambit.nash.enumpure_solve(_gambit_game(costs)).equilibria]
+
+
+def extreme_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
+    """The extreme equilibria of a game of two, pure and mixed: all others are mixtures of them.
+
+    Args:
+        costs: of both players by both choices, shape (strategies of player 0, of player 1), finite.
+
+    Raises:
+        MissingPackageError: pygambit is not installed.
+    """
+    gambit = _pygambit()
+    return [_probabilities(one, costs) for one in gambit.nash.enummixed_solve(_gambit_game(costs)).equilibria]
+
+
+def optimum_us(load_us: np.ndarray) -> float | None:
+    """The least makespan of all assignments of players to resources (R||Cmax), by mixed-integer programming.
+
+    Args:
+        load_us: shape (players, resources).
+
+    Returns:
+        None for more than `_LARGEST_OPTIMUM` entries.
+    """
+    players, resources = load_us.shape
+    if load_us.size > _LARGEST_OPTIMUM:
+        return None
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    # Variables: whether player i takes resource k, at i * resources + k; then the makespan.
+    once = np.kron(np.eye(players), np.ones(resources))
+    loads = np.zeros((resources, load_us.size))
+    for resource in range(resources):
+        loads[resource, resource::resources] = load_us[:, resource]
+    scale = float(load_us.max()) or 1.0
+    found = milp(
+        c=[*[0.0] * load_us.size, 1.0],
+        constraints=[
+            LinearConstraint(np.column_stack([once, np.zeros(players)]), 1, 1),
+            LinearConstraint(np.column_stack([loads / scale, -np.ones(resources)]), -np.inf, 0),
+        ],
+        integrality=[*[1] * load_us.size, 0],
+        bounds=Bounds([0.0] * (load_us.size + 1), [*[1.0] * load_us.size, np.inf]),
+        options={"mip_rel_gap": 0.0},
+    )
+    chosen = found.x[:-1].reshape(players, resources).argmax(axis=1)
+    return _makespan(load_us, tuple(int(choice) for choice in chosen))
+
+
+def _by_best_responses(load_us: np.ndarray) -> list[tuple[int, ...]]:
+    """Different equilibria that best responses lead to, from list scheduling and from everybody in one place."""
+    players, resources = load_us.shape
+    loads = np.zeros(resources)
+    listed = [0] * players
+    for player in np.argsort(-load_us.min(axis=1), kind="stable"):
+        choice = int(np.argmin(loads + load_us[player]))
+        listed[player] = choice
+        loads[choice] += load_us[player, choice]
+    starts = [listed, *([resource] * players for resource in range(resources))]
+    return list(dict.fromkeys(_best_responses(load_us, start) for start in starts))
+
+
+def _best_responses(load_us: np.ndarray, start: Sequence[int]) -> tuple[int, ...]:
+    """Players move in turn, each where it ends first, until none gains."""
+    choices = list(start)
+    loads = _loads(load_us, choices)
+    moved = True
+    while moved:
+        moved = False
+        for player, at in enumerate(choices):
+            there = loads + load_us[player]
+            there[at] = loads[at]
+            best = int(np.argmin(there))
+            if there[best] < loads[at] * (1 - 1e-9):  # a gain by rounding alone could go round in a circle
+                choices[player] = best
+                loads = _loads(load_us, choices)
+                moved = True
+    return tuple(choices)
+
+
+def _loads(load_us: np.ndarray, choices: Sequence[int]) -> np.ndarray:
+    players, resources = load_us.shape
+    chosen: np.ndarray = load_us[np.arange(players), list(choices)]
+    return np.bincount(choices, weights=chosen, minlength=resources)
+
+
+def _makespan(load_us: np.ndarray, choices: Sequence[int]) -> float:
+    return float(_loads(load_us, choices).max())
+
+
+@functools.cache
+def _pygambit() -> Any:
+    try:
+        import pygambit
+    except ImportError as error:
+        raise MissingPackageError("pygambit", "finding the equilibria of a game", extra="predict") from error
+    return pygambit
+
+
+def _gambit_game(costs: Sequence[np.ndarray]) -> Any:
+    """By way of Gambit's file format, which stays while the ways to make a game in Python change between versions.
+
+    Payoffs are costs with the sign changed; the first player's strategy runs fastest.
+    """
+    payoffs = np.stack([-table for table in costs], axis=-1)
+    players = len(costs)
+    fastest_first = payoffs.transpose(*reversed(range(players)), players).ravel()
+    labels = " ".join(f'"{player}"' for player in range(players))
+    shape = " ".join(str(size) for size in costs[0].shape)
+    numbers = " ".join(f"{value:.9f}" for value in fastest_first)
+    return _pygambit().read_nfg(io.BytesIO(f'NFG 1 R "" {{ {labels} }} {{ {shape} }}\n\n{numbers}\n'.encode()))
+
+
+def _probabilities(profile: Any, costs: Sequence[np.ndarray]) -> Mixed:
+    return tuple(
+        tuple(float(profile[str(player)][str(strategy + 1)]) for strategy in range(size))
+        for player, size in enumerate(costs[0].shape)
+    )

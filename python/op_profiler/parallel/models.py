@@ -1,0 +1,135 @@
+"""Models that are loaded twice: for TVM's graph executor, which runs one kernel after the other, and for lanes."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.errors import MeasureError, UsageError
+from op_profiler.parallel.executor import PlanExecutor, on_lanes
+from op_profiler.parallel.graph import KernelGraph
+from op_profiler.parallel.measure import Way
+
+if TYPE_CHECKING:
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.measure.kernels import GraphKernels
+    from op_profiler.measure.machines import Machine
+    from op_profiler.operators.lower import CompiledModel
+    from op_profiler.parallel.plan import Plan
+
+
+@dataclasses.dataclass(frozen=True)
+class Models:
+    """Models on this machine's processor.
+
+    Attributes:
+        graph: kernels of all of them.
+        compiled: for lanes.
+        loaded: in TVM's graph executor, over the storage that the compiler planned.
+        inputs: of each model, random or the user's.
+        merged: kinds of operators that were merged (parallel type ``full``).
+        cores: that plans may use.
+    """
+
+    graph: KernelGraph
+    compiled: tuple[CompiledModel, ...]
+    loaded: tuple[GraphKernels, ...]
+    inputs: tuple[dict[str, np.ndarray], ...]
+    merged: tuple[str, ...]
+    machine: Machine
+    cores: tuple[int, ...]
+
+    def sequential(self) -> Way:
+        """All models, one kernel after the other on all cores, by TVM's own executor and thread pool."""
+
+        def run() -> None:
+            for model in self.loaded:
+                model.run_model()
+
+        return Way(lambda: self.machine.threads.use(len(self.cores)), run)
+
+    def sequential_outputs(self) -> list[np.ndarray]:
+        """What the models answer; run them first."""
+        return [array for model in self.loaded for array in model.output_arrays()]
+
+    def executor(self, plan: Plan) -> PlanExecutor:
+        """The models on lanes.
+
+        Raises:
+            PlanError: the plan is not for them, or not for this machine.
+        """
+        device = self.machine.device
+        plan.check(self.graph, device=device.key, processor=device.processor, cores=self.cores)
+        if plan.merged != self.merged:
+            raise MeasureError(f"the plan merges {plan.merged or 'nothing'}, the models were built with {self.merged}")
+        return PlanExecutor(self.graph, self.compiled, plan, self.machine.runtime, self.inputs)
+
+    def copies(self, count: int) -> Models:
+        """Every model several times, each copy with tensors of its own; only to be run by plans."""
+        names = [f"{name} #{copy}" for copy in range(count) for name in self.graph.models]
+        compiled = self.compiled * count
+        return dataclasses.replace(
+            self, graph=KernelGraph.of(names, compiled), compiled=compiled, loaded=(), inputs=self.inputs * count
+        )
+
+
+def load_models(
+    requests: Sequence[CollectRequest], *, cores: int, merge: bool, announce: Callable[[str], None]
+) -> Models:
+    """Lower, build and load models for this machine.
+
+    Args:
+        requests: which models, for which target, with which schedules; all for the same target.
+        cores: how many cores plans may use.
+        merge: merge parallel operators into one kernel where Relay can.
+        announce: told what takes long.
+
+    Raises:
+        ModelError, MeasureError: a model cannot be lowered, built or run.
+        UsageError: there are fewer cores.
+    """
+    from op_profiler.collect.source import load_model, random_inputs, static_inputs
+    from op_profiler.measure.machines import open_machine
+    from op_profiler.measure.threads import available_cores
+    from op_profiler.operators.lower import compile_model
+    from op_profiler.parallel.merge import merged
+    from op_profiler.schedules import records
+
+    available = available_cores()
+    if not 1 <= cores <= len(available):
+        raise UsageError(f"--threads {cores} is not possible here: this process may use 1 to {len(available)} cores")
+    compiled: list[CompiledModel] = []
+    inputs: list[dict[str, np.ndarray]] = []
+    kinds: set[str] = set()
+    target: Any = None
+    for request in requests:
+        announce(f"lowering {request.model.name}")
+        model, given, target = load_model(request, lambda **_: None)
+        specs = static_inputs(model, request)
+        if merge:
+            model, new = merged(model)
+            kinds.update(new)
+        announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
+        with records.applied(request.record_file()):
+            compiled.append(compile_model(model, target))
+        inputs.append(given or random_inputs(specs))
+    names = [request.model.name for request in requests]
+    announce("loading")
+    machine = open_machine(requests[0].target, target, None)
+    loaded = tuple(machine.load(one, arrays) for one, arrays in zip(compiled, inputs, strict=True))
+    with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+        lanes = tuple(on_lanes(one, Path(folder)) for one in compiled)
+    return Models(
+        graph=KernelGraph.of(names, lanes),
+        compiled=lanes,
+        loaded=loaded,
+        inputs=tuple(inputs),
+        merged=tuple(sorted(kinds)),
+        machine=machine,
+        cores=tuple(available[:cores]),
+    )

@@ -1,0 +1,232 @@
+"""IOS: the best stages by dynamic programming (Ding, Zhu, Jia, Pekhimenko, Han 2021, MLSys, "IOS: Inter-Operator
+Scheduler for CNN Acceleration").
+
+A state is the set of operators that are done. A stage takes it to the next one: any set of operators whose inputs are
+done or in the stage; its connected components are its groups. (The paper takes stages, its *endings*, off the end of
+the graph. From the front it is the same space.) States at a node through which every path goes are one state, so a
+graph falls into the paper's blocks by itself. Two limits prune stages as there: r operators in a group, s groups in a
+stage.
+
+Where the space is too large all the same (wide cells; several models), it is searched in part, and the result says so:
+in each state only the most urgent operators are drawn from, r is lowered, and of the states with equally many operators
+done only the most promising go on (beam search).
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from op_profiler.parallel.costs import simulate
+from op_profiler.parallel.policies._stages import StageCosts, StageUs, bits
+from op_profiler.parallel.policies.greedy import bottom_levels
+from op_profiler.parallel.policies.sequential import own_threads, sequential
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.costs import Costs
+    from op_profiler.parallel.graph import KernelGraph
+    from op_profiler.parallel.plan import Stage
+
+_TRANSITIONS = 200_000
+"""Stages that may be looked at, over all states: a few seconds."""
+_OPTIONS = 128
+"""Stages that may be looked at in one state of a search in part."""
+
+
+@dataclasses.dataclass(frozen=True)
+class IosResult:
+    """What the search found.
+
+    Attributes:
+        candidates: different plans, the best by `simulate` first.
+        states: sets of operators that were looked at; `transitions`: stages between them.
+        complete: whether the whole space under the limits was searched.
+        operators_per_group: the limit r that was used: below that asked for where the search is not complete.
+    """
+
+    candidates: tuple[tuple[Stage, ...], ...]
+    states: int
+    transitions: int
+    complete: bool
+    operators_per_group: int
+
+
+def ios(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
+    """The best plan of `ios_candidates`; one operator after the other where none is better."""
+    found = ios_candidates(graph, costs, cores)
+    candidates = [*found.candidates, own_threads(graph, costs, cores), sequential(graph, costs, cores)]
+    return min(candidates, key=lambda stages: simulate(graph, stages, costs).total_us)
+
+
+def ios_candidates(
+    graph: KernelGraph,
+    costs: Costs,
+    cores: tuple[int, ...],
+    *,
+    operators_per_group: int = 3,
+    groups_per_stage: int = 8,
+    count: int = 5,
+    stage_us: StageUs | None = None,
+) -> IosResult:
+    """The plans with the least sum of stages, which a caller can measure.
+
+    Args:
+        operators_per_group: r of the paper; `groups_per_stage`: s of the paper. The defaults are the paper's.
+        count: most plans to return.
+        stage_us: what a stage takes, in place of `costs`, for instance by measuring it; asked once or twice for each
+            stage that is looked at.
+    """
+    stages = StageCosts(graph, costs, cores, stage_us)
+    work_us = [
+        min(float(costs.latency_us[threads][node]) * threads for threads in costs.counts(len(cores))) / len(cores)
+        for node in range(len(graph))
+    ]
+    search = _Search(graph, stages, work_us, operators_per_group, groups_per_stage, count)
+    complete = search.run(_TRANSITIONS)
+    if not complete:
+        window = max(3, len(cores))
+        r = max([1, *(r for r in range(1, operators_per_group + 1) if (r + 1) ** window <= _OPTIONS)])
+        search = _Search(graph, stages, work_us, r, groups_per_stage, count, window=min(window, 8))
+        search.run(None)
+    candidates = [tuple(stages.stage(members) for members in sets) for sets in search.best()]
+    candidates.sort(key=lambda plan: simulate(graph, plan, costs).total_us)
+    return IosResult(tuple(candidates), search.states, search.transitions, complete, search.operators_per_group)
+
+
+_Entry = tuple[float, int, int, int]
+"""A way to a state: microseconds, the state before it, which of the ways to that, and the stage between them."""
+
+
+class _Search:
+    """The dynamic programme over sets of operators.
+
+    Args:
+        work_us: what each operator takes of all cores at the very least.
+        keep: ways that each state remembers.
+        window: how many of the operators that could start a stage is drawn from, by falling bottom level; None for all.
+    """
+
+    def __init__(
+        self,
+        graph: KernelGraph,
+        stages: StageCosts,
+        work_us: list[float],
+        operators_per_group: int,
+        groups_per_stage: int,
+        keep: int,
+        *,
+        window: int | None = None,
+    ) -> None:
+        self.operators_per_group = operators_per_group
+        self.states = 0
+        self.transitions = 0
+        self._graph = graph
+        self._stages = stages
+        self._groups_per_stage = groups_per_stage
+        self._keep = keep
+        self._window = window
+        self._inputs = [sum(1 << source for source in node.inputs) for node in graph.nodes]
+        self._levels = bottom_levels(graph, work_us)
+        self._work_us = work_us
+        self._entries: dict[int, list[_Entry]] = {0: [(0.0, 0, 0, 0)]}
+        self._done_us = {0: 0.0}
+        self._everything = (1 << len(graph)) - 1
+
+    def run(self, transitions: int | None) -> bool:
+        """Search; gives up and says False when more than `transitions` are needed.
+
+        None goes on to the end with a beam that keeps them near `_TRANSITIONS`.
+        """
+        size = len(self._graph)
+        beam = None if transitions else max(4, _TRANSITIONS // (size * _OPTIONS))
+        waiting: list[set[int]] = [{0}, *(set() for _ in range(size))]  # states by the number of operators done
+        ready = {0: sum(1 << node for node in range(size) if not self._inputs[node])}
+        for done_count in range(size):
+            level = sorted(waiting[done_count])
+            waiting[done_count] = set()
+            if beam is not None:
+                level = sorted(level, key=self._promise)[:beam]
+            for done in level:
+                self.states += 1
+                start = ready.pop(done)
+                for members, components in self._stages_after(done, start):
+                    self.transitions += 1
+                    if transitions is not None and self.transitions > transitions:
+                        return False
+                    together = done | members
+                    if together not in self._entries:
+                        self._entries[together] = []
+                        ready[together] = self._ready_after(start, members, together)
+                        waiting[done_count + members.bit_count()].add(together)
+                        self._done_us[together] = self._done_us[done] + sum(self._work_us[n] for n in bits(members))
+                    self._extend(done, members, together, self._stages.us(members, components))
+        return True
+
+    def best(self) -> list[list[int]]:
+        """The stages of each of the best plans, as sets, in order."""
+        plans = []
+        for rank in range(len(self._entries[self._everything])):
+            sets: list[int] = []
+            state = self._everything
+            while state:
+                _, before, rank, members = self._entries[state][rank]
+                sets.append(members)
+                state = before
+            plans.append(sets[::-1])
+        return plans
+
+    def _promise(self, done: int) -> float:
+        """The less, the better: time so far, and what is left if all cores are busy to the end."""
+        return self._entries[done][0][0] - self._done_us[done]
+
+    def _extend(self, done: int, members: int, together: int, cost: float) -> None:
+        there = self._entries[together]
+        for rank, entry in enumerate(self._entries[done]):
+            total = entry[0] + cost
+            if len(there) == self._keep and total >= there[-1][0]:
+                break
+            bisect.insort(there, (total, done, rank, members))
+            del there[self._keep :]
+
+    def _ready_after(self, start: int, members: int, done: int) -> int:
+        found = start & ~members
+        for node in bits(members):
+            for reader in self._graph.successors[node]:
+                if not done >> reader & 1 and not self._inputs[reader] & ~done:
+                    found |= 1 << reader
+        return found
+
+    def _stages_after(self, done: int, start: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Sets that can be the next stage, each once and with its components: operators are added by rising number."""
+        if self._window is not None and start.bit_count() > self._window:
+            urgent = sorted(bits(start), key=lambda node: (-self._levels[node], node))[: self._window]
+            start = sum(1 << node for node in urgent)
+        yield from self._grown(done, 0, start, ())
+
+    def _grown(
+        self, done: int, members: int, candidates: int, groups: tuple[int, ...]
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Sets of `members` and further ones out of `candidates` and their readers."""
+        while candidates:
+            bit = candidates & -candidates
+            candidates ^= bit
+            node = bit.bit_length() - 1
+            touched = bit
+            apart = []
+            for group in groups:
+                if group & self._inputs[node]:
+                    touched |= group
+                else:
+                    apart.append(group)
+            if touched.bit_count() > self.operators_per_group:
+                continue
+            together, components = members | bit, (*apart, touched)
+            if len(components) <= self._groups_per_stage:
+                yield together, components
+            further = candidates
+            for reader in self._graph.successors[node]:
+                if not self._inputs[reader] & ~(done | together):
+                    further |= 1 << reader
+            yield from self._grown(done, together, further, components)

@@ -1,0 +1,121 @@
+"""What operators cost on lanes, measured where they run: alone, on another core than before, and side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.measure.threads import default_thread_counts
+from op_profiler.parallel.costs import Costs
+from op_profiler.parallel.plan import Group, Plan, Stage, Step
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.executor import PlanExecutor
+    from op_profiler.parallel.models import Models
+
+_ROUNDS, _SECONDS = 15, 15.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """Costs as they were measured, and the samples behind them.
+
+    Attributes:
+        alone_us: by thread count, shape (rounds, nodes).
+        together_us: at one thread, with a copy of the models on every other core; shape (rounds, nodes); empty with one
+            core.
+    """
+
+    costs: Costs
+    alone_us: dict[int, np.ndarray]
+    together_us: np.ndarray
+
+
+def measure_costs(models: Models) -> Profile:
+    """Run the models in order at every thread count, from core to core, and as copies on every core.
+
+    All of it in turn, so that costs that are compared come from the same minute. The factor by which operators slow
+    each other down is that of the sum over all operators.
+    """
+    cores = models.cores
+    counts = default_thread_counts(len(cores))
+    with contextlib.ExitStack() as stack:
+        alone = {n: stack.enter_context(models.executor(in_order(models, n))) for n in counts}
+        wandering = together = None
+        if len(cores) > 1:
+            wandering = stack.enter_context(models.executor(_from_core_to_core(models)))
+            copies = models.copies(len(cores))
+            together = stack.enter_context(copies.executor(_beside_copies(models, copies)))
+        alone_us: dict[int, list[np.ndarray]] = {n: [] for n in counts}
+        together_us: list[np.ndarray] = []
+        handovers_us: list[float] = []
+        started = time.monotonic()
+        while len(together_us) < _ROUNDS and time.monotonic() - started < _SECONDS or not alone_us[1]:
+            for count, executor in alone.items():
+                alone_us[count].append(_durations(executor))
+            if wandering is not None and together is not None:
+                handovers_us.append(_gap(wandering))
+                together_us.append(_durations(together)[: len(models.graph)])
+            else:
+                together_us.append(np.zeros(0))
+    samples = {count: np.asarray(rows) for count, rows in alone_us.items()}
+    latency = {count: np.median(rows, axis=0) for count, rows in samples.items()}
+    beside = np.asarray(together_us)
+    slowdown = float(np.median(beside, axis=0).sum() / latency[1].sum()) if beside.size else 1.0
+    handover = float(np.median(handovers_us)) if handovers_us else 0.0
+    return Profile(Costs(latency, handover_us=handover, slowdown=max(slowdown, 1.0)), samples, beside)
+
+
+def _durations(executor: PlanExecutor) -> np.ndarray:
+    executor.run()
+    executor.run()
+    spans = executor.timeline_us()
+    return np.asarray(spans[:, 1] - spans[:, 0])
+
+
+def _gap(executor: PlanExecutor) -> float:
+    """Median microseconds between the end of an operator and the start of the next, which is on another core."""
+    executor.run()
+    executor.run()
+    spans = executor.timeline_us()
+    return float(np.median(spans[1:, 0] - spans[:-1, 1])) if len(spans) > 1 else 0.0
+
+
+def plan_of(models: Models, policy: str, stages: tuple[Stage, ...], predicted_us: float | None = None) -> Plan:
+    """A plan for these models on this machine."""
+    device = models.machine.device
+    return Plan(
+        policy=policy,
+        models=models.graph.models,
+        graph=models.graph.digest,
+        device=device.key,
+        processor=device.processor,
+        stages=stages,
+        predicted_us=predicted_us,
+        merged=models.merged,
+    )
+
+
+def in_order(models: Models, threads: int) -> Plan:
+    """One operator after the other, each with so many threads."""
+    steps = tuple(Step(node, threads) for node in range(len(models.graph)))
+    return plan_of(models, "sequential", (Stage((Group(steps, models.cores[:threads]),)),))
+
+
+def _from_core_to_core(models: Models) -> Plan:
+    cores = models.cores
+    stages = tuple(Stage((Group((Step(n, 1),), (cores[n % len(cores)],)),)) for n in range(len(models.graph)))
+    return plan_of(models, "from core to core", stages)
+
+
+def _beside_copies(models: Models, copies: Models) -> Plan:
+    size = len(models.graph)
+    groups = tuple(
+        Group(tuple(Step(copy * size + node, 1) for node in range(size)), (core,))
+        for copy, core in enumerate(models.cores)
+    )
+    return plan_of(copies, "copies", (Stage(groups),))
