@@ -26,6 +26,10 @@ BASE = [
     "xgboost-cpu",  # the same module as xgboost, without the nvidia-nccl that xgboost pulls in on Linux
 ]
 
+# Nash equilibria; imported at use, under the GPL. For Linux there are wheels from 17 on, which takes Python 3.11; 16 is
+# compiled where it is installed.
+GAMES = ["pygambit>=17.0.0b2; python_version>='3.11'", "pygambit>=16.7; python_version<'3.11'"]
+
 # The names are those that env_var.sh takes; "test" and "all" are put together below.
 EXTRAS: dict[str, list[str]] = {
     "models": [
@@ -46,6 +50,7 @@ EXTRAS: dict[str, list[str]] = {
         "matplotlib",
         "plotly",
         "skops",
+        *GAMES,
     ],
     # What the TVM with CUDA loads beside the driver. That TVM is inside the wheel of bitblas, which env_var.sh adds
     # without the rest that bitblas depends on (pip install --no-deps bitblas==0.1.0.post1).
@@ -57,6 +62,7 @@ EXTRAS["test"] = [
     *EXTRAS["cuda"],
     "scikit-learn",
     "skops",
+    *GAMES,
     "matplotlib",
     # env_var.sh adds mediapipe, for its .tflite files: as a dependency it would pull in jax and OpenCV.
     "pytest",

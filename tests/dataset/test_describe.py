@@ -35,6 +35,9 @@ def test_hardware_settings_with_their_range_and_use(filled: Dataset, example: An
     assert rows["threads"] == ("1, 2", "1, 2 running")
     assert rows["core set"] == ("[0], [0, 1]", "[0], [0, 1]")
     assert rows["cache"] == ("model", "in-graph")
+    assert "governor" not in rows
+    filled.record(example.row(settings=example.changed(governor="powersave", governor_effective="performance")))
+    assert ("governor", "powersave", "performance") in hardware_table(filled, model_key="m").rows
     assert rows["load of others"] == ("0 to 1", "0.00 to 0.02")
     assert rows["energy per call"] == ("", "1.500 mJ")
 

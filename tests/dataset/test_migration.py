@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import Dataset, flat_rows, schema
+from op_profiler.measure._base import RESOURCES
+from op_profiler.schedules._base import Schedule
+
+KNOBS = {"tile_ic": [4, 16], "tile_oc": [4, 16], "tile_ow": [8, 14], "unroll_kw": True}
 
 
-@pytest.fixture(params=["version1.sql", "version2.sql"])
+@pytest.fixture(params=["version1.sql", "version2.sql", "version3.sql"])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     path = tmp_path / "old.db"
     connection = sqlite3.connect(path)
@@ -29,6 +33,7 @@ def test_an_older_dataset_gets_new_columns_and_keeps_its_rows(old: str) -> None:
             assert row["knobs"]["tile_ow"] == [8, 14]
             assert row["tile"] == {"oc": 16, "ow": 14} and row["split"] == {"ic": 16}
             assert row["core_type"] == "common" and row["launches"] is None
+            assert row["threads"] == 2 and row["governor"] is None and row["numa_node_effective"] is None
             assert row["vectorize"] == 16 and row["unroll"] == "unroll_kw" and row["reorder"] is None
         assert len(dataset.measurements_of("m", threads=2, cache="model")) == 2
 
@@ -41,6 +46,41 @@ def test_an_older_dataset_takes_devices_without_cores_afterwards(old: str, examp
     with sqlite3.connect(old.removeprefix("sqlite:///")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("SELECT count(*) FROM devices WHERE cores IS NULL").fetchall() == [(1,)]
+
+
+def test_an_upgraded_dataset_has_the_columns_of_a_new_one(old: str, sqlite_url: str) -> None:
+    def columns(url: str) -> dict[str, set[tuple[str, str, int, int]]]:
+        with Dataset.open(url), sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
+            rows = {t: connection.execute(f"PRAGMA table_info({t})").fetchall() for t in schema.metadata.tables}
+        kinds = {"DOUBLE PRECISION": "DOUBLE"}
+        return {
+            t: {(name, kinds.get(kind, kind), null, key) for _, name, kind, null, _, key in r} for t, r in rows.items()
+        }
+
+    assert columns(old) == columns(sqlite_url)
+
+
+def test_a_resumed_collection_finds_what_an_older_version_stored(old: str, example: Any) -> None:
+    what = {"schedule": Schedule("conv2d_NCHWc.x86", KNOBS), "device_key": example.device.key, "model_key": "m"}
+    with Dataset.open(old) as dataset:
+        stored = {key for key in dataset.measurements_of("m", threads=2, cache="model")}
+        assert stored
+        for key in stored:
+            assert dataset.find_measurement(key, settings=example.settings, **what) is not None
+        assert dataset.find_model_timing("m", threads=2, cache="model", resources={"core_set": (0, 1)}) is not None
+        assert dataset.find_model_timing("m", threads=2, cache="model", resources={"core_set": (1, 0)}) is None
+        assert dataset.find_model_timing("m", threads=2, cache="model", resources={"governor": "powersave"}) is None
+
+
+def test_keys_are_those_of_version_3(example: Any) -> None:
+    """Computed by the code before there were resources."""
+    assert example.settings.key == "c1e927b8660276d0"
+    assert schema.measurement_key("o", "s", "d", example.settings, "m") == "a76640a3e1bada04d63602d84eea2df6"
+    assert schema.timing_key("m", "d", example.settings) == "61fd2d52874a946749ef4af3735e147c"
+    read_back = example.changed(governor_effective="powersave", numa_node_effective=0)
+    assert schema.timing_key("m", "d", read_back) == "61fd2d52874a946749ef4af3735e147c"
+    asked = {schema.timing_key("m", "d", example.changed(**{name: 1})) for name in RESOURCES}
+    assert len(asked | {"61fd2d52874a946749ef4af3735e147c"}) == len(RESOURCES) + 1
 
 
 def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) -> None:
@@ -59,7 +99,11 @@ def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) ->
         connection.exec_driver_sql("ALTER TABLE model_operators DROP COLUMN launches")
         connection.exec_driver_sql("ALTER TABLE devices DROP COLUMN core_type")
         connection.exec_driver_sql("ALTER TABLE devices ALTER COLUMN cores SET NOT NULL")
+        for name in RESOURCES:
+            connection.exec_driver_sql(f"ALTER TABLE settings DROP COLUMN {name}, DROP COLUMN {name}_effective")
+        connection.exec_driver_sql("DROP TABLE corun_members, coruns")
         connection.exec_driver_sql("UPDATE op_profiler_schema SET version = 1")
     with Dataset.open(postgres_url) as dataset:
         assert len(list(flat_rows(dataset))) == 2
+        assert dataset.coruns() == []
         dataset.add_device(dataclasses.replace(example.device, processor="unnamed", cores=None))

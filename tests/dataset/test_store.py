@@ -103,6 +103,11 @@ def test_only_what_was_asked_for_decides_whether_something_was_measured(filled: 
         {"streams": 2},
         {"precision": "int8"},
         {"executor": "vm"},
+        {"governor": "powersave"},
+        {"cache_ways": 4},
+        {"numa_node": 0},
+        {"sm_share_percent": 50},
+        {"gpu_clock_mhz": 1200},
     ],
     ids=lambda changes: next(iter(changes)),
 )
@@ -185,6 +190,23 @@ def test_side_by_side_runs_are_not_taken_for_single_ones(filled: Dataset, exampl
     filled.record_model_timing("m", settings, example.device, example.timing())
     assert filled.measurements_of("m", threads=1, cache="model") == {}
     assert filled.find_model_timing("m", threads=1, cache="model") is None
+
+
+def test_what_ran_with_a_resource_that_was_asked_for_is_found_by_it(filled: Dataset, example: Any) -> None:
+    asked = {"governor": "powersave", "core_set": (1, 0)}
+    settings = example.changed(governor_effective="powersave", **asked)
+    filled.record(example.row(settings=settings, measurement=example.measurement(7)))
+    filled.record_model_timing("m", settings, example.device, example.timing(7))
+
+    def rounds(**resources: Any) -> list[int]:
+        found = filled.measurements_of("m", threads=2, cache="model", resources=resources)
+        timing = filled.find_model_timing("m", threads=2, cache="model", resources=resources)
+        times = [len(m.measurement.samples_us) for m in found.values() if m.measurement.error is None]
+        return times + ([] if timing is None else [timing.timing.details["rounds"]])
+
+    assert rounds() == rounds(core_set=(0, 1)) == [3, 3]
+    assert rounds(**asked) == rounds(governor="powersave") == [7, 7]
+    assert rounds(core_set=(1, 0)) == rounds(governor="performance") == rounds(**asked, cache_ways=2) == []
 
 
 def test_a_transaction_holds_together(filled: Dataset, example: Any) -> None:

@@ -69,8 +69,18 @@ def test_thread_pool_is_read_back(graph: Any) -> None:
         pool.use(count)
         graph.run_model()
         assert pool.effective_threads() == count
-        assert set(pool.effective_core_set(count)) <= set(available_cores())
-        assert len(pool.effective_core_set(count)) >= count
+        assert pool.effective_core_set() == pool.core_set(count) == available_cores()[:count]
+
+
+@pytest.mark.skipif(len(available_cores()) < 2, reason="needs two cores")
+def test_threads_stay_on_the_cores_that_the_pool_was_given(graph: Any) -> None:
+    last, first = available_cores()[-1], available_cores()[0]
+    pool = ThreadPool((last, first))
+    for count, cores in ((2, (first, last)), (1, (last,)), (2, (first, last))):
+        pool.use(count)
+        graph.run_model()
+        assert pool.effective_core_set() == cores
+    ThreadPool().use(1)
 
 
 def test_rounds_stop_and_keep_every_sample(graph: Any) -> None:

@@ -81,3 +81,25 @@ def random_costs(graph: KernelGraph, seed: int, *, threads: tuple[int, ...] = (1
 def equal_costs(graph: KernelGraph, by_threads: dict[int, float], **others: float) -> Costs:
     """Every node takes the same."""
     return Costs({count: np.full(len(graph), latency) for count, latency in by_threads.items()}, **others)
+
+
+def randwire(nodes: int, seed: int, stage: int = 32) -> KernelGraph:
+    """The wiring of RandWire (Xie et al. 2019): stages that are Watts-Strogatz graphs with K = 4 and P = 0.75.
+
+    Edges lead from lower to higher numbers. Nodes without a source read the last node of the stage before.
+    """
+    rng = np.random.default_rng(seed)
+    inputs: list[tuple[int, ...]] = []
+    while len(inputs) < nodes:
+        first, size = len(inputs), min(stage, nodes - len(inputs))
+        sources: list[set[int]] = [set() for _ in range(size)]
+        for node in range(size):
+            for distance in (1, 2):
+                other = int(rng.integers(size)) if rng.random() < 0.75 else (node + distance) % size
+                if other != node:
+                    sources[max(node, other)].add(first + min(node, other))
+        read: set[int] = set().union(*sources)
+        last = first + size - 1
+        sources[-1] |= {node for node in range(first, last) if node not in read}
+        inputs += [tuple(sorted(one)) if one else ((first - 1,) if first else ()) for one in sources]
+    return graph_of(inputs)

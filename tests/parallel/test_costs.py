@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -9,15 +10,16 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from graphs import chain, chains, diamond, equal_costs, graph_of, layered, random_costs  # noqa: E402
+from graphs import chain, diamond, equal_costs, graph_of, layered, random_costs  # noqa: E402
 
 from op_profiler.dataset.formats.shapes import Dense, operator_of
 from op_profiler.errors import UsageError
 from op_profiler.parallel.costs import Costs, simulate
 from op_profiler.parallel.graph import KernelGraph, Node
 from op_profiler.parallel.plan import Group, PlanError, Stage, Step
-from op_profiler.predict.latency.examples import DeviceName, Examples
-from op_profiler.predict.latency.fit import fit
+from op_profiler.predict.latency import storage
+from op_profiler.predict.latency.predictor import Predictor
+from op_profiler.predict.shipped import shipped_predictor
 
 BESIDE = (Stage((Group((Step(0, 1),), (0,)), Group((Step(1, 1),), (1,)))),)
 
@@ -102,27 +104,33 @@ def test_the_turnaround_point_is_the_least_latency_that_the_cores_allow() -> Non
 
 
 @pytest.fixture(scope="module")
-def predictor_of_dense_layers() -> object:
-    """Fitted to dense layers at one and two threads, of which one takes flops / 1000 us a thread."""
-    layers = [operator_of(Dense(batch=1, in_features=64 * i, out_features=64, bias=False)) for i in range(1, 31)]
-    rows = [(i, threads) for threads in (1, 2) for i in range(len(layers))]
-    latency = np.array([layers[i].flops / 1000 / threads for i, threads in rows])
-    count = len(rows)
-    examples = Examples(
-        operators=layers,
-        operator=np.array([i for i, _ in rows]),
-        threads=np.array([threads for _, threads in rows]),
-        latency_us=latency,
-        half_width=np.full(count, 0.01),
-        device=np.zeros(count, dtype=int),
-        devices=[DeviceName("0123456789abcdef", "llvm", "a processor of the tests", 2, "llvm -mcpu=test")],
-        model=np.arange(count) % 3,
-        occurrences=np.ones(count, dtype=int),
-        models=["a", "b", "c"],
-        sampled=np.ones(3, dtype=bool),
-        traffic_bytes=np.full(count, 1e6),
-        gauge_us=np.full((count, 2), np.nan),
-        whole_model_us=np.full(count, np.nan),
-        left_out={},
-    )
-    return fit(examples, choice="lookup"), layers
+def predictor() -> Predictor:
+    path = shipped_predictor()
+    assert path is not None
+    return storage.load(path)
+
+
+def _dense_layers(dtype: str = "float32") -> KernelGraph:
+    layers = [operator_of(Dense(batch=1, in_features=64 * i, out_features=64, bias=True)) for i in (1, 2, 4, 8)]
+    typed = [
+        dataclasses.replace(one, outputs=tuple(dataclasses.replace(o, dtype=dtype) for o in one.outputs))
+        for one in layers
+    ]
+    nodes = [Node(i, 0, f"dense_{i}", one, (i - 1,) if i else ()) for i, one in enumerate(typed)]
+    return KernelGraph(("four dense layers",), tuple(nodes))
+
+
+def test_costs_from_a_predictor_are_its_latencies_with_the_gaps_of_calls(predictor: Predictor) -> None:
+    graph = _dense_layers()
+    costs = Costs.from_predictor(predictor, graph, threads=(2, 1), handover_us=3.0)
+    operators = [node.operator for node in graph.nodes]
+    moved = sum(o.bytes_read + o.bytes_written for o in operators)
+    assert costs.threads == (1, 2) and costs.handover_us == 3.0
+    for count in costs.threads:
+        expected = predictor.predict(operators, threads=count, traffic_bytes=moved).latency_us
+        assert costs.latency_us[count] == pytest.approx(expected + predictor.gaps_us[count])
+
+
+def test_operators_without_an_estimate_are_named(predictor: Predictor) -> None:
+    with pytest.raises(UsageError, match="no estimate at 1 threads for 4 operators: dense_0, dense_1"):
+        Costs.from_predictor(predictor, _dense_layers("a strange dtype"), threads=(1,))

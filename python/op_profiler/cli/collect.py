@@ -24,6 +24,8 @@ op_performance_collector.py --modelsource file --modelname model.onnx --batchsiz
 
 op_performance_collector.py --modelsource local --modelname resnet-18 --iftune true --trials 64 --ifcompare true
 
+op_performance_collector.py --modelsource local --modelname resnet-18 --threads 1 --sweep core_set=0,1
+
 op_performance_collector.py --modelsource local            (all default models, one after the other; resumable)
 
 op_performance_collector.py --modelsource local --modelname resnet-18 --target cuda --precision float32,float16
@@ -103,6 +105,15 @@ def collect(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="Measuring",
         ),
     ] = "model",
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME=VALUE,VALUE,...: measure with each value of a resource of this machine; several give every "
+            "combination. governor=performance,powersave; core_set=0,1,0-1 (0-1 and 0+1 are sets of two cores, which "
+            "n threads take the first n of). 'op-profiler devices --local' lists the resources.",
+            rich_help_panel="Measuring",
+        ),
+    ] = None,
     iftune: Annotated[
         str, typer.Option(help="true or false: search for better schedules first.", rich_help_panel="Tuning")
     ] = "false",
@@ -181,6 +192,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.cli import options
     from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
     from op_profiler.collect.supervisor import Collection
+    from op_profiler.collect.sweep import parse_sweeps, swept
     from op_profiler.compiler import target_kind
     from op_profiler.errors import MissingPackageError, UsageError
     from op_profiler.frontends import get_frontend
@@ -204,6 +216,9 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if wanted and (dry_run or executor == "vm"):
         other = "--dry-run measures nothing" if dry_run else "the virtual machine is measured as it is"
         raise UsageError(f"{other}; leave out --iftune, --ifcompare and --vendor")
+    combinations = parse_sweeps(sweep or [])
+    if sweep and (wanted or dry_run):
+        raise UsageError("--sweep only measures; leave out --iftune, --ifcompare, --vendor and --dry-run")
     if studies.vendor and importlib.util.find_spec("torch") is None:
         raise MissingPackageError("torch", "--vendor true")
     place = options.parse_place(host, port, device_key or target_kind(target))
@@ -219,29 +234,33 @@ def collect(  # noqa: PLR0913 - the options are the interface
         raise UsageError(f"source {modelsource!r} has no default models; give --modelname (a path or a name)")
     counts = options.parse_counts("--threads", threads) if threads is not None else default_thread_counts(target, place)
     requests = [
-        CollectRequest(
-            model=ModelRequest(
-                source=modelsource,
-                name=name,
-                batch_size=batchsize,
-                input_names=options.parse_names(inputname),
-                input_shapes=options.parse_shapes("--inputshape", inputshape) if inputshape else (),
-                sequence_length=sequence_length,
-            ),
-            target=target,
-            place=place,
-            input_data=str(inputdata) if inputdata is not None else None,
-            precision=one,
-            executor=executor,
-            threads=counts,
-            coverage=coverage,
-            cache=cache,  # type: ignore[arg-type]  # checked by CollectRequest.check
-            schedules=schedules,
-            db=db,
-            dry_run=dry_run,
-        )
+        request
         for name in names
         for one in options.parse_names(precision) or ("",)
+        for request in swept(
+            CollectRequest(
+                model=ModelRequest(
+                    source=modelsource,
+                    name=name,
+                    batch_size=batchsize,
+                    input_names=options.parse_names(inputname),
+                    input_shapes=options.parse_shapes("--inputshape", inputshape) if inputshape else (),
+                    sequence_length=sequence_length,
+                ),
+                target=target,
+                place=place,
+                input_data=str(inputdata) if inputdata is not None else None,
+                precision=one,
+                executor=executor,
+                threads=counts,
+                coverage=coverage,
+                cache=cache,  # type: ignore[arg-type]  # checked by CollectRequest.check
+                schedules=schedules,
+                db=db,
+                dry_run=dry_run,
+            ),
+            combinations,
+        )
     ]
     screen = Screen(quiet=quiet)
     if summary_json is not None:

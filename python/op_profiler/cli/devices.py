@@ -47,15 +47,19 @@ def devices(
 def _local(as_json: bool) -> None:
     from op_profiler.compiler import build_info, resolve_target
     from op_profiler.measure.device import describe_host
+    from op_profiler.measure.resources import local_resources
+    from op_profiler.report.resources import show_resources
 
     device = describe_host(resolve_target("llvm"))
     about = {"tvm": build_info(), "device": {**dataclasses.asdict(device), "key": device.key}}
+    states = [resource.state() for resource in local_resources()]
     if as_json:
-        print(json.dumps(about, indent=1))
+        print(json.dumps(about | {"resources": [dataclasses.asdict(state) for state in states]}, indent=1))
         return
     for title, fields in about.items():
         print(title)
         _print(fields)
+    show_resources(states)
 
 
 def _remote(place: Any, target: str, only: str | None, as_json: bool) -> None:

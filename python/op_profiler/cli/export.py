@@ -16,6 +16,8 @@ op-profiler export --format parquet --output operators.parquet
 
 op-profiler export --format csv --output convs.csv --where "anchor LIKE 'nn.%conv2d%' AND threads = 1"
 
+op-profiler export --table coruns --format csv --output coruns.csv --where "slowdown > 1.1"
+
 op-profiler export --format tinynas conv_data.out --threads 1 --device "AMD EPYC 9R14"
 """
 
@@ -26,6 +28,9 @@ def export(
     format: Annotated[
         str, typer.Option(help="parquet, csv or jsonl; tinynas, runtime_lut, autotvm, paddle or gsoc: what fits.")
     ] = "parquet",
+    table: Annotated[
+        str, typer.Option(help="measurements, or coruns: operators that ran side by side, beside themselves alone.")
+    ] = "measurements",
     where: Annotated[str, typer.Option(help="SQL condition over the columns; see --columns.")] = "",
     threads: Annotated[int | None, typer.Option(help="Only what was measured with this many threads.")] = None,
     device: Annotated[str | None, typer.Option(help="Only this processor (its name) or device (its key).")] = None,
@@ -35,13 +40,14 @@ def export(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Write the dataset as one flat table, one row a measurement; or what of it fits into a format of others."""
-    from op_profiler.dataset import COLUMNS, Dataset
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.flat import flat_table
     from op_profiler.dataset.formats import exporting
     from op_profiler.errors import UsageError
 
     if columns:
-        for column in COLUMNS:
-            print(f"{column.name:24} {column.type:14} {column.description}")
+        for column in flat_table(table).columns:
+            print(f"{column.name:26} {column.type:14} {column.description}")
         return
     if (output is None) == (file is None):
         given = "--output is missing" if output is None else "the file is given twice"
@@ -49,7 +55,7 @@ def export(
     path = Path(file or output or "")
     with Dataset.open(db, create=False, read_only=True) as dataset:
         done = exporting.export_table_as(
-            dataset, path, format=format, where=where or None, threads=threads, device=device
+            dataset, path, format=format, where=where or None, threads=threads, device=device, table=table
         )
     if as_json:
         print(json.dumps(dataclasses.asdict(done)))

@@ -72,14 +72,12 @@ def measure_alone(
 
 def _settings(request: CollectRequest, threads: int) -> Settings:
     """What was asked for, where nothing could be read back."""
-    from op_profiler.measure.threads import available_cores
-
     return Settings(
         threads=threads,
-        core_set=tuple(available_cores()[:threads]) if request.on_host else (),
         cache=request.cache,
         precision=request.precision,  # type: ignore[arg-type]  # checked by CollectRequest.check
         executor="vm" if request.executor == "vm" else "graph",
+        **request.asked(threads),
     )
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from op_profiler.compiler import BOARD_KINDS, check_target, target_kind
 from op_profiler.errors import UnknownNameError, UsageError
@@ -79,6 +80,7 @@ class CollectRequest:
         threads: thread counts to measure at.
         coverage: share of the model's time whose operators have to settle at every thread count.
         cache: state of the caches that the operators meet.
+        resources: values that resources of this machine are given meanwhile, by their names in `Settings`.
         schedules: ``auto`` (the records of this processor), ``none``, or the folder of the records.
         db: SQLAlchemy address of the dataset.
         rounds: how often everything is timed; None until the times settle.
@@ -93,6 +95,7 @@ class CollectRequest:
     threads: tuple[int, ...] = (1,)
     coverage: float = 0.95
     cache: Cache = "model"
+    resources: dict[str, Any] = dataclasses.field(default_factory=dict)
     schedules: str = records.AUTO
     db: str = DEFAULT_DB
     rounds: int | None = None
@@ -131,6 +134,33 @@ class CollectRequest:
             raise UsageError(
                 "--threads has no meaning for cuda: a schedule decides the blocks and threads of its kernels"
             )
+
+        self._check_resources()
+
+    def _check_resources(self) -> None:
+        from op_profiler.measure.resources import resource_to_sweep
+
+        if self.resources and self.place is not None:
+            raise UsageError("--sweep sets resources of this machine; leave it out, or --host and --port")
+        for name in self.resources:
+            if resource_to_sweep(name).of_gpu and not self.on_gpu:
+                raise UsageError(f"--sweep {name} is of a GPU; give --target cuda")
+            if name == "core_set" and self.on_gpu:
+                raise UsageError("--sweep core_set has no meaning for cuda: kernels run on the GPU's SMs")
+
+    def asked(self, threads: int) -> dict[str, Any]:
+        """The resources that are asked for at a thread count, by their names in `Settings`."""
+        if not self.on_host:
+            return self.resources
+        from op_profiler.measure.threads import available_cores
+
+        cores = self.resources.get("core_set") or available_cores()
+        return self.resources | {"core_set": tuple(cores[:threads])}
+
+    @property
+    def resources_label(self) -> str:
+        """The values of resources for a title, with a comma in front of each; empty where there are none."""
+        return "".join(f", {name} {value}" for name, value in self.resources.items())
 
     @property
     def on_gpu(self) -> bool:
@@ -192,6 +222,8 @@ class CollectRequest:
         model["input_names"] = tuple(model["input_names"])
         model["input_shapes"] = tuple(tuple(shape) for shape in model["input_shapes"])
         fields["threads"] = tuple(fields["threads"])
+        if "core_set" in fields["resources"]:
+            fields["resources"]["core_set"] = tuple(fields["resources"]["core_set"])
         fields["place"] = Place(**fields["place"]) if fields["place"] is not None else None
         return cls(model=ModelRequest(**model), **fields)
 

@@ -14,6 +14,7 @@ from op_profiler.collect.request import CollectRequest
 from op_profiler.measure._base import Measurement, ModelTiming, Settings
 from op_profiler.measure.gauge import NAMES as GAUGE_NAMES
 from op_profiler.measure.machines._base import LoadedModel, Machine
+from op_profiler.measure.resources import read_back
 from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
 from op_profiler.measure.statistics import summarize
 from op_profiler.operators._base import Operator
@@ -156,12 +157,13 @@ class Session:
         return Settings(
             threads=threads,
             threads_effective=self.pool.effective_threads(),
-            core_set=self.pool.core_set(threads),
-            core_set_effective=self.pool.effective_core_set(threads),
+            core_set_effective=self.pool.effective_core_set(),
             cache=self.request.cache,
             cache_mechanism=self.model.cache_mechanism(self.request.cache),
             precision=self.request.precision,  # type: ignore[arg-type]  # checked by CollectRequest.check
             executor="vm" if self.request.executor == "vm" else "graph",
+            **self.request.asked(threads),
+            **(read_back(of_gpu=self.request.on_gpu) if self.request.place is None else {}),
         )
 
     def _result(

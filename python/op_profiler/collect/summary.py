@@ -8,7 +8,7 @@ from typing import Any
 from op_profiler.collect.request import CollectRequest
 from op_profiler.collect.studies import StudyReport
 from op_profiler.errors import EXIT_FAILURES_RECORDED, EXIT_OK
-from op_profiler.measure._base import Measurement, ModelTiming, Settings
+from op_profiler.measure._base import RESOURCES, Measurement, ModelTiming, Settings, effective
 from op_profiler.operators._base import Operator
 
 
@@ -112,6 +112,7 @@ class ModelReport:
             "precision": request.precision,
             "executor": request.executor,
             "cache": request.cache,
+            "resources": request.resources,
             "operators": len(self.operators),
             "occurrences": sum(count for _, count in self.operators),
             "flops": sum(operator.flops * count for operator, count in self.operators),
@@ -134,6 +135,7 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "threads": threads,
         "threads_effective": settings.threads_effective if settings else None,
         "core_set_effective": list(settings.core_set_effective) if settings else None,
+        **{effective(name): getattr(settings, effective(name)) if settings else None for name in RESOURCES},
         "whole_model_us": whole.median_us if whole else None,
         "whole_model_ci_us": [whole.ci_low_us, whole.ci_high_us] if whole else None,
         "whole_model_before_us": timing.before_us if timing else None,

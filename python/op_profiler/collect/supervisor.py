@@ -198,8 +198,18 @@ class Collection:
         started = utc_now()
         if needs_worker:
             order = Order(dataclasses.replace(request, threads=missing), key, content)
-            outcome = self._work(order, progress, index, span)
+            outcome = self._work_with_resources(order, progress, index, span)
         return dataclasses.replace(self._report(request, key, outcome, started), content=content)
+
+    def _work_with_resources(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+        """Workers inherit what this process is given; it is restored here, whatever happens to them."""
+        from op_profiler.measure.resources import ResourceError, applied
+
+        try:
+            with applied(order.request.resources):
+                return self._work(order, progress, index, span)
+        except ResourceError as error:
+            return _Outcome(error=str(error), code=error.exit_code)
 
     def _work(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
         """Workers until the order is carried out: a new one after each crash, without the operator that crashed."""
@@ -229,7 +239,9 @@ class Collection:
         complete = set()
         operators = {o.key for o, _ in self.dataset.model_operators(key)}
         for threads in request.threads:
-            timing = self.dataset.find_model_timing(key, threads=threads, cache=request.cache)
+            timing = self.dataset.find_model_timing(
+                key, threads=threads, cache=request.cache, resources=request.asked(threads)
+            )
             if timing is not None and timing.complete and operators:
                 complete.add(threads)
         return complete
@@ -239,8 +251,9 @@ class Collection:
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
         for count in () if request.dry_run else request.threads:
-            stored = self.dataset.measurements_of(key, threads=count, cache=request.cache)
-            timing = self.dataset.find_model_timing(key, threads=count, cache=request.cache)
+            asked = request.asked(count)
+            stored = self.dataset.measurements_of(key, threads=count, cache=request.cache, resources=asked)
+            timing = self.dataset.find_model_timing(key, threads=count, cache=request.cache, resources=asked)
             if not stored and timing is None:
                 continue
             complete = [row for row in stored.values() if row.complete]

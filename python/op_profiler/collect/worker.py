@@ -21,11 +21,10 @@ from op_profiler.errors import EXIT_ENVIRONMENT, BoardLostError, MeasureError, M
 from op_profiler.schedules._base import UNKNOWN, Schedule
 
 if TYPE_CHECKING:
-    from op_profiler.collect.session import OperatorResult, Session, ThreadResult
+    from op_profiler.collect.session import OperatorResult, ThreadResult
     from op_profiler.frontends._base import RelayModel
-    from op_profiler.measure._base import Device, Measurement
+    from op_profiler.measure._base import Device
     from op_profiler.measure.machines import Machine
-    from op_profiler.measure.rounds import Samples
     from op_profiler.operators._base import Operator
     from op_profiler.operators.extract import Occurrence
     from op_profiler.operators.lower import CompiledModel
@@ -67,12 +66,14 @@ class Worker:
         Raises:
             OpProfilerError: the model, the machine or the dataset does not allow it.
         """
+        from op_profiler.collect.earlier import Earlier
         from op_profiler.collect.source import load_model
         from op_profiler.dataset import Dataset
 
         model, self.inputs, target = load_model(self.request, self.announce)
         self._note(model)
         with Dataset.open(self.request.db) as self.dataset:
+            self.earlier = Earlier(self.dataset, self.request, self.order.model_key)
             try:
                 self._carry_out(model, target)
             finally:
@@ -102,7 +103,9 @@ class Worker:
         if self._machine is None:
             from op_profiler.measure.machines import open_machine
 
-            self._machine = open_machine(self.request.target, target, self.request.place)
+            self._machine = open_machine(
+                self.request.target, target, self.request.place, self.request.resources.get("core_set")
+            )
             self._device = self._machine.device
             self.dataset.add_device(self.device)
         return self._machine
@@ -230,15 +233,14 @@ class Worker:
             operators = [compiled.by_label[label].operator for label in loaded.labels]
         self._store_operators(operators, model)
         limits = machine.limits.of_rounds(self.request.rounds)
-        session = Session(self.request, machine, loaded, operators, limits=limits, known=self._known())
+        session = Session(self.request, machine, loaded, operators, limits=limits, known=self.earlier.known())
         session.check_kernels(self._check)
         self.checking = None
         if compiled.executor == "graph":
             loaded.run_model()
             self.details["accuracy"] = self._accuracy(loaded.output_arrays(), inputs)
         self.announce(stage="measuring", share=0.0)
-        samples = self._restore(session)
-        results = session.measure(samples, lambda share, results: self._keep(results, share))
+        results = session.measure(self.earlier.samples(session), lambda share, results: self._keep(results, share))
         self._keep(results, 1.0)
 
     def _check(self, operator: Operator) -> None:
@@ -266,7 +268,7 @@ class Worker:
         distinct = {o.operator.key: o for o in occurrences}
         for key, reason in self.order.excluded.items():
             self._record(failed_operator(self.request, distinct.pop(key).operator, reason), complete=True)
-        stored = [self._complete(threads) for threads in self.request.threads]
+        stored = [self.earlier.complete(threads) for threads in self.request.threads]
         for done, (key, occurrence) in enumerate(distinct.items()):
             if all(key in rows for rows in stored):
                 continue  # an earlier process of this request came that far
@@ -275,7 +277,11 @@ class Worker:
         self.machine(target)
         for threads in self.request.threads:
             settings, timing = whole_model_failed(
-                self.request, threads, self.order.reason, [o.operator for o in occurrences], self._complete(threads)
+                self.request,
+                threads,
+                self.order.reason,
+                [o.operator for o in occurrences],
+                self.earlier.complete(threads),
             )
             self.dataset.record_model_timing(self.order.model_key, settings, self.device, timing, complete=True)
 
@@ -294,38 +300,6 @@ class Worker:
                 return results
         self.machine(target)
         return failed_operator(self.request, occurrence.operator, reason)
-
-    def _stored(self, threads: int) -> dict[str, Measurement]:
-        rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
-        return {key: row.measurement for key, row in rows.items()}
-
-    def _complete(self, threads: int) -> dict[str, Measurement]:
-        rows = self.dataset.measurements_of(self.order.model_key, threads=threads, cache=self.request.cache)
-        return {key: row.measurement for key, row in rows.items() if row.complete}
-
-    def _known(self) -> dict[int, dict[str, Measurement]]:
-        """Complete measurements that hold in any model; in the state ``model`` there are none."""
-        if self.request.cache == "model":
-            return {}
-        complete = {threads: self._complete(threads) for threads in self.request.threads}
-        return {n: {key: m for key, m in rows.items() if not m.error} for n, rows in complete.items()}
-
-    def _restore(self, session: Session) -> dict[int, Samples]:
-        """Samples that an earlier process of the same request stored before it was killed.
-
-        Rounds visit all thread counts, so the samples are of use only if each count has as many of them.
-        """
-        from op_profiler.measure.rounds import Samples
-
-        samples = {}
-        for threads in self.request.threads:
-            timing = self.dataset.find_model_timing(self.order.model_key, threads=threads, cache=self.request.cache)
-            if timing is None or timing.timing.whole_model.error is not None:
-                return {n: Samples() for n in self.request.threads}
-            samples[threads] = session.restore(self._stored(threads), timing.timing.whole_model)
-        if len({s.rounds for s in samples.values()}) != 1:
-            return {n: Samples() for n in self.request.threads}
-        return samples
 
     def _store_operators(self, operators: list[Operator], model: RelayModel) -> None:
         """The model and its operators with their positions, before anything is measured."""

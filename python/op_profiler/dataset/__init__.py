@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from op_profiler.dataset._base import Model, Row, StoredMeasurement, StoredTiming
+    from op_profiler.dataset._base import Corun, CorunMember, Model, Row, StoredMeasurement, StoredTiming
     from op_profiler.dataset.autotvm import Imported, import_autotvm
     from op_profiler.dataset.describe import Table, hardware_table, operator_table
     from op_profiler.dataset.export import FORMATS, export_table, read_parquet
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "FORMATS",
+    "Corun",
+    "CorunMember",
     "Dataset",
     "Imported",
     "Model",
@@ -35,7 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_base": ("Model", "Row", "StoredMeasurement", "StoredTiming"),
+    "_base": ("Corun", "CorunMember", "Model", "Row", "StoredMeasurement", "StoredTiming"),
     "autotvm": ("Imported", "import_autotvm"),
     "describe": ("Table", "hardware_table", "operator_table"),
     "export": ("FORMATS", "export_table", "read_parquet"),

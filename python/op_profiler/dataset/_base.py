@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 
 from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
 from op_profiler.schedules._base import Schedule
@@ -85,4 +86,62 @@ class StoredTiming:
     device_key: str
     timing: ModelTiming
     complete: bool
+    measured_at: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorunMember:
+    """One operator of a group that ran side by side, beside the same operator alone.
+
+    Attributes:
+        operator_key: workload key of an operator that is stored already.
+        settings: how it ran in the group; alone it had the same.
+        model_key: the model that it was part of; empty outside a model.
+        alone_samples_us, together_samples_us: raw samples, microseconds per call. The latter are empty where `error` is
+            set.
+        error: why there is no time of it in the group; None where there is one.
+    """
+
+    operator_key: str
+    schedule: Schedule
+    settings: Settings
+    model_key: str = ""
+    alone_samples_us: tuple[float, ...] = ()
+    together_samples_us: tuple[float, ...] = ()
+    error: str | None = None
+
+    @property
+    def alone_median_us(self) -> float | None:
+        """Median of the samples alone; None where there are none."""
+        return statistics.median(self.alone_samples_us) if self.alone_samples_us else None
+
+    @property
+    def together_median_us(self) -> float | None:
+        """Median of the samples in the group; None where there are none."""
+        return statistics.median(self.together_samples_us) if self.together_samples_us else None
+
+    @property
+    def slowdown(self) -> float | None:
+        """Median in the group over median alone; None where one of them is missing."""
+        alone, together = self.alone_median_us, self.together_median_us
+        return together / alone if alone and together is not None else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Corun:
+    """Operators that ran side by side.
+
+    Attributes:
+        device_key: where.
+        members: in any order; the same operator may be there more than once.
+        load_before, load_after: share of the machine's cores (0 to 1) that other processes used.
+        foreign_load: True where samples were taken under foreign load and repeating did not help.
+        measured_at: when it was stored, UTC, ISO 8601.
+    """
+
+    device_key: str
+    members: tuple[CorunMember, ...]
+    load_before: float | None = None
+    load_after: float | None = None
+    foreign_load: bool = False
     measured_at: str

@@ -31,9 +31,14 @@ def to_columns(item: Operator | Schedule | Settings | Device) -> Columns:
 def measurement_columns(measurement: Measurement) -> Columns:
     """One column a field, and the number of rounds."""
     columns: Columns = {f.name: getattr(measurement, f.name) for f in dataclasses.fields(measurement)}
-    if measurement.error is not None:  # PostgreSQL's text holds neither NUL nor half a surrogate pair
-        columns["error"] = measurement.error.encode("utf-8", "replace").decode().replace("\0", "")
+    if measurement.error is not None:
+        columns["error"] = storable(measurement.error)
     return columns | {"rounds": len(measurement.samples_us)}
+
+
+def storable(text: str) -> str:
+    """What PostgreSQL's text can hold: neither NUL nor half a surrogate pair."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def timing_columns(timing: ModelTiming) -> Columns:

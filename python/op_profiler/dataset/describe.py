@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Select, and_, func, select
 
 from op_profiler.dataset import schema
 from op_profiler.dataset.store import Dataset
+from op_profiler.measure._base import RESOURCES, effective
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,7 @@ def hardware_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
         ("memory", ", ".join(dict.fromkeys(_bytes(d["memory_bytes"]) for d in devices)), _moved(limits)),
         ("threads", _each(settings, "threads"), f"{_each(settings, 'threads_effective')} running"),
         ("core set", _each(settings, "core_set"), _each(settings, "core_set_effective")),
+        *_resources(settings),
         ("cache", _each(settings, "cache"), _each(settings, "cache_mechanism")),
         ("parallel type", _each(settings, "parallel_type"), f"{_each(settings, 'streams')} streams"),
         ("precision", _each(settings, "precision"), ""),
@@ -136,6 +138,12 @@ def _each(rows: Iterable[Mapping[str, Any]], column: str) -> str:
     """The distinct values of a column, in order of appearance."""
     values = [row[column] for row in rows if row[column] not in (None, "", [])]
     return ", ".join(dict.fromkeys(map(str, values)))
+
+
+def _resources(settings: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Those of `RESOURCES` that were asked for or could be read."""
+    rows = [(name.replace("_", " "), _each(settings, name), _each(settings, effective(name))) for name in RESOURCES]
+    return [row for row in rows if row[1] or row[2]]
 
 
 def _clock(devices: Iterable[Mapping[str, Any]]) -> str:

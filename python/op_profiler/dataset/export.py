@@ -1,4 +1,4 @@
-"""The flat table as a file."""
+"""The flat tables as files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from op_profiler.dataset.flat import COLUMNS, Column, flat_rows
+from op_profiler.dataset.flat import TABLES, Column, flat_rows, flat_table
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError, MissingPackageError, UnknownNameError
 
 FlatRow = dict[str, Any]
+Columns = Sequence[Column]
 _BATCH = 500
 
 
-def export_table(dataset: Dataset, path: str | os.PathLike[str], *, format: str, where: str | None = None) -> int:
-    """Write all measurements, one row each, with the columns of `COLUMNS`.
+def export_table(
+    dataset: Dataset,
+    path: str | os.PathLike[str],
+    *,
+    format: str,
+    where: str | None = None,
+    table: str = "measurements",
+) -> int:
+    """Write a flat table: all measurements, one row each, or all operators that ran beside others.
 
     The file appears under its name when it is whole; an older one is kept until then.
 
@@ -28,19 +36,21 @@ def export_table(dataset: Dataset, path: str | os.PathLike[str], *, format: str,
         format: one of `FORMATS`. In CSV an empty cell is a missing value; nested values are JSON in CSV and Parquet,
             except for the samples, which are a list of lists in Parquet.
         where: condition in SQL over the columns, e.g. ``anchor = 'nn.conv2d' and threads = 2``.
+        table: one of `op_profiler.dataset.flat.TABLES`.
 
     Returns:
         The number of rows.
 
     Raises:
-        UsageError: unknown format, or a condition that cannot be used; names the columns.
+        UsageError: unknown format or table, or a condition that cannot be used; names the columns.
         DatasetError: the dataset cannot be read, or the file cannot be written.
         MissingPackageError: Parquet without pyarrow.
     """
     if format not in FORMATS:
         raise UnknownNameError("format", format, FORMATS)
+    flat = flat_table(table)
     with _whole_file(Path(path)) as temporary:
-        return FORMATS[format](temporary, flat_rows(dataset, where=where))
+        return FORMATS[format](temporary, flat.columns, flat_rows(dataset, where=where, table=flat))
 
 
 @contextlib.contextmanager
@@ -62,13 +72,13 @@ def _whole_file(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def _write_csv(path: Path, rows: Iterable[FlatRow]) -> int:
+def _write_csv(path: Path, columns: Columns, rows: Iterable[FlatRow]) -> int:
     count = 0
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(column.name for column in COLUMNS)
+        writer.writerow(column.name for column in columns)
         for count, row in enumerate(rows, 1):  # noqa: B007 - the last one is the number of rows
-            writer.writerow(_cell(column, row[column.name]) for column in COLUMNS)
+            writer.writerow(_cell(column, row[column.name]) for column in columns)
     return count
 
 
@@ -78,7 +88,7 @@ def _cell(column: Column, value: Any) -> Any:
     return value if column.type in ("text", "integer", "real") else json.dumps(value)
 
 
-def _write_jsonl(path: Path, rows: Iterable[FlatRow]) -> int:
+def _write_jsonl(path: Path, _columns: Columns, rows: Iterable[FlatRow]) -> int:
     count = 0
     with open(path, "w", encoding="utf-8") as file:
         for count, row in enumerate(rows, 1):  # noqa: B007 - the last one is the number of rows
@@ -86,10 +96,10 @@ def _write_jsonl(path: Path, rows: Iterable[FlatRow]) -> int:
     return count
 
 
-def _write_parquet(path: Path, rows: Iterable[FlatRow]) -> int:
+def _write_parquet(path: Path, columns: Columns, rows: Iterable[FlatRow]) -> int:
     pyarrow, parquet = _pyarrow()
-    schema = _parquet_schema(pyarrow)
-    nested = [column.name for column in COLUMNS if column.type == "json"]
+    schema = _parquet_schema(pyarrow, columns)
+    nested = [column.name for column in columns if column.type == "json"]
     count, remaining = 0, iter(rows)
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         while batch := list(itertools.islice(remaining, _BATCH)):
@@ -115,7 +125,7 @@ def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = N
         rows: list[FlatRow] = parquet.read_table(path, columns=None if columns is None else list(columns)).to_pylist()
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
-    nested = {column.name for column in COLUMNS if column.type == "json"}
+    nested = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
     return [{k: json.loads(v) if k in nested and v is not None else v for k, v in row.items()} for row in rows]
 
 
@@ -128,7 +138,7 @@ def _pyarrow() -> tuple[Any, Any]:
     return pyarrow, parquet
 
 
-def _parquet_schema(pyarrow: Any) -> Any:
+def _parquet_schema(pyarrow: Any, columns: Columns) -> Any:
     """The columns with their descriptions, so that a file explains itself."""
     types = {
         "text": pyarrow.string(),
@@ -139,11 +149,11 @@ def _parquet_schema(pyarrow: Any) -> Any:
         "samples": pyarrow.list_(pyarrow.list_(pyarrow.float64())),
     }
     return pyarrow.schema(
-        [pyarrow.field(c.name, types[c.type], metadata={"description": c.description}) for c in COLUMNS]
+        [pyarrow.field(c.name, types[c.type], metadata={"description": c.description}) for c in columns]
     )
 
 
-Writer = Callable[[Path, Iterable[FlatRow]], int]
+Writer = Callable[[Path, Columns, Iterable[FlatRow]], int]
 
 FORMATS: dict[str, Writer] = {"parquet": _write_parquet, "csv": _write_csv, "jsonl": _write_jsonl}
 """Every format with the function that writes it."""

@@ -1,4 +1,5 @@
-"""The dataset as one flat table: one row a measurement, with its operator, schedule, settings, device and model."""
+"""The dataset as flat tables: one row a measurement, with its operator, schedule, settings, device and model; and one
+row an operator that ran beside others."""
 
 from __future__ import annotations
 
@@ -7,10 +8,25 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Double, Select, Text, and_, cast, exc, func, literal_column, select, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    FromClause,
+    Select,
+    Text,
+    and_,
+    cast,
+    exc,
+    func,
+    literal_column,
+    select,
+    type_coerce,
+)
 
 from op_profiler.dataset.schema import (
     Json,
+    corun_members,
+    coruns,
     devices,
     measurements,
     model_operators,
@@ -38,6 +54,19 @@ class Column(NamedTuple):
     type: Kind
     description: str
     source: ColumnElement[Any]
+
+
+class FlatTable(NamedTuple):
+    """One of the flat tables.
+
+    Attributes:
+        source: the tables of `schema` that its columns are from.
+        order: names of the columns that its rows are ordered by.
+    """
+
+    columns: tuple[Column, ...]
+    source: FromClause
+    order: tuple[str, ...]
 
 
 _name = func.coalesce(model_operators.c.name, operators.c.name)
@@ -76,6 +105,16 @@ COLUMNS: tuple[Column, ...] = (
     Column("threads_effective", "integer", "threads that the runtime reported", settings.c.threads_effective),
     Column("core_set", "json", "cores asked for; empty: the runtime's choice", settings.c.core_set),
     Column("core_set_effective", "json", "cores that the workers could run on", settings.c.core_set_effective),
+    Column("governor", "text", "frequency governor asked for; empty: as it is", settings.c.governor),
+    Column("governor_effective", "text", "frequency governor read back", settings.c.governor_effective),
+    Column("cache_ways", "integer", "ways of the last cache asked for; empty: as it is", settings.c.cache_ways),
+    Column("cache_ways_effective", "integer", "ways of the last cache read back", settings.c.cache_ways_effective),
+    Column("numa_node", "integer", "memory node asked for; empty: as it is", settings.c.numa_node),
+    Column("numa_node_effective", "integer", "memory node read back; empty: not bound", settings.c.numa_node_effective),
+    Column("sm_share_percent", "integer", "share of SMs asked for; empty: as it is", settings.c.sm_share_percent),
+    Column("sm_share_percent_effective", "integer", "share of SMs read back", settings.c.sm_share_percent_effective),
+    Column("gpu_clock_mhz", "integer", "clock of the SMs asked for, MHz; empty: as it is", settings.c.gpu_clock_mhz),
+    Column("gpu_clock_mhz_effective", "integer", "clock of the SMs read back, MHz", settings.c.gpu_clock_mhz_effective),
     Column("cache", "text", "state of the caches: model, hot or cold", settings.c.cache),
     Column("cache_mechanism", "text", "how that state was brought about", settings.c.cache_mechanism),
     Column("parallel_type", "text", "sequential, stream or full", settings.c.parallel_type),
@@ -125,6 +164,74 @@ COLUMNS: tuple[Column, ...] = (
 )
 """Name, type and meaning of every column, in order; schema, writers and documentation are made from this."""
 
+MEASUREMENTS = FlatTable(
+    COLUMNS,
+    measurements.join(operators, operators.c.key == measurements.c.operator_key)
+    .join(schedules, schedules.c.key == measurements.c.schedule_key)
+    .join(settings, settings.c.key == measurements.c.settings_key)
+    .join(devices, devices.c.key == measurements.c.device_key)
+    .outerjoin(models, models.c.key == measurements.c.model_key)
+    .outerjoin(
+        model_operators,
+        and_(
+            model_operators.c.model_key == measurements.c.model_key,
+            model_operators.c.operator_key == measurements.c.operator_key,
+        ),
+    )
+    .outerjoin(
+        model_timings,
+        and_(
+            model_timings.c.model_key == measurements.c.model_key,
+            model_timings.c.settings_key == measurements.c.settings_key,
+            model_timings.c.device_key == measurements.c.device_key,
+        ),
+    ),
+    ("measured_at", "measurement_key"),
+)
+
+_SHARED = (operators, schedules, settings, devices, models)
+_slowdown = corun_members.c.together_median_us / corun_members.c.alone_median_us
+
+CORUNS = FlatTable(
+    (
+        Column("corun_key", "text", "identity of the group that ran side by side: 32 hex digits", coruns.c.key),
+        Column("position", "integer", "number of the member in its group, from 0", corun_members.c.position),
+        Column("operator_name", "text", "the compiler's name of the kernel", operators.c.name),
+        *(column for column in COLUMNS if getattr(column.source, "table", None) in _SHARED),
+        Column("alone_samples_us", "json", "alone: raw, microseconds a call", corun_members.c.alone_samples_us),
+        Column("alone_median_us", "real", "alone: median, microseconds", corun_members.c.alone_median_us),
+        Column("together_samples_us", "json", "in the group: raw, microseconds", corun_members.c.together_samples_us),
+        Column("together_median_us", "real", "in the group: median, microseconds", corun_members.c.together_median_us),
+        Column("slowdown", "real", "median in the group over median alone", _slowdown),
+        Column("load_before", "real", "share of all cores used by others before, 0 to 1", coruns.c.load_before),
+        Column("load_after", "real", "share of all cores used by others after, 0 to 1", coruns.c.load_after),
+        Column("foreign_load", "boolean", "taken under foreign load although repeated", coruns.c.foreign_load),
+        Column("error", "text", "why there is no time in the group", corun_members.c.error),
+        Column("measured_at", "text", "when it was stored, UTC, ISO 8601", coruns.c.measured_at),
+    ),
+    corun_members.join(coruns, coruns.c.key == corun_members.c.corun_key)
+    .join(operators, operators.c.key == corun_members.c.operator_key)
+    .join(schedules, schedules.c.key == corun_members.c.schedule_key)
+    .join(settings, settings.c.key == corun_members.c.settings_key)
+    .join(devices, devices.c.key == coruns.c.device_key)
+    .outerjoin(models, models.c.key == corun_members.c.model_key),
+    ("measured_at", "corun_key", "position"),
+)
+
+TABLES = {"measurements": MEASUREMENTS, "coruns": CORUNS}
+
+
+def flat_table(name: str) -> FlatTable:
+    """One of `TABLES`.
+
+    Raises:
+        UnknownNameError: none of this name.
+    """
+    if name not in TABLES:
+        raise UnknownNameError("table", name, TABLES)
+    return TABLES[name]
+
+
 _WORDS = {
     *("and", "or", "not", "in", "like", "between", "is", "null", "true", "false", "escape"),
     *("case", "when", "then", "else", "end", "abs", "round", "lower", "upper", "length", "coalesce"),
@@ -136,10 +243,10 @@ _TOKEN = re.compile(
 )
 
 
-def parse_where(text: str) -> str:
+def parse_where(text: str, table: FlatTable = MEASUREMENTS) -> str:
     """A condition in SQL, taken apart and put together again from what is allowed in it.
 
-    Only columns of `COLUMNS`, text and numbers, comparisons, arithmetic and a few functions are: no subquery, no second
+    Only columns of the table, text and numbers, comparisons, arithmetic and a few functions are: no subquery, no second
     statement, no comment, no quoted name.
 
     Raises:
@@ -150,21 +257,22 @@ def parse_where(text: str) -> str:
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
-            raise UsageError(f"--where {text!r}: cannot read {text[position:][:20]!r}. {_HELP}")
+            raise UsageError(f"--where {text!r}: cannot read {text[position:][:20]!r}. {_help(table)}")
         position = found.end()
-        tokens.append(_checked(found, text))
+        tokens.append(_checked(found, text, table))
     if not tokens:
-        raise UsageError(f"--where is empty. {_HELP}")
+        raise UsageError(f"--where is empty. {_help(table)}")
     if not _balanced(tokens):
-        raise UsageError(f"--where {text!r}: the parentheses do not match. {_HELP}")
+        raise UsageError(f"--where {text!r}: the parentheses do not match. {_help(table)}")
     return " ".join(tokens)
 
 
-def _checked(found: re.Match[str], text: str) -> str:
+def _checked(found: re.Match[str], text: str, table: FlatTable) -> str:
     token = found[found.lastgroup or 0]
     if found.lastgroup == "name" and token.lower() not in _WORDS:
-        if token.lower() not in _BY_NAME:
-            raise UnknownNameError(f"column in --where {text!r}", token, _BY_NAME, _HELP)
+        names = [column.name for column in table.columns]
+        if token.lower() not in names:
+            raise UnknownNameError(f"column in --where {text!r}", token, names, _help(table))
         return token.lower()
     return "=" if token == "==" else token
 
@@ -178,30 +286,36 @@ def _balanced(tokens: list[str]) -> bool:
     return depth == 0
 
 
-_BY_NAME = {column.name: column for column in COLUMNS}
-_HELP = (
-    "Write a condition such as: anchor = 'nn.conv2d' and threads = 2. "
-    f"Text stands in single quotes; the columns are: {', '.join(_BY_NAME)}"
-)
+def _help(table: FlatTable) -> str:
+    return (
+        "Write a condition such as: anchor = 'nn.conv2d' and threads = 2. "
+        f"Text stands in single quotes; the columns are: {', '.join(column.name for column in table.columns)}"
+    )
 
 
 def flat_rows(
-    dataset: Dataset, *, where: str | None = None, columns: Sequence[str] | None = None
+    dataset: Dataset,
+    *,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    table: FlatTable = MEASUREMENTS,
 ) -> Iterator[dict[str, Any]]:
-    """Every measurement with all that belongs to it, as a dict with the names of `COLUMNS`, oldest first.
+    """The rows of a flat table, each a dict with the names of its columns, oldest first.
 
     Numbers that JSON does not know come as text in columns of type ``json`` ("Infinity", "NaN").
 
     Args:
         where: condition in SQL over the columns; see `parse_where`.
         columns: names of those that are wanted; None for all.
+        table: one of `TABLES`: every measurement, or every operator that ran beside others.
 
     Raises:
         UsageError: the condition cannot be used.
         DatasetError: the database cannot be read.
     """
-    wanted = COLUMNS if columns is None else tuple(_BY_NAME[name] for name in columns)
-    query = _query(where, wanted)
+    by_name = {column.name: column for column in table.columns}
+    wanted = table.columns if columns is None else tuple(by_name[name] for name in columns)
+    query = _query(table, where, wanted)
     with dataset.read() as connection:
         try:
             rows = connection.execute(query.execution_options(stream_results=True, yield_per=500)).mappings()
@@ -210,34 +324,15 @@ def flat_rows(
         except (exc.ProgrammingError, exc.DataError, exc.OperationalError) as error:
             if where is None or "disk" in str(error.orig):
                 raise
-            raise UsageError(f"--where {where!r}: {str(error.orig).splitlines()[0]}. {_HELP}") from error
+            raise UsageError(f"--where {where!r}: {str(error.orig).splitlines()[0]}. {_help(table)}") from error
 
 
-def _query(where: str | None, wanted: Sequence[Column]) -> Select[Any]:
-    """One row a measurement; a subquery, so that conditions see its columns and nothing else."""
-    origin = measurements.c
-    link, timing = model_operators.c, model_timings.c
-    flat = (
-        select(*(_raw(column).label(column.name) for column in COLUMNS))
-        .select_from(measurements)
-        .join(operators, operators.c.key == origin.operator_key)
-        .join(schedules, schedules.c.key == origin.schedule_key)
-        .join(settings, settings.c.key == origin.settings_key)
-        .join(devices, devices.c.key == origin.device_key)
-        .outerjoin(models, models.c.key == origin.model_key)
-        .outerjoin(model_operators, and_(link.model_key == origin.model_key, link.operator_key == origin.operator_key))
-        .outerjoin(
-            model_timings,
-            and_(
-                timing.model_key == origin.model_key,
-                timing.settings_key == origin.settings_key,
-                timing.device_key == origin.device_key,
-            ),
-        )
-        .subquery("flat")
-    )
-    query = select(*(flat.c[column.name] for column in wanted)).order_by(flat.c.measured_at, flat.c.measurement_key)
-    return query if where is None else query.where(literal_column(f"({parse_where(where)})"))
+def _query(table: FlatTable, where: str | None, wanted: Sequence[Column]) -> Select[Any]:
+    """A subquery, so that conditions see its columns and nothing else."""
+    columns = (_raw(column).label(column.name) for column in table.columns)
+    flat = select(*columns).select_from(table.source).subquery("flat")
+    query = select(*(flat.c[column.name] for column in wanted)).order_by(*(flat.c[name] for name in table.order))
+    return query if where is None else query.where(literal_column(f"({parse_where(where, table)})"))
 
 
 def _raw(column: Column) -> ColumnElement[Any]:

@@ -1,4 +1,4 @@
-"""The tables, the same on SQLite and PostgreSQL, and the steps from each older version of them to the newest.
+"""The tables, the same on SQLite and PostgreSQL; `migrations` has the steps from each older version of them.
 
 Nested values are JSON in text columns: PostgreSQL's own JSON type refuses the infinities that attributes of ``clip``
 and pooling hold. Units are in the names of the columns.
@@ -6,10 +6,9 @@ and pooling hold. Units are in the names of the columns.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import (
@@ -27,65 +26,18 @@ from sqlalchemy import (
     Table,
     Text,
     inspect,
-    text,
     types,
 )
 
+from op_profiler.dataset._base import CorunMember
+from op_profiler.dataset.migrations import MIGRATIONS
 from op_profiler.measure._base import Settings
 from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
-from op_profiler.schedules.factors import factors_of_knobs
 
-VERSION = 3
+VERSION = 4
 """Version of the tables below; counts up with every change to them."""
 
-Migration = Callable[[Connection], None]
-
 _FACTOR_COLUMN = "factor_{}"
-
-
-def _add_schedule_factors(connection: Connection) -> None:
-    """1 to 2: what a schedule does to the loops, and which schedule a model's build gave to each operator."""
-    for name in FACTOR_NAMES:
-        connection.execute(text(f"ALTER TABLE schedules ADD COLUMN {_FACTOR_COLUMN.format(name)} TEXT"))
-    connection.execute(text("ALTER TABLE model_operators ADD COLUMN schedule_key TEXT"))
-    _allow_unknown_cores(connection)
-    found = connection.execute(text("SELECT key, knobs FROM schedules")).all()
-    for key, knobs in found:
-        values = dataclasses.asdict(factors_of_knobs(json.loads(knobs)))
-        known = {name: json.dumps(value) for name, value in values.items() if value is not None}
-        if known:
-            changes = ", ".join(f"{_FACTOR_COLUMN.format(name)} = :{name}" for name in known)
-            connection.execute(text(f"UPDATE schedules SET {changes} WHERE key = :key"), {**known, "key": key})
-
-
-def _allow_unknown_cores(connection: Connection) -> None:
-    """Devices of imported measurements do not say how many cores they have.
-
-    SQLite cannot drop NOT NULL from a column; editing the table's text is the way that its documentation gives for this
-    (https://sqlite.org/lang_altertable.html, section 7).
-    """
-    if connection.dialect.name != "sqlite":
-        connection.execute(text("ALTER TABLE devices ALTER COLUMN cores DROP NOT NULL"))
-        return
-    version = connection.exec_driver_sql("PRAGMA schema_version").scalar_one()
-    connection.exec_driver_sql("PRAGMA writable_schema = ON")
-    connection.exec_driver_sql(
-        "UPDATE sqlite_master SET sql = replace(sql, 'cores INTEGER NOT NULL', 'cores INTEGER') "
-        "WHERE type = 'table' AND name = 'devices'"
-    )
-    connection.exec_driver_sql(f"PRAGMA schema_version = {version + 1}")
-    connection.exec_driver_sql("PRAGMA writable_schema = OFF")
-
-
-def _add_launches(connection: Connection) -> None:
-    """2 to 3: how a GPU launches an operator's kernels, and what kind of core a device has."""
-    connection.execute(text("ALTER TABLE model_operators ADD COLUMN launches TEXT"))
-    connection.execute(text("ALTER TABLE devices ADD COLUMN core_type TEXT NOT NULL DEFAULT 'common'"))
-
-
-MIGRATIONS: dict[int, Migration] = {1: _add_schedule_factors, 2: _add_launches}
-"""For each older version n the step from n to n + 1. A step runs inside the transaction that upgrades the dataset, uses
-plain SQL (the tables below show the newest version only), and never loses a row."""
 
 metadata = MetaData()
 
@@ -202,6 +154,16 @@ settings = Table(
     Column("streams", Integer, nullable=False),
     Column("precision", Text, nullable=False),
     Column("executor", Text, nullable=False),
+    Column("governor", Text),
+    Column("governor_effective", Text),
+    Column("cache_ways", Integer),
+    Column("cache_ways_effective", Integer),
+    Column("numa_node", Integer),
+    Column("numa_node_effective", Integer),
+    Column("sm_share_percent", Integer),
+    Column("sm_share_percent_effective", Integer),
+    Column("gpu_clock_mhz", Integer),
+    Column("gpu_clock_mhz_effective", Integer),
 )
 
 
@@ -262,22 +224,52 @@ model_timings = Table(
     Index("model_timings_of_model", "model_key"),
 )
 
-_READ_BACK = ("threads_effective", "core_set_effective", "cache_mechanism")
+coruns = Table(
+    "coruns",
+    metadata,
+    Column("key", Text, primary_key=True),  # `corun_key`
+    Column("device_key", ForeignKey("devices.key"), nullable=False),
+    Column("load_before", Double),
+    Column("load_after", Double),
+    Column("foreign_load", Boolean, nullable=False),
+    Column("measured_at", Text, nullable=False),
+)
 
-
-def requested(settings: Settings) -> dict[str, Any]:
-    """The fields of settings that were asked for; what was read back is left out."""
-    return {name: value for name, value in dataclasses.asdict(settings).items() if name not in _READ_BACK}
+corun_members = Table(
+    "corun_members",
+    metadata,
+    Column("corun_key", ForeignKey("coruns.key"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("operator_key", ForeignKey("operators.key"), nullable=False),
+    Column("schedule_key", ForeignKey("schedules.key"), nullable=False),
+    Column("settings_key", ForeignKey("settings.key"), nullable=False),
+    Column("model_key", ForeignKey("models.key")),  # NULL: outside a model
+    Column("alone_samples_us", Json, nullable=False),
+    Column("alone_median_us", Double),
+    Column("together_samples_us", Json, nullable=False),
+    Column("together_median_us", Double),
+    Column("error", Text),
+    CheckConstraint("(error IS NULL) <> (together_median_us IS NULL)", name="corun_members_time_or_error"),
+    CheckConstraint("error IS NOT NULL OR alone_median_us IS NOT NULL", name="corun_members_are_compared"),
+    CheckConstraint("alone_median_us > 0 AND together_median_us > 0", name="corun_members_times_are_positive"),
+    Index("corun_members_of_operator", "operator_key"),
+)
 
 
 def measurement_key(operator_key: str, schedule_key: str, device_key: str, settings: Settings, model_key: str) -> str:
     """Identity of a measurement, 32 hex digits: the same key means that it was already measured."""
-    return _digest([operator_key, schedule_key, device_key, requested(settings), model_key])
+    return _digest([operator_key, schedule_key, device_key, settings.requested, model_key])
 
 
 def timing_key(model_key: str, device_key: str, settings: Settings) -> str:
     """Identity of the timing of a whole model, 32 hex digits."""
-    return _digest([model_key, device_key, requested(settings)])
+    return _digest([model_key, device_key, settings.requested])
+
+
+def corun_key(device_key: str, members: Iterable[CorunMember]) -> str:
+    """Identity of a group, 32 hex digits: what ran and how it was asked to, in whatever order it is told."""
+    told = [[m.operator_key, m.schedule.key, m.settings.requested, m.model_key] for m in members]
+    return _digest([device_key, sorted(told, key=lambda one: json.dumps(one, sort_keys=True))])
 
 
 def _digest(identity: list[Any]) -> str:

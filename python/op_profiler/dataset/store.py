@@ -7,27 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, cast
 
-from sqlalchemy import (
-    URL,
-    ColumnElement,
-    Connection,
-    Engine,
-    Select,
-    Table,
-    and_,
-    case,
-    delete,
-    func,
-    not_,
-    or_,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import URL, Connection, Engine, Select, and_, case, delete, func, or_, select, update
 
-from op_profiler.dataset import convert, schema
-from op_profiler.dataset._base import Model, Row, StoredMeasurement, StoredTiming
+from op_profiler.dataset import convert, coruns, schema
+from op_profiler.dataset._base import Corun, CorunMember, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.engine import open_engine, translated, utc_now, write_transaction
+from op_profiler.dataset.statements import (
+    asked_for,
+    labelled,
+    of_the_build,
+    outside_of_models,
+    select_measurements,
+    upsert,
+    upsert_progress,
+)
 from op_profiler.measure._base import Cache, Device, ModelTiming, Settings
 from op_profiler.operators._base import Operator
 from op_profiler.schedules._base import Origin, Schedule
@@ -112,7 +105,7 @@ class Dataset:
         """Store a device, or renew what may change between two looks at the same one (clock, memory, properties)."""
         changing = ("clock_mhz", "memory_bytes", "properties")
         with self._write() as connection:
-            _upsert(connection, schema.devices, convert.distinct([device]), replace=changing)
+            upsert(connection, schema.devices, convert.distinct([device]), replace=changing)
 
     def add_model(
         self,
@@ -149,7 +142,7 @@ class Dataset:
         }
         renewed = [column for column in row if column not in ("key", "extracted", "added_at")]
         with self._write() as connection:
-            _upsert(connection, schema.models, [row], replace=renewed)
+            upsert(connection, schema.models, [row], replace=renewed)
 
     def add_operators(
         self,
@@ -181,7 +174,7 @@ class Dataset:
         ]
         table = schema.model_operators
         with self._write() as connection:
-            _upsert(connection, schema.operators, rows, replace=("flops", "bytes_read", "bytes_written"))
+            upsert(connection, schema.operators, rows, replace=("flops", "bytes_read", "bytes_written"))
             connection.execute(delete(table).where(table.c.model_key == model_key))
             if links:
                 connection.execute(table.insert(), links)
@@ -190,7 +183,7 @@ class Dataset:
     def add_anchor(self, operator: Operator) -> None:
         """Store an operator that belongs to no model."""
         with self._write() as connection:
-            _upsert(connection, schema.operators, convert.distinct([operator]))
+            upsert(connection, schema.operators, convert.distinct([operator]))
 
     def record(self, row: Row) -> None:
         """Store one measurement; see `record_all`."""
@@ -206,10 +199,10 @@ class Dataset:
         now = utc_now()
         columns = [_measurement_row(row) | {"measured_at": now} for row in rows]
         with self._write() as connection:
-            _upsert(connection, schema.devices, convert.distinct(row.device for row in rows))
-            _upsert(connection, schema.schedules, convert.distinct(row.schedule for row in rows))
-            _upsert(connection, schema.settings, convert.distinct(row.settings for row in rows))
-            _upsert_progress(connection, schema.measurements, columns)
+            upsert(connection, schema.devices, convert.distinct(row.device for row in rows))
+            upsert(connection, schema.schedules, convert.distinct(row.schedule for row in rows))
+            upsert(connection, schema.settings, convert.distinct(row.settings for row in rows))
+            upsert_progress(connection, schema.measurements, columns)
 
     def record_model_timing(
         self, model_key: str, settings: Settings, device: Device, timing: ModelTiming, *, complete: bool = True
@@ -228,9 +221,35 @@ class Dataset:
             "measured_at": utc_now(),
         }
         with self._write() as connection:
-            _upsert(connection, schema.devices, convert.distinct([device]))
-            _upsert(connection, schema.settings, convert.distinct([settings]))
-            _upsert_progress(connection, schema.model_timings, [row])
+            upsert(connection, schema.devices, convert.distinct([device]))
+            upsert(connection, schema.settings, convert.distinct([settings]))
+            upsert_progress(connection, schema.model_timings, [row])
+
+    def record_corun(
+        self,
+        device: Device,
+        members: Sequence[CorunMember],
+        *,
+        load_before: float | None = None,
+        load_after: float | None = None,
+        foreign_load: bool = False,
+    ) -> None:
+        """Store operators that ran side by side, in place of what is there of the same group under the same settings.
+
+        Args:
+            load_before, load_after, foreign_load: see `Corun`.
+        """
+        corun = Corun(
+            device_key=device.key,
+            members=tuple(members),
+            load_before=load_before,
+            load_after=load_after,
+            foreign_load=foreign_load,
+            measured_at=utc_now(),
+        )
+        with self._write() as connection:
+            upsert(connection, schema.devices, convert.distinct([device]))
+            coruns.store(connection, corun)
 
     # Reading
 
@@ -279,11 +298,17 @@ class Dataset:
     ) -> StoredMeasurement | None:
         """The measurement of exactly this, complete or not; of `settings`, only what was asked for is compared."""
         key = schema.measurement_key(operator_key, schedule.key, device_key, settings, model_key)
-        rows = self.rows(_measurements().where(schema.measurements.c.key == key))
+        rows = self.rows(select_measurements().where(schema.measurements.c.key == key))
         return convert.stored_measurement(rows[0]) if rows else None
 
     def measurements_of(
-        self, model_key: str, *, threads: int, cache: Cache, origin: Origin | None = None
+        self,
+        model_key: str,
+        *,
+        threads: int,
+        cache: Cache,
+        resources: Mapping[str, Any] | None = None,
+        origin: Origin | None = None,
     ) -> dict[str, StoredMeasurement]:
         """What is known of a model's operators, run one after the other, by workload key.
 
@@ -291,17 +316,19 @@ class Dataset:
         measured of the same operator elsewhere counts too, with the model's precision and executor.
 
         Args:
+            resources: values asked for, by their names in `Settings`; any core set counts where none is named.
             origin: where the schedules come from; None means those that the build of this model gave its operators.
                 Where one operator has several, complete ones come before check points, and newer ones before older.
         """
         table, link, wanted = schema.measurements, schema.model_operators, schema.settings.c
-        context = table.c.model_key == model_key if cache == "model" else _outside_of_models()
+        context = table.c.model_key == model_key if cache == "model" else outside_of_models()
         query = (
-            _measurements()
+            select_measurements()
             .join(link, and_(link.c.operator_key == table.c.operator_key, link.c.model_key == model_key))
             .join(schema.models, schema.models.c.key == model_key)
             .where(context, wanted.threads == threads, wanted.cache == cache, wanted.parallel_type == "sequential")
-            .where(_of_the_build() if origin is None else schema.schedules.c.origin == origin)
+            .where(asked_for(resources))
+            .where(of_the_build() if origin is None else schema.schedules.c.origin == origin)
             .where(or_(schema.models.c.device_key.is_(None), table.c.device_key == schema.models.c.device_key))
             .order_by(table.c.complete, table.c.measured_at)
         )
@@ -313,26 +340,40 @@ class Dataset:
         """Every candidate of a template that was tried for an operator on a device."""
         table = schema.measurements.c
         query = (
-            _measurements()
+            select_measurements()
             .where(table.operator_key == operator_key, table.device_key == device_key, table.complete)
             .where(schema.schedules.c.origin == "trial", schema.schedules.c.template == template)
             .where(schema.settings.c.threads == threads, schema.settings.c.cache == cache)
         )
         return [convert.stored_measurement(row) for row in self.rows(query)]
 
-    def find_model_timing(self, model_key: str, *, threads: int, cache: Cache) -> StoredTiming | None:
-        """The timing of a whole model beside its operators; of several, the newest complete one."""
+    def find_model_timing(
+        self, model_key: str, *, threads: int, cache: Cache, resources: Mapping[str, Any] | None = None
+    ) -> StoredTiming | None:
+        """The timing of a whole model beside its operators; of several, the newest complete one.
+
+        Args:
+            resources: as in `measurements_of`.
+        """
         table, wanted = schema.model_timings, schema.settings.c
         query = (
-            select(table, *_labelled(schema.settings))
+            select(table, *labelled(schema.settings))
             .join(schema.settings, schema.settings.c.key == table.c.settings_key)
             .where(table.c.model_key == model_key, wanted.threads == threads, wanted.cache == cache)
-            .where(wanted.parallel_type == "sequential")
+            .where(wanted.parallel_type == "sequential", asked_for(resources))
             .order_by(table.c.complete.desc(), table.c.measured_at.desc())
             .limit(1)
         )
         rows = self.rows(query)
         return convert.stored_timing(rows[0]) if rows else None
+
+    def coruns(self, device_key: str | None = None) -> list[Corun]:
+        """Operators that ran side by side, oldest first.
+
+        Args:
+            device_key: only those of this device; None: all.
+        """
+        return coruns.of(self.rows(coruns.select_members(device_key)))
 
     def counts(self) -> dict[str, int]:
         """Rows of each kind, and of the measurements those that are complete and those that failed."""
@@ -360,63 +401,3 @@ def _measurement_row(row: Row) -> convert.Columns:
         "model_key": row.model_key or None,
         "complete": row.complete,
     }
-
-
-def _outside_of_models() -> ColumnElement[bool]:
-    """Measured in no model's context, with the precision and the executor of the model that is asked about."""
-    model, wanted = schema.models.c, schema.settings.c
-    executor = case((model.executor == "default", "graph"), else_=model.executor)  # in the words of `Settings`
-    alike = and_(wanted.precision == model.precision, wanted.executor == executor)
-    return and_(schema.measurements.c.model_key.is_(None), alike)
-
-
-def _of_the_build() -> ColumnElement[bool]:
-    """The schedule that the build of the model gave the operator; where that is not known, any that a build gives."""
-    given = schema.model_operators.c.schedule_key
-    usual = schema.schedules.c.origin.in_(("default", "tuned"))
-    return or_(given == schema.schedules.c.key, and_(given.is_(None), usual))
-
-
-def _labelled(table: Table) -> list[Any]:
-    """All columns of a table with its name in front, to stand beside those of another."""
-    return [column.label(f"{table.name}_{column.name}") for column in table.c]
-
-
-def _measurements() -> Select[Any]:
-    table = schema.measurements
-    return (
-        select(table, *_labelled(schema.settings), *_labelled(schema.schedules))
-        .join(schema.settings, schema.settings.c.key == table.c.settings_key)
-        .join(schema.schedules, schema.schedules.c.key == table.c.schedule_key)
-    )
-
-
-def _insert(connection: Connection, table: Table) -> Any:
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    return dialect.insert(table)
-
-
-def _upsert(
-    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, replace: Sequence[str] = ()
-) -> None:
-    """Insert rows; of those that are there already, renew the columns `replace`."""
-    if not rows:
-        return
-    statement = _insert(connection, table)
-    if replace:
-        changes = {name: statement.excluded[name] for name in replace}
-        statement = statement.on_conflict_do_update(index_elements=["key"], set_=changes)
-    else:
-        statement = statement.on_conflict_do_nothing(index_elements=["key"])
-    connection.execute(statement, rows)
-
-
-def _upsert_progress(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows with times; of those that are there already, replace what is not further than the new one."""
-    if not rows:
-        return
-    statement = _insert(connection, table)
-    new = statement.excluded
-    further = or_(new.complete, and_(not_(table.c.complete), new.rounds >= table.c.rounds))
-    changes = {name: new[name] for name in rows[0] if name != "key"}
-    connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_=changes, where=further), rows)

@@ -11,6 +11,10 @@ Cache = Literal["model", "hot", "cold"]
 CoreType = Literal["common", "SM", "IP"]
 Precision = Literal["float32", "float16", "int8"]
 
+RESOURCES = ("governor", "cache_ways", "numa_node", "sm_share_percent", "gpu_clock_mhz")
+"""Fields of `Settings` for resources that are as the machine has them (None) unless a value is asked for. What was read
+back stands in ``<name>_effective``; None where it could not be read."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -28,6 +32,11 @@ class Settings:
         streams: device streams.
         precision: dtype of the arithmetic asked for.
         executor: ``graph``, ``vm``, or ``kernel`` for an operator that is called alone.
+        governor: frequency governor of the cores.
+        cache_ways: ways of the last-level cache that may be filled.
+        numa_node: node that memory is bound to; effective None: no binding.
+        sm_share_percent: share of a GPU's SMs.
+        gpu_clock_mhz: clock of a GPU's SMs.
     """
 
     threads: int
@@ -40,12 +49,42 @@ class Settings:
     streams: int = 1
     precision: Precision = "float32"
     executor: str = "graph"
+    governor: str | None = None
+    governor_effective: str | None = None
+    cache_ways: int | None = None
+    cache_ways_effective: int | None = None
+    numa_node: int | None = None
+    numa_node_effective: int | None = None
+    sm_share_percent: int | None = None
+    sm_share_percent_effective: int | None = None
+    gpu_clock_mhz: int | None = None
+    gpu_clock_mhz_effective: int | None = None
 
     @property
     def key(self) -> str:
         """16 hex digits over every field."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(json.dumps(self._identity(), sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def requested(self) -> dict[str, Any]:
+        """The fields that were asked for; what was read back is left out."""
+        return {name: value for name, value in self._identity().items() if name not in _READ_BACK}
+
+    def _identity(self) -> dict[str, Any]:
+        """Every field; of `RESOURCES` those that are known, so that keys are as they were before there were any."""
+        fields = dataclasses.asdict(self)
+        for name in (*RESOURCES, *map(effective, RESOURCES)):
+            if fields[name] is None:
+                del fields[name]
+        return fields
+
+
+def effective(resource: str) -> str:
+    """The field of `Settings` that holds what a resource was read back as."""
+    return f"{resource}_effective"
+
+
+_READ_BACK = ("threads_effective", "core_set_effective", "cache_mechanism", *map(effective, RESOURCES))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

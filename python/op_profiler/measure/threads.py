@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from op_profiler.compiler import load_tvm, usable_cores
@@ -11,11 +14,12 @@ from op_profiler.errors import MeasureError, UsageError
 _ONE_CORE_PER_THREAD = -2
 
 
-def available_cores() -> list[int]:
-    """Numbers of the cores that this process may use."""
+@functools.cache
+def available_cores() -> tuple[int, ...]:
+    """Numbers of the cores that this process may use; as they were when first asked, since pools bind their threads."""
     if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return tuple(range(os.cpu_count() or 1))
 
 
 def default_thread_counts(cores: int | None = None) -> tuple[int, ...]:
@@ -42,17 +46,20 @@ def check_thread_counts(counts: tuple[int, ...]) -> None:
 
 
 class ThreadPool:
-    """TVM's pool in this process; one instance at a time, used from one thread."""
+    """TVM's pool in this process; one instance at a time, used from one thread.
 
-    def __init__(self) -> None:
+    Args:
+        cores: those that threads may be bound to; None for all that this process may use.
+    """
+
+    def __init__(self, cores: Sequence[int] | None = None) -> None:
         tvm = load_tvm()
         self._configure = tvm.get_global_func("runtime.config_threadpool")
         self._count = tvm.get_global_func("runtime.NumThreads")
-        self._cores = available_cores()
-        self._others = _thread_ids()
+        self._cores = available_cores() if cores is None else tuple(cores)
 
     def use(self, threads: int) -> None:
-        """Run the next kernels on the first `threads` usable cores, one thread a core.
+        """Run the next kernels on the first `threads` of its cores, one thread a core.
 
         Raises:
             MeasureError: the pool took another number; a measurement would carry the wrong label.
@@ -67,27 +74,24 @@ class ThreadPool:
 
     def core_set(self, threads: int) -> tuple[int, ...]:
         """Cores that `use(threads)` asks for."""
-        return tuple(self._cores[:threads])
+        return self._cores[:threads]
 
     def effective_threads(self) -> int:
         """Threads that the next kernel will use, as the runtime answers."""
         return int(self._count())
 
-    def effective_core_set(self, threads: int) -> tuple[int, ...]:
-        """Cores on which the operating system lets this thread and the pool's busy workers run.
+    def effective_core_set(self) -> tuple[int, ...]:
+        """Cores on which the operating system lets this thread and the pool's workers run.
 
-        Call it after a kernel has run: the pool starts its workers with the first one. Workers beyond `threads` exist
-        but sleep, so of the workers only the first ``threads - 1`` count.
+        Call it after a kernel has run: the pool starts its workers with the first one. `use` binds all workers, also
+        those that sleep, to the cores that it is given; the threads of other libraries are bound to nothing.
         """
         if not hasattr(os, "sched_getaffinity"):
             return ()
         allowed = set(os.sched_getaffinity(0))
-        workers = sorted(_thread_ids() - self._others)
-        for worker in workers[: threads - 1]:
-            allowed |= os.sched_getaffinity(worker)
+        for task in Path("/proc/self/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                cores = os.sched_getaffinity(int(task.name))
+                if len(cores) < len(available_cores()):
+                    allowed |= cores
         return tuple(sorted(allowed))
-
-
-def _thread_ids() -> set[int]:
-    tasks = Path("/proc/self/task")
-    return {int(p.name) for p in tasks.iterdir()} if tasks.is_dir() else set()

@@ -46,11 +46,11 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
     ) -> None:
         order = happens_before(graph, plan)
         self._models = [
-            _load(one, order[graph.slice_of(model)], graph.slice_of(model).start, device, arrays)
+            load_side_by_side(one, order[graph.slice_of(model)], graph.slice_of(model).start, device, arrays)
             for model, (one, arrays) in enumerate(zip(compiled, inputs, strict=True))
         ]
         kernels = [kernel for model in self._models for kernel in model.kernels]
-        self._programme = _Programme(graph, plan, order)
+        self._programme = Programme(graph, plan, order)
         tables = [
             [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates) for entry in lane]
             for lane in self._programme.lanes
@@ -142,7 +142,7 @@ def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
     return found
 
 
-def _load(
+def load_side_by_side(
     compiled: CompiledModel, before: list[int], first: int, device: Any, inputs: dict[str, np.ndarray]
 ) -> GraphKernels:
     """A model over storage that allows for its kernels to run side by side; `first` is the number of its first node."""
@@ -162,7 +162,7 @@ class _Entry:
     posts: tuple[int, ...] = ()
 
 
-class _Programme:
+class Programme:
     """What each lane does. There is one for each core; the one of a group's first core calls the group's kernels.
 
     Attributes:

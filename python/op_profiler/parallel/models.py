@@ -94,6 +94,7 @@ def load_models(
         UsageError: there are fewer cores.
     """
     from op_profiler.collect.source import load_model, random_inputs, static_inputs
+    from op_profiler.measure.kernels import load_graph
     from op_profiler.measure.machines import open_machine
     from op_profiler.measure.threads import available_cores
     from op_profiler.operators.lower import compile_model
@@ -121,7 +122,7 @@ def load_models(
     names = [request.model.name for request in requests]
     announce("loading")
     machine = open_machine(requests[0].target, target, None)
-    loaded = tuple(machine.load(one, arrays) for one, arrays in zip(compiled, inputs, strict=True))
+    loaded = tuple(load_graph(one, machine.runtime, arrays) for one, arrays in zip(compiled, inputs, strict=True))
     with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
         lanes = tuple(on_lanes(one, Path(folder)) for one in compiled)
     return Models(

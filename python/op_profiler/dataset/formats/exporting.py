@@ -12,7 +12,7 @@ import numpy as np
 
 from op_profiler.dataset.export import FORMATS as FLAT
 from op_profiler.dataset.export import _whole_file, export_table
-from op_profiler.dataset.flat import flat_rows, parse_where
+from op_profiler.dataset.flat import FlatTable, flat_rows, flat_table, parse_where
 from op_profiler.dataset.formats import autotvm_log, gsoc, paddle, runtime_lut, tinynas
 from op_profiler.dataset.formats.flat_table import FlatRow, operator_of_row
 from op_profiler.dataset.formats.shapes import Conv, Shape
@@ -60,6 +60,7 @@ def export_table_as(
     where: str | None = None,
     threads: int | None = None,
     device: str | None = None,
+    table: str = "measurements",
 ) -> Exported:
     """Write the measurements that fit into a format; of the flat formats, all.
 
@@ -71,6 +72,7 @@ def export_table_as(
         where: condition in SQL over the columns of the flat table.
         threads: only measurements with this many threads asked for.
         device: only measurements of this processor (its name) or device (its key).
+        table: of the flat formats, which one of `op_profiler.dataset.flat.TABLES`.
 
     Raises:
         UnknownNameError: no format of this name.
@@ -78,11 +80,13 @@ def export_table_as(
         DatasetError: the dataset cannot be read, or the file cannot be written.
         MissingPackageError: Parquet without pyarrow.
     """
-    condition = _condition(where, threads, device)
+    condition = _condition(where, threads, device, flat_table(table))
     if format in FLAT:
-        return Exported(export_table(dataset, path, format=format, where=condition), {}, 0)
+        return Exported(export_table(dataset, path, format=format, where=condition, table=table), {}, 0)
     if format not in FORMATS:
         raise UnknownNameError("format", format, (*FLAT, *FORMATS))
+    if table != "measurements":
+        raise UsageError(f"--format {format} writes measurements only; {table} go into {', '.join(FLAT)}")
     left_out: collections.Counter[str] = collections.Counter()
     lines: list[_Line] = []
     for row in flat_rows(dataset, where=condition):
@@ -106,9 +110,9 @@ def describe(done: Exported) -> list[str]:
     return lines
 
 
-def _condition(where: str | None, threads: int | None, device: str | None) -> str | None:
+def _condition(where: str | None, threads: int | None, device: str | None, table: FlatTable) -> str | None:
     """The condition with those of the options; `where` is checked alone, so that it cannot reach into the rest."""
-    parts = [] if where is None else [f"({parse_where(where)})"]
+    parts = [] if where is None else [f"({parse_where(where, table)})"]
     if threads is not None:
         parts.append(f"threads = {threads}")
     if device is not None:

@@ -18,7 +18,7 @@ from op_profiler.dataset.convert import build
 from op_profiler.dataset.export import read_parquet
 from op_profiler.dataset.flat import COLUMNS
 from op_profiler.errors import DatasetError
-from op_profiler.measure._base import Device, Measurement, Settings
+from op_profiler.measure._base import RESOURCES, Device, Measurement, Settings, effective
 from op_profiler.operators._base import Operator
 from op_profiler.schedules._base import Schedule
 from op_profiler.schedules.factors import NAMES as FACTORS
@@ -33,7 +33,7 @@ _RENAMED = {"name": "operator_name", "kind": "device_kind", "properties": "devic
 _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 
 
-ADDED_LATER = ("timing_details",)
+ADDED_LATER = ("timing_details", *RESOURCES, *map(effective, RESOURCES))
 """Columns that files of earlier versions do not have; their values are then unknown."""
 
 

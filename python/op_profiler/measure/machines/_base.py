@@ -43,7 +43,7 @@ class Threads(Protocol):
     def core_set(self, threads: int) -> tuple[int, ...]:
         """Cores that `use(threads)` asks for."""
 
-    def effective_core_set(self, threads: int) -> tuple[int, ...]:
+    def effective_core_set(self) -> tuple[int, ...]:
         """Cores read back from the operating system; empty where it cannot be asked."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from op_profiler.compiler import BOARD_KINDS, target_kind
@@ -21,13 +22,14 @@ def default_thread_counts(target: str, place: Place | None) -> tuple[int, ...]:
     return threads.default_thread_counts()
 
 
-def open_machine(name: str, target: Any, place: Place | None) -> Machine:
+def open_machine(name: str, target: Any, place: Place | None, cores: Sequence[int] | None = None) -> Machine:
     """The machine that code for a target runs on.
 
     Args:
         name: the target as the user wrote it.
         target: what `op_profiler.compiler.resolve_target` made of it.
         place: of a machine behind RPC; None for this one.
+        cores: of this machine's processor, those that threads may be bound to; None for all.
 
     Raises:
         MeasureError: there is no such machine, or it does not answer.
@@ -42,4 +44,4 @@ def open_machine(name: str, target: Any, place: Place | None) -> Machine:
         return Gpu(target)
     from op_profiler.measure.machines.host import Host
 
-    return Host(target)
+    return Host(target, cores)

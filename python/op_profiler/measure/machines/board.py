@@ -171,7 +171,7 @@ class RemoteThreads:
     def core_set(self, threads: int) -> tuple[int, ...]:
         return ()
 
-    def effective_core_set(self, threads: int) -> tuple[int, ...]:
+    def effective_core_set(self) -> tuple[int, ...]:
         return ()
 
 

@@ -22,7 +22,7 @@ _FLUSH_FACTOR = 4  # times the L2, so that nothing of what was in it is left
 
 
 class Events:
-    """CUDA events on the default stream, which is where TVM's executor launches."""
+    """CUDA events, by number. TVM's executor launches on the default stream."""
 
     def __init__(self) -> None:
         self._runtime = ctypes.CDLL("libcudart.so.12")
@@ -32,13 +32,17 @@ class Events:
         if code:
             raise MeasureError(f"CUDA cannot {what}: error {code}")
 
-    def record(self, number: int) -> None:
-        """Put event `number` behind what was launched so far."""
+    def record(self, number: int, stream: Any = None) -> None:
+        """Put event `number` behind what was launched so far on a stream; None is the default one."""
         while len(self._made) <= number:
             event = ctypes.c_void_p()
             self._check(self._runtime.cudaEventCreate(ctypes.byref(event)), "create an event")
             self._made.append(event)
-        self._check(self._runtime.cudaEventRecord(self._made[number], None), "record an event")
+        self._check(self._runtime.cudaEventRecord(self._made[number], stream), "record an event")
+
+    def wait(self, number: int, stream: Any) -> None:
+        """Let what is launched on a stream from now on wait for event `number`, as it was recorded last."""
+        self._check(self._runtime.cudaStreamWaitEvent(stream, self._made[number], 0), "wait for an event")
 
     def between_us(self, first: int, last: int) -> float:
         """Microseconds from one event to another; waits for the later one."""
@@ -145,7 +149,7 @@ class NoThreads:
     def core_set(self, threads: int) -> tuple[int, ...]:
         return ()
 
-    def effective_core_set(self, threads: int) -> tuple[int, ...]:
+    def effective_core_set(self) -> tuple[int, ...]:
         return ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,16 @@ _COUNTERS = Path("/sys/class/powercap")
 
 
 class Host:
-    """A `Machine`: this one's processor."""
+    """A `Machine`: this one's processor.
 
-    def __init__(self, target: Any) -> None:
+    Args:
+        cores: those that threads may be bound to; None for all that this process may use.
+    """
+
+    def __init__(self, target: Any, cores: Sequence[int] | None = None) -> None:
         self.device = describe_host(target)
         self.runtime = runtime_device(target)
-        self.threads = ThreadPool()
+        self.threads = ThreadPool(cores)
         self.limits = Limits()
         self._target = target
         self._gauge: Gauge | None = None

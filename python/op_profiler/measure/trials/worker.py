@@ -285,7 +285,7 @@ class Worker:
     def read_back(self) -> tuple[int | None, tuple[int, ...], tuple[int, ...]]:
         """Threads and cores that the runtime and the operating system report, and the cores that were asked for."""
         threads = self.orders.threads
-        return self.pool.effective_threads(), self.pool.core_set(threads), self.pool.effective_core_set(threads)
+        return self.pool.effective_threads(), self.pool.core_set(threads), self.pool.effective_core_set()
 
     def compare(self, numbers: Sequence[int], rounds: int, minimum_us: float) -> list[TrialResult]:
         """Time several built candidates in turns, each after a call that wakes its threads."""

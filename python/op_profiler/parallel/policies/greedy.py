@@ -3,9 +3,9 @@
 Operators are placed by falling bottom level (the longest way from one to the end of the graph), each where it ends
 first: HEFT (Topcuoglu, Hariri, Wu 2002, IEEE TPDS 13(3), 260) without insertion into gaps. By itself that gives every
 operator all cores as soon as this makes it the least bit faster, which is wrong where others could use them. So a limit
-on the thread count of each operator is searched for, with the end of the whole plan as the aim: first a few rules, then
-coordinate descent over stretches of the list, from long ones to short ones (as CPA balances the critical path against
-the area; Radulescu & van Gemund 2001, ICPP).
+on the thread count of each operator is searched for, with the end of the whole plan as the aim, by coordinate descent
+over stretches of the list, from the whole list to single operators. (CPA, Radulescu & van Gemund 2001, ICPP, balances
+the critical path against the area instead, by a rule.)
 """
 
 from __future__ import annotations

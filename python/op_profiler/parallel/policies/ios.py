@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from op_profiler.parallel.graph import KernelGraph
     from op_profiler.parallel.plan import Stage
 
-_TRANSITIONS = 200_000
+TRANSITIONS = 200_000
 """Stages that may be looked at, over all states: a few seconds."""
 _OPTIONS = 128
 """Stages that may be looked at in one state of a search in part."""
@@ -43,7 +43,7 @@ class IosResult:
         candidates: different plans, the best by `simulate` first.
         states: sets of operators that were looked at; `transitions`: stages between them.
         complete: whether the whole space under the limits was searched.
-        operators_per_group: the limit r that was used: below that asked for where the search is not complete.
+        operators_per_group: the limit r that was used; less than asked for where the search is not complete.
     """
 
     candidates: tuple[tuple[Stage, ...], ...]
@@ -68,6 +68,7 @@ def ios_candidates(
     operators_per_group: int = 3,
     groups_per_stage: int = 8,
     count: int = 5,
+    transitions: int = TRANSITIONS,
     stage_us: StageUs | None = None,
 ) -> IosResult:
     """The plans with the least sum of stages, which a caller can measure.
@@ -75,28 +76,52 @@ def ios_candidates(
     Args:
         operators_per_group: r of the paper; `groups_per_stage`: s of the paper. The defaults are the paper's.
         count: most plans to return.
-        stage_us: what a stage takes, in place of `costs`, for instance by measuring it; asked once or twice for each
-            stage that is looked at.
+        transitions: how many stages may be looked at before the space counts as too large; a search in part looks at
+            about as many again, and at no fewer than 4 * 128 for each operator.
+        stage_us: what a stage takes, in place of `costs`, for instance by measuring it. It is asked for the two ways to
+            run each set of operators that is looked at, once.
     """
     stages = StageCosts(graph, costs, cores, stage_us)
     work_us = [
         min(float(costs.latency_us[threads][node]) * threads for threads in costs.counts(len(cores))) / len(cores)
         for node in range(len(graph))
     ]
-    search = _Search(graph, stages, work_us, operators_per_group, groups_per_stage, count)
-    complete = search.run(_TRANSITIONS)
+    limits = _Limits(operators_per_group, groups_per_stage)
+    search = _Search(graph, stages, work_us, limits, count)
+    complete = search.run(transitions)
     if not complete:
-        window = max(3, len(cores))
-        r = max([1, *(r for r in range(1, operators_per_group + 1) if (r + 1) ** window <= _OPTIONS)])
-        search = _Search(graph, stages, work_us, r, groups_per_stage, count, window=min(window, 8))
+        limits = limits.narrowed(graph, len(cores), transitions)
+        search = _Search(graph, stages, work_us, limits, count)
         search.run(None)
     candidates = [tuple(stages.stage(members) for members in sets) for sets in search.best()]
     candidates.sort(key=lambda plan: simulate(graph, plan, costs).total_us)
-    return IosResult(tuple(candidates), search.states, search.transitions, complete, search.operators_per_group)
+    return IosResult(tuple(candidates), search.states, search.transitions, complete, limits.operators_per_group)
 
 
 _Entry = tuple[float, int, int, int]
 """A way to a state: microseconds, the state before it, which of the ways to that, and the stage between them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Limits:
+    """What is searched.
+
+    Attributes:
+        window: how many of the operators that could start a stage is drawn from, by falling bottom level; None for all.
+        beam: of the states with equally many operators done, how many go on; None for all.
+    """
+
+    operators_per_group: int
+    groups_per_stage: int
+    window: int | None = None
+    beam: int | None = None
+
+    def narrowed(self, graph: KernelGraph, cores: int, transitions: int) -> _Limits:
+        """For a search in part."""
+        window = min(max(3, cores), 8)
+        operators = [r for r in range(2, self.operators_per_group + 1) if (r + 1) ** window <= _OPTIONS]
+        beam = max(4, transitions // (len(graph) * _OPTIONS))
+        return dataclasses.replace(self, operators_per_group=max(operators, default=1), window=window, beam=beam)
 
 
 class _Search:
@@ -105,7 +130,6 @@ class _Search:
     Args:
         work_us: what each operator takes of all cores at the very least.
         keep: ways that each state remembers.
-        window: how many of the operators that could start a stage is drawn from, by falling bottom level; None for all.
     """
 
     def __init__(
@@ -113,55 +137,38 @@ class _Search:
         graph: KernelGraph,
         stages: StageCosts,
         work_us: list[float],
-        operators_per_group: int,
-        groups_per_stage: int,
+        limits: _Limits,
         keep: int,
-        *,
-        window: int | None = None,
     ) -> None:
-        self.operators_per_group = operators_per_group
         self.states = 0
         self.transitions = 0
         self._graph = graph
         self._stages = stages
-        self._groups_per_stage = groups_per_stage
+        self._limits = limits
         self._keep = keep
-        self._window = window
         self._inputs = [sum(1 << source for source in node.inputs) for node in graph.nodes]
         self._levels = bottom_levels(graph, work_us)
         self._work_us = work_us
         self._entries: dict[int, list[_Entry]] = {0: [(0.0, 0, 0, 0)]}
         self._done_us = {0: 0.0}
+        self._ready = {0: sum(1 << node for node in range(len(graph)) if not self._inputs[node])}
+        self._waiting: list[set[int]] = [{0}, *(set() for _ in graph.nodes)]  # by the number of operators done
         self._everything = (1 << len(graph)) - 1
 
     def run(self, transitions: int | None) -> bool:
-        """Search; gives up and says False when more than `transitions` are needed.
-
-        None goes on to the end with a beam that keeps them near `_TRANSITIONS`.
-        """
-        size = len(self._graph)
-        beam = None if transitions else max(4, _TRANSITIONS // (size * _OPTIONS))
-        waiting: list[set[int]] = [{0}, *(set() for _ in range(size))]  # states by the number of operators done
-        ready = {0: sum(1 << node for node in range(size) if not self._inputs[node])}
-        for done_count in range(size):
-            level = sorted(waiting[done_count])
-            waiting[done_count] = set()
-            if beam is not None:
-                level = sorted(level, key=self._promise)[:beam]
+        """Search; gives up and says False when more than `transitions` are needed."""
+        for done_count in range(len(self._graph)):
+            level = sorted(self._waiting[done_count])
+            self._waiting[done_count] = set()
+            if self._limits.beam is not None:
+                level = sorted(level, key=self._promise)[: self._limits.beam]
             for done in level:
                 self.states += 1
-                start = ready.pop(done)
-                for members, components in self._stages_after(done, start):
+                for members, components in self._stages_after(done):
                     self.transitions += 1
                     if transitions is not None and self.transitions > transitions:
                         return False
-                    together = done | members
-                    if together not in self._entries:
-                        self._entries[together] = []
-                        ready[together] = self._ready_after(start, members, together)
-                        waiting[done_count + members.bit_count()].add(together)
-                        self._done_us[together] = self._done_us[done] + sum(self._work_us[n] for n in bits(members))
-                    self._extend(done, members, together, self._stages.us(members, components))
+                    self._reach(done, members, self._stages.us(members, components))
         return True
 
     def best(self) -> list[list[int]]:
@@ -181,10 +188,17 @@ class _Search:
         """The less, the better: time so far, and what is left if all cores are busy to the end."""
         return self._entries[done][0][0] - self._done_us[done]
 
-    def _extend(self, done: int, members: int, together: int, cost: float) -> None:
+    def _reach(self, done: int, members: int, stage_us: float) -> None:
+        """Remember the ways that lead over `done` and a stage."""
+        together = done | members
+        if together not in self._entries:
+            self._entries[together] = []
+            self._ready[together] = self._ready_after(self._ready[done], members, together)
+            self._waiting[together.bit_count()].add(together)
+            self._done_us[together] = self._done_us[done] + sum(self._work_us[node] for node in bits(members))
         there = self._entries[together]
         for rank, entry in enumerate(self._entries[done]):
-            total = entry[0] + cost
+            total = entry[0] + stage_us
             if len(there) == self._keep and total >= there[-1][0]:
                 break
             bisect.insort(there, (total, done, rank, members))
@@ -198,10 +212,11 @@ class _Search:
                     found |= 1 << reader
         return found
 
-    def _stages_after(self, done: int, start: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+    def _stages_after(self, done: int) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Sets that can be the next stage, each once and with its components: operators are added by rising number."""
-        if self._window is not None and start.bit_count() > self._window:
-            urgent = sorted(bits(start), key=lambda node: (-self._levels[node], node))[: self._window]
+        start, window = self._ready[done], self._limits.window
+        if window is not None and start.bit_count() > window:
+            urgent = sorted(bits(start), key=lambda node: (-self._levels[node], node))[:window]
             start = sum(1 << node for node in urgent)
         yield from self._grown(done, 0, start, ())
 
@@ -220,10 +235,10 @@ class _Search:
                     touched |= group
                 else:
                     apart.append(group)
-            if touched.bit_count() > self.operators_per_group:
+            if touched.bit_count() > self._limits.operators_per_group:
                 continue
             together, components = members | bit, (*apart, touched)
-            if len(components) <= self._groups_per_stage:
+            if len(components) <= self._limits.groups_per_stage:
                 yield together, components
             further = candidates
             for reader in self._graph.successors[node]:

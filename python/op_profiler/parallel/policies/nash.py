@@ -83,11 +83,12 @@ class _Forks:
             pieces = list(_pieces(region, self._before, self._after))
             if pieces != [(region, False)]:
                 return self._in_order(pieces, lanes)
-        ways = [self._layers(region, lanes)]
+        ways = []
         if len(components) > 1:
             ways.append([self._game(components, lanes)])
             ways.append(self._in_order([(component, False) for component in components], lanes))
-        return min(ways, key=self._total_us)
+        ways.append(self._layers(region, lanes))
+        return min(ways, key=self._total_us)  # the first of equals
 
     def _in_order(self, pieces: Iterable[tuple[int, bool]], lanes: _Lanes) -> list[Fork]:
         found: list[Fork] = []

@@ -1,0 +1,63 @@
+"""Seconds that each policy takes to plan, and what its plan takes on paper, against the number of operators.
+
+    python benchmarks/plan_time.py [--cores 2]
+
+Random layered graphs, graphs like those of RandWire (Xie et al. 2019, ICCV: stages of 32 nodes, wired as
+Watts-Strogatz graphs with K = 4 and P = 0.75), and two models side by side. Latencies are random (5 to 500 us, divided
+by threads as Amdahl's law has it), so the figures are about the planning, not about any model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from common import ROOT, provenance
+
+sys.path.insert(0, str(ROOT / "tests" / "parallel"))
+
+SIZES = (10, 50, 100, 200, 500, 1000)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cores", type=int, default=2)
+    cores = tuple(range(parser.parse_args().cores))
+    print(provenance())
+
+    from graphs import chains, layered, random_costs, randwire
+
+    from op_profiler.parallel.costs import simulate
+    from op_profiler.parallel.policies import POLICIES, get_policy
+    from op_profiler.parallel.policies.exhaustive import LARGEST
+
+    get_policy("nash")(layered(10, 0), random_costs(layered(10, 0), 0), cores)  # imports pygambit
+    print(f"{len(cores)} cores; seconds to plan, and simulated latency over that of one operator after the other")
+    print(f"{'graph':10}{'operators':>10}" + "".join(f"{name:>16}" for name in POLICIES))
+    families = {
+        "layered": lambda size: layered(size, seed=size, width=6),
+        "randwire": lambda size: randwire(size, seed=size),
+        "two chains": lambda size: chains(2, size // 2),
+    }
+    for family, make in families.items():
+        for size in SIZES:
+            graph = make(size)
+            costs = random_costs(
+                graph, 1, threads=tuple(range(1, len(cores) + 1)), handover_us=3.0, switch_us=3.0, slowdown=1.1
+            )
+            alone_us = simulate(graph, get_policy("sequential")(graph, costs, cores), costs).total_us
+            columns = []
+            for name in POLICIES:
+                if name == "exhaustive" and size > LARGEST:
+                    columns.append("-")
+                    continue
+                started = time.perf_counter()
+                stages = get_policy(name)(graph, costs, cores)
+                seconds = time.perf_counter() - started
+                columns.append(f"{seconds:.3f} s {simulate(graph, stages, costs).total_us / alone_us:.3f}")
+            print(f"{family:10}{size:>10}" + "".join(f"{column:>16}" for column in columns), flush=True)
+
+
+if __name__ == "__main__":
+    main()

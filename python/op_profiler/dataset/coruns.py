@@ -1,0 +1,81 @@
+"""Operators that ran side by side: between the dataclasses and the tables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, select
+
+from op_profiler.dataset import convert, schema
+from op_profiler.dataset._base import Corun, CorunMember
+from op_profiler.dataset.statements import labelled, upsert
+from op_profiler.measure._base import Settings
+from op_profiler.schedules._base import Schedule
+
+_OF_THE_GROUP = ("device_key", "load_before", "load_after", "foreign_load", "measured_at")
+
+
+def store(connection: Connection, corun: Corun) -> None:
+    """A group on a device that is stored already, in place of an older one with the same `schema.corun_key`."""
+    key = schema.corun_key(corun.device_key, corun.members)
+    group = {"key": key} | {name: getattr(corun, name) for name in _OF_THE_GROUP}
+    members = [_columns(m) | {"corun_key": key, "position": at} for at, m in enumerate(corun.members)]
+    table = schema.corun_members
+    upsert(connection, schema.schedules, convert.distinct(m.schedule for m in corun.members))
+    upsert(connection, schema.settings, convert.distinct(m.settings for m in corun.members))
+    upsert(connection, schema.coruns, [group], replace=_OF_THE_GROUP)
+    connection.execute(delete(table).where(table.c.corun_key == key))
+    connection.execute(table.insert(), members)
+
+
+def _columns(member: CorunMember) -> convert.Columns:
+    return {
+        "operator_key": member.operator_key,
+        "schedule_key": member.schedule.key,
+        "settings_key": member.settings.key,
+        "model_key": member.model_key or None,
+        "alone_samples_us": member.alone_samples_us,
+        "alone_median_us": member.alone_median_us,
+        "together_samples_us": member.together_samples_us,
+        "together_median_us": member.together_median_us,
+        "error": None if member.error is None else convert.storable(member.error),
+    }
+
+
+def select_members(device_key: str | None) -> Select[Any]:
+    """The rows that `of` reads: members with their group, settings and schedule; groups by time, members in order."""
+    group, table = schema.coruns, schema.corun_members
+    query = (
+        select(table, *(group.c[name] for name in _OF_THE_GROUP))
+        .add_columns(*labelled(schema.settings), *labelled(schema.schedules))
+        .select_from(table)
+        .join(group, group.c.key == table.c.corun_key)
+        .join(schema.settings, schema.settings.c.key == table.c.settings_key)
+        .join(schema.schedules, schema.schedules.c.key == table.c.schedule_key)
+        .order_by(group.c.measured_at, group.c.key, table.c.position)
+    )
+    return query if device_key is None else query.where(group.c.device_key == device_key)
+
+
+def of(rows: Iterable[Mapping[str, Any]]) -> list[Corun]:
+    """The groups of the rows of `select_members`."""
+    found = []
+    for _, group in itertools.groupby(rows, key=lambda row: row["corun_key"]):
+        members = list(group)
+        fields = {name: members[0][name] for name in _OF_THE_GROUP}
+        found.append(Corun(members=tuple(map(_member, members)), **fields))
+    return found
+
+
+def _member(row: Mapping[str, Any]) -> CorunMember:
+    return CorunMember(
+        operator_key=row["operator_key"],
+        schedule=convert.build(Schedule, row, "schedules_"),
+        settings=convert.build(Settings, row, "settings_"),
+        model_key=row["model_key"] or "",
+        alone_samples_us=tuple(row["alone_samples_us"]),
+        together_samples_us=tuple(row["together_samples_us"]),
+        error=row["error"],
+    )

@@ -1,0 +1,71 @@
+"""A network with branches, built once for all tests of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.parallel.graph import KernelGraph
+from op_profiler.parallel.models import Models
+
+
+@pytest.fixture(scope="session")
+def branching_network(tvm: Any) -> Any:
+    """A convolution, three branches of different weight that are concatenated, and a dense layer."""
+    from op_profiler.frontends._base import InputSpec, RelayModel
+
+    relay = tvm.relay
+    data = relay.var("data", shape=(1, 16, 28, 28))
+    shapes = {"w0": (32, 16, 3, 3), "w1": (32, 32, 1, 1), "w2": (32, 32, 3, 3), "w3": (16, 32, 1, 1), "w4": (10, 80)}
+    weights = {name: relay.var(name, shape=shape) for name, shape in shapes.items()}
+
+    def conv(x: Any, name: str) -> Any:
+        out, _, size, _ = shapes[name]
+        padding = (size // 2, size // 2)
+        return relay.nn.relu(relay.nn.conv2d(x, weights[name], padding=padding, channels=out, kernel_size=(size, size)))
+
+    x = conv(data, "w0")
+    pooled = conv(relay.nn.max_pool2d(x, pool_size=(3, 3), padding=(1, 1)), "w3")
+    joined = relay.concatenate([conv(x, "w1"), conv(x, "w2"), pooled], axis=1)
+    flat = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(joined))
+    out = relay.nn.softmax(relay.nn.dense(flat, weights["w4"]))
+    module = tvm.IRModule.from_expr(relay.Function([data, *weights.values()], out))
+    rng = np.random.default_rng(0)
+    params = {name: tvm.nd.array(rng.standard_normal(shape).astype("float32")) for name, shape in shapes.items()}
+    module = relay.transform.InferType()(module)
+    return RelayModel("branching", "test", module, params, (InputSpec("data", (1, 16, 28, 28)),))
+
+
+@pytest.fixture(scope="session")
+def branching_compiled(branching_network: Any, target: Any) -> Any:
+    from op_profiler.operators.lower import compile_model
+
+    return compile_model(branching_network, target)
+
+
+@pytest.fixture
+def branching(branching_network: Any, branching_compiled: Any, target: Any, tmp_path: Path) -> Iterator[Models]:
+    """The network as `load_models` would load it."""
+    from op_profiler.collect.source import random_inputs
+    from op_profiler.measure.kernels import load_graph
+    from op_profiler.measure.machines import open_machine
+    from op_profiler.measure.threads import available_cores
+    from op_profiler.parallel.executor import on_lanes
+
+    machine = open_machine("llvm", target, None)
+    inputs = random_inputs(list(branching_network.inputs))
+    lanes = on_lanes(branching_compiled, tmp_path)
+    yield Models(
+        graph=KernelGraph.of(["branching"], [lanes]),
+        compiled=(lanes,),
+        loaded=(load_graph(branching_compiled, machine.runtime, inputs),),
+        inputs=(inputs,),
+        merged=(),
+        machine=machine,
+        cores=tuple(available_cores()[:2]),
+    )
+    machine.close()

@@ -1,0 +1,168 @@
+"""Plans that are run: outputs, order, storage, failures, and no thread left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.errors import MeasureError
+from op_profiler.measure.kernels import Kernel, array_address, bind_graph
+from op_profiler.parallel.executor import PlanExecutor, happens_before
+from op_profiler.parallel.lanes import Lanes, LaneStep
+from op_profiler.parallel.models import Models
+from op_profiler.parallel.plan import Group, Plan, Stage, Step
+from op_profiler.parallel.policies import get_policy
+from op_profiler.parallel.profile import in_order, measure_costs, plan_of
+from op_profiler.parallel.storage import plan_storage
+
+
+def _threads() -> set[str]:
+    return set(os.listdir("/proc/self/task"))
+
+
+def _expected(models: Models) -> list[np.ndarray]:
+    way = models.sequential()
+    way.prepare()
+    way.run()
+    return [array.copy() for array in models.sequential_outputs()]
+
+
+def _levels(models: Models) -> Plan:
+    """Operators of the same depth side by side, dealt to the cores in turn."""
+    graph = models.graph
+    depth: dict[int, int] = {}
+    for node in graph.nodes:
+        depth[node.index] = 1 + max((depth[source] for source in node.inputs), default=-1)
+    stages = []
+    for level in range(max(depth.values()) + 1):
+        members = [node for node in depth if depth[node] == level]
+        dealt = [members[lane :: len(models.cores)] for lane in range(len(models.cores))]
+        groups = [Group(tuple(Step(n, 1) for n in part), (core,)) for part, core in zip(dealt, models.cores) if part]
+        stages.append(Stage(tuple(groups)))
+    return plan_of(models, "levels", tuple(stages))
+
+
+def _zigzag(models: Models) -> Plan:
+    cores = models.cores
+    stages = [Stage((Group((Step(n, 1),), (cores[n % len(cores)],)),)) for n in range(len(models.graph))]
+    return plan_of(models, "zigzag", tuple(stages))
+
+
+@pytest.mark.parametrize("shape", ["one thread", "all threads", "levels", "zigzag", "greedy", "ios", "nash"])
+def test_outputs_are_those_of_the_graph_executor_bit_for_bit(branching: Models, shape: str) -> None:
+    expected = _expected(branching)
+    if shape in ("greedy", "ios", "nash"):
+        costs = measure_costs(branching).costs
+        plan = plan_of(branching, shape, get_policy(shape)(branching.graph, costs, branching.cores))
+    else:
+        plans = {
+            "one thread": in_order(branching, 1),
+            "all threads": in_order(branching, len(branching.cores)),
+            "levels": _levels(branching),
+            "zigzag": _zigzag(branching),
+        }
+        plan = plans[shape]
+    before = _threads()
+    with branching.executor(plan) as executor:
+        for _ in range(50):  # a race would not show every time
+            executor.run()
+            for ours, theirs in zip(executor.outputs(), expected, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+    assert _threads() <= before
+
+
+def test_operators_run_where_and_when_the_plan_says(branching: Models) -> None:
+    if len(branching.cores) < 2:
+        pytest.skip("one core only: nothing can run beside another")
+    plan = _levels(branching)
+    core_of = {step.node: group.cores[0] for step, group in plan.steps}
+    before = happens_before(branching.graph, plan)
+    with branching.executor(plan) as executor:
+        executor.run()
+        spans, ran_on = executor.timeline_us(), executor.ran_on()
+    assert [core_of[node] for node in range(len(ran_on))] == ran_on.tolist()
+    for node, earlier in enumerate(before):
+        assert spans[node, 0] <= spans[node, 1]
+        for source in range(node):
+            if earlier >> source & 1:
+                assert spans[source, 1] <= spans[node, 0]
+
+
+def test_a_kernel_with_two_threads_runs_on_two_cores(branching: Models) -> None:
+    """What other lanes do of a kernel cannot be seen from its own: the sum of the processor time can."""
+    if len(branching.cores) < 2:
+        pytest.skip("one core only")
+    heavy = max(branching.graph.nodes, key=lambda node: node.operator.flops).index
+    used = {}
+    for threads in (1, 2):
+        with branching.executor(in_order(branching, threads)) as executor:
+            executor.run()
+            durations = []
+            for _ in range(30):
+                executor.run()
+                span = executor.timeline_us()[heavy]
+                durations.append(span[1] - span[0])
+        used[threads] = float(np.min(durations))
+    assert used[2] < 0.9 * used[1]
+
+
+def test_copies_of_a_model_do_not_share_tensors(branching: Models) -> None:
+    copies = branching.copies(2)
+    with copies.executor(in_order(copies, 1)) as executor:
+        executor.run()
+        first, second = executor.outputs()
+    np.testing.assert_array_equal(first, second)
+    assert copies.graph.models == ("branching #0", "branching #1")
+
+
+def test_memory_is_used_again_only_when_it_is_certain_to_be_free(branching: Models) -> None:
+    compiled, device = branching.compiled[0], branching.machine.runtime
+    graph = branching.graph
+
+    def addresses(before: list[int]) -> list[int]:
+        parsed = json.loads(compiled.library.get_graph_json())
+        plan_storage(parsed, before)
+        loaded = bind_graph(compiled, parsed, device, branching.inputs[0])
+        return [_data(kernel.arrays[-1]) for kernel in loaded.kernels]
+
+    nothing_known = addresses([0] * len(graph))
+    assert len(set(nothing_known)) == len(graph)
+    in_a_row = addresses([(1 << node) - 1 for node in range(len(graph))])
+    assert len(set(in_a_row)) < len(graph)
+
+
+def _data(array: Any) -> int:
+    import ctypes
+
+    return int(ctypes.c_void_p.from_address(array_address(array)).value or 0)
+
+
+def test_a_kernel_that_fails_ends_the_run_with_its_name(branching: Models, tvm: Any) -> None:
+    kernels = branching.loaded[0].kernels
+    wrong = tvm.nd.empty((3,), "float32")
+    broken = Kernel("the_broken_one", "", kernels[1].function, [wrong] * len(kernels[1].arrays))
+    before = _threads()
+    cores = branching.cores
+    tables = [
+        [LaneStep(kernels[0], posts=(0,)), LaneStep(kernels[2], waits=(1,))],
+        [LaneStep(broken, waits=(0,), posts=(1,))],
+    ]
+    with Lanes((cores[0], cores[-1]), tables, 2) as lanes:
+        for _ in range(3):  # a failure does not spoil the next run
+            with pytest.raises(MeasureError, match="the_broken_one failed: .*"):
+                lanes.run()
+    assert _threads() <= before
+
+
+def test_the_calling_thread_gets_its_cores_back(branching: Models) -> None:
+    before = os.sched_getaffinity(0)
+    with PlanExecutor(
+        branching.graph, branching.compiled, in_order(branching, 1), branching.machine.runtime, branching.inputs
+    ) as executor:
+        executor.run()
+        assert os.sched_getaffinity(0) == {branching.cores[0]}
+    assert os.sched_getaffinity(0) == before
