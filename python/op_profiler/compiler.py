@@ -213,6 +213,19 @@ def resolve_target(target: str) -> Any:
     return resolved
 
 
+def vector_lanes(target: Any) -> int:
+    """Values of 32 bits in the vectors that TVM's schedules for processors reckon with.
+
+    Args:
+        target: `tvm.target.Target` of kind llvm.
+    """
+    load_tvm()
+    from tvm.target.x86 import get_simd_32bit_lanes
+
+    with target:
+        return int(get_simd_32bit_lanes())
+
+
 @functools.cache
 def host_cpu() -> str:
     """LLVM's name of this processor, e.g. ``znver5``."""

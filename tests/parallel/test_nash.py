@@ -60,6 +60,13 @@ def test_two_machines_with_jobs_2_2_1_1_have_the_price_of_anarchy_4_to_3() -> No
     assert outcome.equilibria == 6  # both jobs of 2 apart from each other: 2 * 2, or together: 2
 
 
+def test_two_equal_jobs_may_draw_lots_for_two_machines() -> None:
+    outcome = play(np.ones((2, 2)))
+    assert outcome.equilibria == 2 and outcome.makespan_us == 1
+    assert outcome.mixed == (((0.5, 0.5), (0.5, 0.5)),)
+    assert play(np.ones((3, 2))).mixed is None
+
+
 def test_each_player_pays_for_the_load_of_its_resource() -> None:
     first, second = costs_of(np.array([[2.0, 5.0], [3.0, 4.0]]))
     assert first.tolist() == [[5, 2], [5, 9]]

@@ -96,6 +96,14 @@ def test_threads_are_the_turnaround_points_where_switching_is_free() -> None:
     assert _threads(stages) == [costs.best_threads(node, 2) for node in range(len(graph))]
 
 
+@pytest.mark.parametrize("name", ["greedy", "ios", "nash"])
+def test_threads_are_not_changed_where_that_costs_more_than_it_saves(name: str) -> None:
+    graph = chain(8)
+    costs = Costs({1: np.array([9.0, 20.0] * 4), 2: np.array([10.0] * 8)}, switch_us=3.0)
+    stages = get_policy(name)(graph, costs, (0, 1))
+    assert simulate(graph, stages, costs).total_us == pytest.approx(80)
+
+
 def test_all_cores_where_all_were_measured_and_the_most_otherwise() -> None:
     graph = chain(3)
     costs = equal_costs(graph, {1: 9.0, 2: 6.0, 8: 1.0})

@@ -146,7 +146,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
 
         console = Console(width=None if sys.stdout.isatty() else 150)
         for one in predictions:
-            report.show_table(console, one, f"{found.device.processor} ({found.device.target})")
+            report.show_table(console, one, found)
     else:
         print(report.render(predictions, format))
     if any(one.unsupported for one in predictions):

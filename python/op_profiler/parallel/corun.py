@@ -14,9 +14,10 @@ from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.parallel.costs import Costs, simulate
 from op_profiler.parallel.measure import Timed, Way, time_in_turn
 from op_profiler.parallel.models import Models, load_models
-from op_profiler.parallel.plan import Plan, read_plan
+from op_profiler.parallel.plan import Plan, Stage, read_plan
 from op_profiler.parallel.policies import POLICIES, get_policy
-from op_profiler.parallel.profile import Profile, in_order, measure_costs, plan_of
+from op_profiler.parallel.profile import Profile, durations_us, in_order, measure_costs, plan_of
+from op_profiler.parallel.record import PlanSamples, record_coruns
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
@@ -41,9 +42,9 @@ class CorunRequest:
         policy: one of `CHOICES`.
         plan: file of a plan that was made before; the policy is then not asked.
         cores: that a plan may use.
-        merge: merge parallel operators into one kernel where Relay can; ``auto`` tries both.
+        merge: plan for the models with parallel operators merged into one kernel; ``auto`` tries both.
         costs: ``measured`` on this machine, or ``predicted`` from a dataset.
-        db: dataset that costs are predicted from; None for the one that ships.
+        db: dataset that costs are predicted from (None: the one that ships), and that measured co-runs are stored in.
         rounds: how often the plan and sequential are timed.
     """
 
@@ -79,11 +80,9 @@ class CorunResult:
     Attributes:
         timed: way 0 is sequential, way 1 the plan (sequential once more where nothing was faster).
         timeline_us: of one run of the plan, start and end of every node, shape (nodes, 2).
-        ran_on: for every node the core on which its lane was when it ended, as the system tells.
         outputs_equal: whether all outputs were those of sequential, bit for bit.
         largest_difference: between two outputs, over the largest value of the sequential one.
         tried: what ``auto`` measured on the way: name, predicted and measured microseconds.
-        profile: costs that the plan was made with; None for predicted ones and for a plan from a file.
         notes: what the user should know.
     """
 
@@ -91,11 +90,9 @@ class CorunResult:
     plan: Plan
     timed: Timed
     timeline_us: np.ndarray
-    ran_on: np.ndarray
     outputs_equal: bool
     largest_difference: float
     tried: tuple[tuple[str, float, float], ...]
-    profile: Profile | None
     notes: tuple[str, ...]
 
     @property
@@ -129,8 +126,11 @@ class CorunResult:
 
 @dataclasses.dataclass(frozen=True)
 class _Candidate:
+    """A plan, the models that it was made for, and what it was made from (None: from predictions, or from a file)."""
+
     models: Models
     plan: Plan
+    profile: Profile | None = None
 
 
 def corun(request: CorunRequest, announce: Announce) -> CorunResult:
@@ -146,37 +146,33 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult:
     def load(merged: bool) -> Models:
         return load_models(request.models, cores=request.cores, merge=merged, announce=announce)
 
-    models = load(merge)
-    profile = None
+    baseline = load(False)
+    models = load(True) if merge else baseline
     tried: tuple[tuple[str, float, float], ...] = ()
     if plan is not None:
         winner = _Candidate(models, plan)
     else:
-        candidates, profile = _candidates(request, models, announce)
+        candidates = _candidates(request, models, announce)
         if request.policy == AUTO and not merge and (both := load(True)).merged:
-            candidates += _candidates(request, both, announce)[0]
+            candidates += _candidates(request, both, announce)
         winner, tried = _best(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
-    return _measured(request, winner, models, profile, tried, announce)
+    return _measured(request, winner, baseline, tried, announce)
 
 
-def _candidates(request: CorunRequest, models: Models, announce: Announce) -> tuple[list[_Candidate], Profile | None]:
-    """Plans of the policy; of ``auto`` those of several policies, the one with the least predicted time first."""
+def _candidates(request: CorunRequest, models: Models, announce: Announce) -> list[_Candidate]:
+    """The plan of the policy; of ``auto`` those of several policies, each different plan once."""
     profile = None
     if request.costs == "measured":
         announce("measuring the operators")
         profile = measure_costs(models)
-        costs = profile.costs
-    else:
-        costs = predicted_costs(request, models, announce)
+    costs = profile.costs if profile is not None else predicted_costs(request, models, announce)
     announce("planning")
-    names = _CANDIDATES if request.policy == AUTO else (request.policy,)
-    found = []
-    for name in names:
+    found: dict[tuple[Stage, ...], _Candidate] = {}
+    for name in _CANDIDATES if request.policy == AUTO else (request.policy,):
         stages = get_policy(name)(models.graph, costs, models.cores)
-        found.append(_Candidate(models, plan_of(models, name, stages, simulate(models.graph, stages, costs).total_us)))
-    different = list({candidate.plan.stages: candidate for candidate in reversed(found)}.values())
-    different.sort(key=lambda candidate: candidate.plan.predicted_us or 0.0)
-    return different, profile
+        predicted_us = simulate(models.graph, stages, costs).total_us
+        found.setdefault(stages, _Candidate(models, plan_of(models, name, stages, predicted_us), profile))
+    return list(found.values())
 
 
 def predicted_costs(request: CorunRequest, models: Models, announce: Announce) -> Costs:
@@ -216,48 +212,75 @@ def _measured(
     request: CorunRequest,
     winner: _Candidate,
     baseline: Models,
-    profile: Profile | None,
     tried: tuple[tuple[str, float, float], ...],
     announce: Announce,
 ) -> CorunResult:
     """The winner beside sequential, in fresh rounds: those that chose it favour it."""
     announce("comparing with sequential")
-    machine = baseline.machine
-    sequential = baseline.sequential()
     notes: list[str] = []
-    with winner.models.executor(winner.plan) as executor:
+    timed, run = _compared(winner, baseline, request.rounds)
+    if request.db is not None and winner.profile is not None:
+        announce("storing co-runs")
+        samples = PlanSamples(winner.plan, run.durations_us, run.bound_to)
+        count = record_coruns(
+            request.db, request.models, winner.models, winner.profile, samples, foreign_load=timed.foreign_load
+        )
+        notes.append(f"{count} groups of operators that ran side by side are in {request.db}")
+    if request.policy == AUTO and request.plan is None and not _faster(timed):
+        notes.append(
+            f"the best plan ({winner.plan.policy}) took {1 / timed.speedup(1):.3f} times as long as sequential and is "
+            "not returned: this is one operator after the other on all cores, by TVM's own executor"
+        )
+        winner = _Candidate(baseline, in_order(baseline, len(baseline.cores)))
+        run = _compared(winner, baseline, 1)[1]
+        timed = dataclasses.replace(timed, samples_us=timed.samples_us[:, [0, 0]])
+    strangers = sorted({core for core, bound in run.bound_to.items() if bound != core})
+    if strangers:
+        notes.append(f"the system did not bind the lanes of cores {strangers} to them")
+    return CorunResult(
+        models=winner.models,
+        plan=winner.plan,
+        timed=timed,
+        timeline_us=run.timeline_us,
+        outputs_equal=run.outputs_equal,
+        largest_difference=run.largest_difference,
+        tried=tried,
+        notes=tuple(notes),
+    )
+
+
+def _faster(timed: Timed) -> bool:
+    return timed.speedup(1) >= 1.0 and timed.median_us[1] <= timed.median_us[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """What is seen of a plan beside its times; see `CorunResult` and `PlanSamples`."""
+
+    timeline_us: np.ndarray
+    durations_us: np.ndarray
+    bound_to: dict[int, int | None]
+    outputs_equal: bool
+    largest_difference: float
+
+
+def _compared(candidate: _Candidate, baseline: Models, rounds: int) -> tuple[Timed, _Run]:
+    machine, sequential = baseline.machine, baseline.sequential()
+    with candidate.models.executor(candidate.plan) as executor:
         ways = [sequential, Way(lambda: None, executor.run)]
-        timed = time_in_turn(ways, rounds=request.rounds, meter=machine.meter(), limits=machine.limits)
+        timed = time_in_turn(ways, rounds=rounds, meter=machine.meter(), limits=machine.limits)
         sequential.prepare()
         sequential.run()
         expected = [array.copy() for array in baseline.sequential_outputs()]
         executor.run()
-        outputs = executor.outputs()
-        timeline, ran_on = executor.timeline_us(), executor.ran_on()
-    plan = winner.plan
-    if request.policy == AUTO and request.plan is None and timed.speedup(1) < 1.0:
-        notes.append(
-            f"the best plan ({plan.policy}) took {1 / timed.speedup(1):.3f} times as long as sequential and is not "
-            "returned: this is one operator after the other on all cores, by TVM's own executor"
+        pairs = list(zip(expected, executor.outputs(), strict=True))
+        return timed, _Run(
+            timeline_us=executor.timeline_us(),
+            durations_us=durations_us(executor, _SHORT_ROUNDS),
+            bound_to=executor.bound_to(),
+            outputs_equal=all(np.array_equal(a, b) for a, b in pairs),
+            largest_difference=max((_difference(a, b) for a, b in pairs), default=0.0),
         )
-        winner = _Candidate(baseline, in_order(baseline, len(baseline.cores)))
-        plan, outputs = winner.plan, expected
-        timed = dataclasses.replace(timed, samples_us=timed.samples_us[:, [0, 0]])
-    strangers = sorted(set(ran_on) - {float(core) for core in plan.cores})
-    if strangers:
-        notes.append(f"operators ran on cores {strangers}, which the plan does not name")
-    return CorunResult(
-        models=winner.models,
-        plan=plan,
-        timed=timed,
-        timeline_us=timeline,
-        ran_on=ran_on,
-        outputs_equal=all(np.array_equal(a, b) for a, b in zip(expected, outputs, strict=True)),
-        largest_difference=max((_difference(a, b) for a, b in zip(expected, outputs, strict=True)), default=0.0),
-        tried=tried,
-        profile=profile,
-        notes=tuple(notes),
-    )
 
 
 def _difference(expected: np.ndarray, found: np.ndarray) -> float:

@@ -6,14 +6,14 @@ import contextlib
 import dataclasses
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from op_profiler.compiler import load_tvm
-from op_profiler.measure.kernels import GraphKernels, bind_graph
+from op_profiler.measure.kernels import GraphKernels, Kernel, bind_graph
 from op_profiler.parallel.lanes import Lanes, LaneStep, native_library, run_on_lanes
 from op_profiler.parallel.storage import plan_storage
 
@@ -45,11 +45,8 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         inputs: Sequence[dict[str, np.ndarray]],
     ) -> None:
         order = happens_before(graph, plan)
-        self._models = [
-            load_side_by_side(one, order[graph.slice_of(model)], graph.slice_of(model).start, device, arrays)
-            for model, (one, arrays) in enumerate(zip(compiled, inputs, strict=True))
-        ]
-        kernels = [kernel for model in self._models for kernel in model.kernels]
+        self._models = load_side_by_side(graph, compiled, order, device, inputs)
+        self._kernels = kernels = [kernel for model in self._models for kernel in model.kernels]
         self._programme = Programme(graph, plan, order)
         tables = [
             [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates) for entry in lane]
@@ -72,6 +69,15 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         """
         self._lanes.run()
 
+    def use(self, functions: Mapping[int, Any]) -> None:
+        """From the next run on call these functions for the nodes that are named, and for the others their own."""
+        for lane, entries in enumerate(self._programme.lanes):
+            for place, entry in enumerate(entries):
+                own = self._kernels[entry.node]
+                function = functions.get(entry.node)
+                call = own if function is None else Kernel(own.name, own.label, function, own.arrays)
+                self._lanes.replace(lane, place, call)
+
     def outputs(self) -> list[np.ndarray]:
         """Of the last run, model after model."""
         return [array for model in self._models for array in model.output_arrays()]
@@ -83,6 +89,10 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
             for entry, span in zip(lane, times, strict=True):
                 found[entry.node] = span
         return found - np.nanmin(found)
+
+    def bound_to(self) -> dict[int, int | None]:
+        """For every core of the plan the one that its lane is bound to, as the system tells; None: to none."""
+        return dict(zip(self._programme.cores, self._lanes.bound_to(), strict=True))
 
     def ran_on(self) -> np.ndarray:
         """The core on which every operator of the last run ended, as the system tells; shape (nodes,)."""
@@ -143,13 +153,21 @@ def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
 
 
 def load_side_by_side(
-    compiled: CompiledModel, before: list[int], first: int, device: Any, inputs: dict[str, np.ndarray]
-) -> GraphKernels:
-    """A model over storage that allows for its kernels to run side by side; `first` is the number of its first node."""
-    graph = json.loads(compiled.library.get_graph_json())
-    mine = (1 << len(before)) - 1
-    plan_storage(graph, [others >> first & mine for others in before])
-    return bind_graph(compiled, graph, device, inputs)
+    graph: KernelGraph,
+    compiled: Sequence[CompiledModel],
+    before: list[int],
+    device: Any,
+    inputs: Sequence[dict[str, np.ndarray]],
+) -> list[GraphKernels]:
+    """Models over storage that allows for their kernels to run side by side; `before` is what `happens_before` says."""
+    loaded = []
+    for model, (one, arrays) in enumerate(zip(compiled, inputs, strict=True)):
+        nodes = graph.slice_of(model)
+        mine = (1 << len(before[nodes])) - 1
+        executor_graph = json.loads(one.library.get_graph_json())
+        plan_storage(executor_graph, [others >> nodes.start & mine for others in before[nodes]])
+        loaded.append(bind_graph(one, executor_graph, device, arrays))
+    return loaded
 
 
 @dataclasses.dataclass

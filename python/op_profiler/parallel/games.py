@@ -23,6 +23,8 @@ from op_profiler.errors import MissingPackageError
 
 _EXACT = 256
 """Profiles of strategies up to which all equilibria are enumerated."""
+_MOST_MIXED = 4
+"""Resources up to which mixed equilibria are enumerated; their number can grow exponentially."""
 _LARGEST_OPTIMUM = 200
 """Players times resources up to which the optimum is computed."""
 
@@ -53,6 +55,19 @@ class Outcome:
     def optimum_us(self) -> float | None:
         """The least makespan of all assignments; None where the game is too large to compute it."""
         return optimum_us(self.load_us)
+
+    @functools.cached_property
+    def mixed(self) -> tuple[Mixed, ...] | None:
+        """Equilibria in which a player draws lots, of two players with up to four resources; None for other games.
+
+        No plan follows them: lots are no better than the best equilibrium without. They tell what to expect of players
+        that do not know each other.
+        """
+        players, resources = self.load_us.shape
+        if players != 2 or resources > _MOST_MIXED:
+            return None
+        found = extreme_equilibria(costs_of(self.load_us))
+        return tuple(one for one in found if any(max(each) < 1 for each in one))
 
     @property
     def price_of_stability(self) -> float | None:

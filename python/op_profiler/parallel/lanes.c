@@ -278,6 +278,16 @@ int lanes_run(Lanes *all) {
     return atomic_exchange(&all->failed, 0);
 }
 
+/* The core that a lane may run on, as the system tells; -1 where it may run on several. The first lane is the caller. */
+int64_t lanes_core(Lanes *all, int64_t lane) {
+    cpu_set_t set;
+    pthread_t thread = lane == 0 ? pthread_self() : all->lanes[lane].thread;
+    if (pthread_getaffinity_np(thread, sizeof(set), &set) != 0 || CPU_COUNT(&set) != 1) return -1;
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &set)) return core;
+    return -1;
+}
+
 /* The step of a lane that failed in the last run, or -1, and what TVM said; forgotten when asked for. */
 int64_t lanes_failure(Lanes *all, int64_t lane, const char **message) {
     int64_t step = all->lanes[lane].failed_step;

@@ -96,6 +96,10 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         if self._library.lanes_run(self._handle):
             raise MeasureError("; ".join(self._failures()) or "a lane failed")
 
+    def replace(self, lane: int, step: int, call: Call) -> None:
+        """Make another call in a step, from the next run on."""
+        self._tables[lane].replace(step, call)
+
     def times_us(self) -> list[np.ndarray]:
         """For each lane start and end of every step of the last run, shape (steps, 2), on the monotonic clock."""
         return [table.steps[:, _TIMES : _TIMES + 2] / 1e3 for table in self._tables]
@@ -103,6 +107,11 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
     def cores(self) -> list[np.ndarray]:
         """For each lane the core on which every step of the last run ended, shape (steps,), as the system tells."""
         return [table.steps[:, _CPU].copy() for table in self._tables]
+
+    def bound_to(self) -> list[int | None]:
+        """The core that each lane may run on, as the system tells after a run; None where it may run on several."""
+        found = [int(self._library.lanes_core(self._handle, lane)) for lane in range(len(self._tables))]
+        return [core if core >= 0 else None for core in found]
 
     def _failures(self) -> list[str]:
         said = []
@@ -124,14 +133,19 @@ class _Table:
         self.steps = np.zeros((max(len(steps), 1), _STEP_WORDS), dtype=np.int64)[: len(steps)]
         self._calls = [step.call for step in steps]
         self._lists: list[list[int]] = [[], [], []]
-        for row, step in zip(self.steps, steps, strict=True):
-            function, values, codes, count, result, result_code = step.call.addresses
-            row[_CALL:_WAITS] = function, values, codes, result, result_code, count
+        for number, (row, step) in enumerate(zip(self.steps, steps, strict=True)):
+            self.replace(number, step.call)
             for column, kept, new in zip(
                 (_WAITS, _POSTS, _MATES), self._lists, (step.waits, step.posts, step.mates), strict=True
             ):
                 row[column : column + 2] = len(kept), len(new)
                 kept += new
+
+    def replace(self, step: int, call: Call) -> None:
+        """Let a step make a call."""
+        function, values, codes, count, result, result_code = call.addresses
+        self.steps[step, _CALL:_WAITS] = function, values, codes, result, result_code, count
+        self._calls[step] = call
 
     def words(self, first_signal: int) -> list[int]:
         """A ``Table``; the signals of tables are numbered from `first_signal`."""
@@ -169,7 +183,8 @@ def native_library() -> Any:
     library.lanes_open.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
     library.lanes_run.argtypes = library.lanes_close.argtypes = (ctypes.c_void_p,)
     library.lanes_close.restype = None
-    library.lanes_failure.restype = ctypes.c_int64
+    library.lanes_core.restype = library.lanes_failure.restype = ctypes.c_int64
+    library.lanes_core.argtypes = (ctypes.c_void_p, ctypes.c_int64)
     library.lanes_failure.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
     return library
 

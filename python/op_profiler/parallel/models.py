@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from op_profiler.measure.machines import Machine
     from op_profiler.operators.lower import CompiledModel
     from op_profiler.parallel.plan import Plan
+    from op_profiler.schedules._base import Schedule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Models:
         loaded: in TVM's graph executor, over the storage that the compiler planned.
         inputs: of each model, random or the user's.
         merged: kinds of operators that were merged (parallel type ``full``).
+        schedules: what the builds gave to the operators, by workload key.
         cores: that plans may use.
     """
 
@@ -43,6 +45,7 @@ class Models:
     merged: tuple[str, ...]
     machine: Machine
     cores: tuple[int, ...]
+    schedules: dict[str, Schedule] = dataclasses.field(default_factory=dict)
 
     def sequential(self) -> Way:
         """All models, one kernel after the other on all cores, by TVM's own executor and thread pool."""
@@ -100,6 +103,7 @@ def load_models(
     from op_profiler.operators.lower import compile_model
     from op_profiler.parallel.merge import merged
     from op_profiler.schedules import records
+    from op_profiler.schedules.record import recorded_schedules
 
     available = available_cores()
     if not 1 <= cores <= len(available):
@@ -107,6 +111,7 @@ def load_models(
     compiled: list[CompiledModel] = []
     inputs: list[dict[str, np.ndarray]] = []
     kinds: set[str] = set()
+    schedules: dict[str, Schedule] = {}
     target: Any = None
     for request in requests:
         announce(f"lowering {request.model.name}")
@@ -116,8 +121,9 @@ def load_models(
             model, new = merged(model)
             kinds.update(new)
         announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
-        with records.applied(request.record_file()):
+        with records.applied(request.record_file()), recorded_schedules() as choices:
             compiled.append(compile_model(model, target))
+        schedules |= {o.operator.key: choices.schedule_of(o) for o in compiled[-1].by_label.values()}
         inputs.append(given or random_inputs(specs))
     names = [request.model.name for request in requests]
     announce("loading")
@@ -133,4 +139,5 @@ def load_models(
         merged=tuple(sorted(kinds)),
         machine=machine,
         cores=tuple(available[:cores]),
+        schedules=schedules,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.errors import OpProfilerError
+from op_profiler.schedules._base import Schedule
 
 if TYPE_CHECKING:
     from op_profiler.parallel.graph import KernelGraph
@@ -25,10 +26,15 @@ class PlanError(OpProfilerError):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One operator with its threads: on the first `threads` cores of its group."""
+    """One operator with its threads: on the first `threads` cores of its group.
+
+    Attributes:
+        schedule: its kernel is built anew with this one; None for the kernel that the model was built with.
+    """
 
     node: int
     threads: int
+    schedule: Schedule | None = dataclasses.field(default=None, hash=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,12 +99,19 @@ class Plan:
                     yield step, group
 
     @property
+    def as_built(self) -> bool:
+        """Whether all kernels are those of the model: its outputs are then the same, bit for bit."""
+        return not self.merged and all(step.schedule is None for step, _ in self.steps)
+
+    @property
     def cores(self) -> tuple[int, ...]:
         """All that it uses."""
         return tuple(sorted({core for stage in self.stages for group in stage.groups for core in group.cores}))
 
     def check(self, graph: KernelGraph, *, device: str, processor: str, cores: tuple[int, ...]) -> None:
         """Refuse a plan that was made for something else, or that cannot be run.
+
+        Whether an operator can have the schedule of its step shows when its kernel is built (`Variants.function`).
 
         Raises:
             PlanError: another model, another device, a core that this process may not use, an operator that is missing
@@ -152,8 +165,7 @@ class Plan:
                     {
                         "cores": list(group.cores),
                         "operators": [
-                            {"op": s.node, "threads": s.threads} | ({"name": names[s.node]} if names else {})
-                            for s in group.steps
+                            _plain_step(s) | ({"name": names[s.node]} if names else {}) for s in group.steps
                         ],
                     }
                     for group in stage.groups
@@ -178,7 +190,10 @@ class Plan:
                 Stage(
                     tuple(
                         Group(
-                            tuple(Step(_whole(o["op"]), _whole(o["threads"])) for o in group["operators"]),
+                            tuple(
+                                Step(_whole(o["op"]), _whole(o["threads"]), _schedule(o.get("schedule")))
+                                for o in group["operators"]
+                            ),
                             tuple(_whole(core) for core in group["cores"]),
                         )
                         for group in stage
@@ -241,6 +256,20 @@ def _check_stage(number: int, stage: Stage) -> None:
                     f"stage {number}: operator {step.node} is to have {step.threads} threads on "
                     f"{len(group.cores)} cores"
                 )
+
+
+def _plain_step(step: Step) -> dict[str, Any]:
+    schedule = step.schedule
+    plain = {"op": step.node, "threads": step.threads}
+    return plain if schedule is None else plain | {"schedule": {"template": schedule.template, "knobs": schedule.knobs}}
+
+
+def _schedule(found: Any) -> Schedule | None:
+    if found is None:
+        return None
+    if not isinstance(found["template"], str) or not isinstance(found["knobs"], dict):
+        raise ValueError(f"{found!r} is no schedule with a template and knobs")
+    return Schedule(found["template"], found["knobs"], "trial")
 
 
 def _whole(value: Any) -> int:

@@ -26,13 +26,15 @@ class Profile:
 
     Attributes:
         alone_us: by thread count, shape (rounds, nodes).
-        together_us: at one thread, with a copy of the models on every other core; shape (rounds, nodes); empty with one
-            core.
+        together_us: at one thread, with a copy of the models on every core; shape (rounds, cores, nodes); empty with
+            one core.
+        bound_to: for every core the one that its lane was bound to while copies ran, as the system told.
     """
 
     costs: Costs
     alone_us: dict[int, np.ndarray]
     together_us: np.ndarray
+    bound_to: dict[int, int | None]
 
 
 def measure_costs(models: Models) -> Profile:
@@ -59,15 +61,21 @@ def measure_costs(models: Models) -> Profile:
                 alone_us[count].append(_durations(executor))
             if wandering is not None and together is not None:
                 handovers_us.append(_gap(wandering))
-                together_us.append(_durations(together)[: len(models.graph)])
+                together_us.append(_durations(together).reshape(len(cores), -1))
             else:
                 together_us.append(np.zeros(0))
+        bound_to = together.bound_to() if together is not None else {}
     samples = {count: np.asarray(rows) for count, rows in alone_us.items()}
     latency = {count: np.median(rows, axis=0) for count, rows in samples.items()}
     beside = np.asarray(together_us)
-    slowdown = float(np.median(beside, axis=0).sum() / latency[1].sum()) if beside.size else 1.0
+    slowdown = float(np.median(beside, axis=0).sum() / latency[1].sum() / len(cores)) if beside.size else 1.0
     handover = float(np.median(handovers_us)) if handovers_us else 0.0
-    return Profile(Costs(latency, handover_us=handover, slowdown=max(slowdown, 1.0)), samples, beside)
+    return Profile(Costs(latency, handover_us=handover, slowdown=max(slowdown, 1.0)), samples, beside, bound_to)
+
+
+def durations_us(executor: PlanExecutor, rounds: int) -> np.ndarray:
+    """What every operator takes; shape (rounds, nodes)."""
+    return np.asarray([_durations(executor) for _ in range(rounds)])
 
 
 def _durations(executor: PlanExecutor) -> np.ndarray:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from op_profiler.operators._base import Operator
     from op_profiler.predict.latency.network import NetworkPrediction
+    from op_profiler.predict.latency.predictor import Predictor
+    from op_profiler.predict.latency.roofline import Roofline
 
 FORMATS = ("table", "csv", "json", "runtime_lut")
 _CONVOLUTION = ("kernel_size", "filter_size", "input_channel", "input_h", "input_w", "stride", "depthwise")
@@ -46,12 +48,13 @@ def render(predictions: Sequence[NetworkPrediction], format: str) -> str:
     raise UnknownNameError("format", format, FORMATS)
 
 
-def show_table(console: Console, prediction: NetworkPrediction, learned_from: str) -> None:
+def show_table(console: Console, prediction: NetworkPrediction, predictor: Predictor) -> None:
     """Every operator with its latency, interval and tier; then the total, its tiers, and what is missing."""
     from rich.table import Table
 
     found, network = prediction.operators, prediction.network
-    table = Table(title=f"{network.name}, {prediction.threads} threads, predicted for {learned_from}")
+    device = f"{predictor.device.processor} ({predictor.device.target})"
+    table = Table(title=f"{network.name}, {prediction.threads} threads, predicted for {device}")
     for name in ("operator", "calls", "us a call", "90 % interval", "share %", "tier"):
         table.add_column(name, justify="left" if name in ("operator", "tier") else "right", overflow="fold")
     times = np.nan_to_num(found.latency_us) * network.calls
@@ -66,7 +69,15 @@ def show_table(console: Console, prediction: NetworkPrediction, learned_from: st
             found.tiers()[at] + (" *" if found.outside[at] else ""),
         )
     console.print(table)
+    if "bound" in prediction.tiers:
+        print(_peaks(predictor.roofline, prediction.threads))
     print(summary(prediction))
+
+
+def _peaks(roofline: Roofline, threads: int) -> str:
+    at = int(np.searchsorted(roofline.threads, threads))
+    gflops, gigabytes = roofline.flops_per_us[at] / 1e3, roofline.bytes_per_us[at] / 1e3
+    return f"bound: at most {gflops:.1f} GFLOP/s, and {gigabytes:.1f} GB/s from caches and memory"
 
 
 def summary(prediction: NetworkPrediction) -> str:

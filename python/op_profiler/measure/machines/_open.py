@@ -44,4 +44,7 @@ def open_machine(name: str, target: Any, place: Place | None, cores: Sequence[in
         return Gpu(target)
     from op_profiler.measure.machines.host import Host
 
-    return Host(target, cores)
+    host = Host(target, cores)
+    if cores is None and "peaks" not in host.device.properties:  # once for a device
+        host.probe()
+    return host

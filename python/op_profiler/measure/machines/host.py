@@ -13,6 +13,7 @@ from op_profiler.measure.device import describe_host
 from op_profiler.measure.gauge import Gauge
 from op_profiler.measure.kernels import GraphKernels, call_overhead_us, load_graph
 from op_profiler.measure.load import LoadMeter
+from op_profiler.measure.peaks import measure_peaks, with_peaks
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.threads import ThreadPool
 from op_profiler.operators.lower import CompiledModel
@@ -28,13 +29,17 @@ class Host:
     """
 
     def __init__(self, target: Any, cores: Sequence[int] | None = None) -> None:
-        self.device = describe_host(target)
+        self.device = with_peaks(describe_host(target))
         self.runtime = runtime_device(target)
         self.threads = ThreadPool(cores)
         self.limits = Limits()
         self._target = target
         self._gauge: Gauge | None = None
         self._counters = _energy_counters()
+
+    def probe(self) -> None:
+        """Measure what the processor can do at most; it is in `device` from then on, and in later processes too."""
+        self.device = with_peaks(self.device, measure_peaks(self._target, self.device, self.threads))
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> GraphKernels:
         return load_graph(compiled, self.runtime, inputs)

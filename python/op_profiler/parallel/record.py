@@ -1,0 +1,150 @@
+"""What operators lost by running side by side, as it enters the dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.dataset import Dataset
+from op_profiler.dataset._base import CorunMember
+from op_profiler.measure._base import Settings
+from op_profiler.schedules._base import UNKNOWN
+
+if TYPE_CHECKING:
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.parallel.models import Models
+    from op_profiler.parallel.plan import Plan
+    from op_profiler.parallel.profile import Profile
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanSamples:
+    """Runs of a plan.
+
+    Attributes:
+        duration_us: of every operator, shape (rounds, nodes).
+        bound_to: for every core of the plan the one that its lane was bound to, as the system told; None: to none.
+    """
+
+    plan: Plan
+    duration_us: np.ndarray
+    bound_to: dict[int, int | None]
+
+
+def record_coruns(
+    db: str,
+    requests: Sequence[CollectRequest],
+    models: Models,
+    profile: Profile,
+    samples: PlanSamples,
+    *,
+    foreign_load: bool,
+) -> int:
+    """Store every stage of a plan with operators side by side, and every operator beside its own copy.
+
+    Args:
+        requests: of the models, in their order.
+        profile: what the operators took alone.
+
+    Returns:
+        How many groups were stored.
+    """
+    keys = [_model_key(request, models) for request in requests]
+    groups = [*_stages(models, profile, samples, keys), *_beside_copies(models, profile, keys)]
+    with Dataset.open(db) as dataset, dataset.transaction():
+        dataset.add_device(models.machine.device)
+        for number, (key, request) in enumerate(zip(keys, requests, strict=True)):
+            _add_model(dataset, key, request, models, number)
+        for members in groups:
+            dataset.record_corun(models.machine.device, members, foreign_load=foreign_load)
+    return len(groups)
+
+
+def _model_key(request: CollectRequest, models: Models) -> str:
+    from op_profiler.frontends import get_frontend
+
+    content = get_frontend(request.model.source).fingerprint(request.model)
+    return request.model_key(" merged ".join((content, *models.merged)))
+
+
+def _add_model(dataset: Dataset, key: str, request: CollectRequest, models: Models, number: int) -> None:
+    nodes = models.graph.nodes[models.graph.slice_of(number)]
+    positions: dict[str, list[int]] = {}
+    for position, node in enumerate(nodes):
+        positions.setdefault(node.operator.key, []).append(position)
+    operators = {node.operator.key: node.operator for node in nodes}
+    dataset.add_model(
+        key=key,
+        name=request.model.name,
+        source=request.model.source,
+        batch_size=request.model.batch_size,
+        precision=request.precision,
+        executor=request.executor,
+        target=request.target,
+        notes=tuple(f"merged: {kind}" for kind in models.merged),
+        device_key=models.machine.device.key,
+    )
+    found = [(operators[key], tuple(places)) for key, places in positions.items()]
+    dataset.add_operators(key, found, models.schedules)
+
+
+def _stages(models: Models, profile: Profile, samples: PlanSamples, keys: Sequence[str]) -> Iterator[list[CorunMember]]:
+    for stage in samples.plan.stages:
+        if len(stage.groups) < 2:
+            continue
+        members = []
+        for group in stage.groups:
+            for step in group.steps:
+                if step.threads in profile.alone_us:
+                    cores = group.cores[: step.threads]
+                    settings = _settings(models, cores, samples.bound_to)
+                    alone = profile.alone_us[step.threads][:, step.node]
+                    members.append(_member(models, step.node, settings, alone, samples.duration_us[:, step.node], keys))
+        yield members
+
+
+def _beside_copies(models: Models, profile: Profile, keys: Sequence[str]) -> Iterator[list[CorunMember]]:
+    """Every operator at one thread while a copy of it ran on each of the other cores; only the first was timed."""
+    if not profile.together_us.size:
+        return
+    seen: set[str] = set()
+    for node in models.graph.nodes:
+        if node.operator.key in seen:
+            continue
+        seen.add(node.operator.key)
+        alone, together = profile.alone_us[1][:, node.index], profile.together_us[:, :, node.index]
+        yield [
+            _member(models, node.index, _settings(models, (core,), profile.bound_to), alone, together[:, copy], keys)
+            for copy, core in enumerate(models.cores)
+        ]
+
+
+def _settings(models: Models, cores: tuple[int, ...], bound_to: dict[int, int | None]) -> Settings:
+    """A lane a core: as many threads as cores that lanes are bound to."""
+    effective = tuple(sorted({found for core in cores if (found := bound_to.get(core)) is not None}))
+    return Settings(
+        threads=len(cores),
+        threads_effective=len(effective),
+        core_set=cores,
+        core_set_effective=effective,
+        cache_mechanism="in-graph",
+        parallel_type="full" if models.merged else "stream",
+        executor="lanes",
+    )
+
+
+def _member(
+    models: Models, node: int, settings: Settings, alone: np.ndarray, together: np.ndarray, keys: Sequence[str]
+) -> CorunMember:
+    operator = models.graph.nodes[node].operator
+    return CorunMember(
+        operator_key=operator.key,
+        schedule=models.schedules.get(operator.key, UNKNOWN),
+        settings=settings,
+        model_key=keys[models.graph.nodes[node].model],
+        alone_samples_us=tuple(float(v) for v in alone.round(3)),
+        together_samples_us=tuple(float(v) for v in together.round(3)),
+    )
