@@ -43,9 +43,7 @@ def main() -> None:
     for family, make in families.items():
         for size in SIZES:
             graph = make(size)
-            costs = random_costs(
-                graph, 1, threads=tuple(range(1, len(cores) + 1)), handover_us=3.0, switch_us=3.0, slowdown=1.1
-            )
+            costs = random_costs(graph, 1, threads=tuple(range(1, len(cores) + 1)), handover_us=3.0, slowdown=1.1)
             alone_us = simulate(graph, get_policy("sequential")(graph, costs, cores), costs).total_us
             columns = []
             for name in POLICIES:

@@ -15,12 +15,19 @@ from op_profiler.parallel.models import Models
 
 @pytest.fixture(scope="session")
 def branching_network(tvm: Any) -> Any:
-    """A convolution, three branches of different weight that are concatenated, and a dense layer."""
+    """A convolution, four branches of different weight that are concatenated, and a dense layer."""
     from op_profiler.frontends._base import InputSpec, RelayModel
 
     relay = tvm.relay
     data = relay.var("data", shape=(1, 16, 28, 28))
-    shapes = {"w0": (32, 16, 3, 3), "w1": (32, 32, 1, 1), "w2": (32, 32, 3, 3), "w3": (16, 32, 1, 1), "w4": (10, 80)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "w0": (32, 16, 3, 3),
+        "w1": (32, 32, 1, 1),
+        "w2": (32, 32, 3, 3),
+        "w3": (16, 32, 1, 1),
+        "w4": (16, 32, 1, 1),
+        "w5": (10, 96),
+    }
     weights = {name: relay.var(name, shape=shape) for name, shape in shapes.items()}
 
     def conv(x: Any, name: str) -> Any:
@@ -30,9 +37,9 @@ def branching_network(tvm: Any) -> Any:
 
     x = conv(data, "w0")
     pooled = conv(relay.nn.max_pool2d(x, pool_size=(3, 3), padding=(1, 1)), "w3")
-    joined = relay.concatenate([conv(x, "w1"), conv(x, "w2"), pooled], axis=1)
+    joined = relay.concatenate([conv(x, "w1"), conv(x, "w2"), conv(x, "w4"), pooled], axis=1)
     flat = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(joined))
-    out = relay.nn.softmax(relay.nn.dense(flat, weights["w4"]))
+    out = relay.nn.softmax(relay.nn.dense(flat, weights["w5"]))
     module = tvm.IRModule.from_expr(relay.Function([data, *weights.values()], out))
     rng = np.random.default_rng(0)
     params = {name: tvm.nd.array(rng.standard_normal(shape).astype("float32")) for name, shape in shapes.items()}

@@ -55,12 +55,10 @@ def test_handing_over_costs_between_lanes_and_not_within_one() -> None:
     assert simulate(diamond(), (_stage(((0,), [(n, 1) for n in range(4)])),), costs).total_us == 40
 
 
-def test_changing_threads_costs_also_from_one_run_to_the_next() -> None:
-    costs = equal_costs(chain(3), {1: 10.0, 2: 8.0}, switch_us=2.0)
-    same = (_stage(((0, 1), [(0, 2), (1, 2), (2, 2)])),)
-    assert simulate(chain(3), same, costs).total_us == 24
-    changing = (_stage(((0, 1), [(0, 2), (1, 1), (2, 1)])),)
-    assert simulate(chain(3), changing, costs).start_us.tolist() == [2, 12, 22]
+def test_changing_threads_costs_nothing() -> None:
+    costs = equal_costs(chain(3), {1: 10.0, 2: 8.0}, handover_us=3.0)
+    changing = (_stage(((0, 1), [(0, 2), (1, 1), (2, 2)])),)
+    assert simulate(chain(3), changing, costs).start_us.tolist() == [0, 8, 18]
 
 
 def test_operators_slow_each_other_down_as_long_as_they_run_side_by_side() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -11,10 +12,16 @@ import numpy as np
 import pytest
 
 from op_profiler.errors import MeasureError
+from op_profiler.measure._base import Device
 from op_profiler.measure.kernels import Kernel, load_graph
+from op_profiler.measure.machines import gpu as machines
 from op_profiler.operators.lower import CompiledModel, compile_model
 from op_profiler.parallel.graph import KernelGraph
+from op_profiler.parallel.models import Models
 from op_profiler.parallel.plan import Group, Plan, Stage, Step
+from op_profiler.parallel.policies import get_policy
+from op_profiler.parallel.profile import in_order, measure_costs
+from op_profiler.parallel.profile import plan_of as plan_for
 from op_profiler.parallel.streams import StreamExecutor, one_of_each_in_turn
 
 FIRST_STREAM = 7
@@ -94,13 +101,17 @@ class Gpu:
                 queue.pop(0)
 
 
+def _as_method(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda _, *given: call(*given)
+
+
 @pytest.fixture
 def gpu(tvm: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Gpu]:
     found = Gpu(getattr(request, "param", 0))
     run = Kernel.run
     monkeypatch.setattr(Kernel, "run", lambda kernel: found.launch(kernel, run))
     for name in ("create_raw_stream", "free_raw_stream", "set_raw_stream", "sync"):
-        monkeypatch.setattr(tvm.runtime.Device, name, lambda _, *given, call=getattr(found, name): call(*given))
+        monkeypatch.setattr(tvm.runtime.Device, name, _as_method(getattr(found, name)))
     yield found
     assert not found.alive
 
@@ -233,3 +244,46 @@ def test_streams_of_tvm_are_taken_and_given_back(tvm: Any, branches: CompiledMod
     with StreamExecutor(graph, [branches], spread(graph, 3, 0), tvm.cpu(), [INPUTS], Mock()) as executor:
         executor.run()
         assert all(map(np.array_equal, executor.outputs(), expected))
+
+
+@pytest.fixture
+def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> Models:
+    """As `load_models` makes them for a GPU."""
+    device = Device(kind="cuda", target="cuda", processor="GPU", cores=132)
+    machine: Any = SimpleNamespace(device=device, runtime=tvm.cpu(), threads=machines.NoThreads())
+    monkeypatch.setattr(machines, "Events", lambda: gpu)
+    return Models(
+        graph=KernelGraph.of(["branches"], [branches]),
+        compiled=(branches,),
+        loaded=(load_graph(branches, tvm.cpu(), INPUTS),),
+        inputs=(INPUTS,),
+        merged=(),
+        machine=machine,
+        cores=(0, 1, 2, 3),
+    )
+
+
+@pytest.mark.parametrize("policy", ["sequential", "threads", "greedy", "ios", "nash"])
+def test_policies_plan_for_streams_from_what_was_measured_there(
+    policy: str, models: Models, expected: list[np.ndarray]
+) -> None:
+    models.sequential().run()
+    assert all(map(np.array_equal, models.sequential_outputs(), expected))
+    costs = measure_costs(models).costs
+    assert costs.threads == (1,) and (costs.latency_us[1] > 0).all()
+    plan = plan_for(models, policy, get_policy(policy)(models.graph, costs, models.cores))
+    with models.executor(plan) as executor:
+        executor.run()
+        assert all(map(np.array_equal, executor.outputs(), expected))
+
+
+def test_a_kernel_can_be_exchanged_for_another(models: Models, tvm: Any) -> None:
+    called: list[int] = []
+    other = tvm.runtime.convert(lambda *arrays: called.append(len(arrays)))
+    with models.executor(in_order(models, 1)) as executor:
+        executor.use({0: other, 3: other})
+        executor.run()
+        assert len(called) == 2
+        executor.use({})
+        executor.run()
+        assert len(called) == 2

@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.corun import CorunResult
+    from op_profiler.parallel.targets import TargetsResult
+
+_STREAMS = 4
 
 EXAMPLES = """Examples:
 
@@ -19,11 +25,16 @@ op-profiler corun resnet-18 mobilenet --save-plan plan.json
 
 op-profiler corun resnet-18 mobilenet --plan plan.json --json result.json
 
+op-profiler corun squeezenet_v1.1 --target cuda --streams 4
+
+op-profiler corun resnet-18 mobilenet --target llvm,cuda      (each model chooses where it runs)
+
 op-profiler corun transformers:bert --sequence-length 64 --merge --policy threads
 
 Policies: sequential (all cores for every operator), threads (each operator with its best thread count), greedy, ios,
-nash, exhaustive, collaborate, and auto, which measures the plans that are predicted best and never returns one that
-measured slower than sequential.
+nash, exhaustive, collaborate (stages and schedules tuned together, with measurements: takes minutes), and auto, which
+measures the plans of the others, those that are predicted best, and never returns one that measured slower than
+sequential; collaborate and exhaustive are not among them.
 
 Exit codes: 0 done; 1 the outputs are not those of sequential; 2 wrong usage, or a plan that does not fit; 4 a model
 cannot be lowered; 5 this machine cannot run the plan, or a kernel failed (named).
@@ -48,10 +59,16 @@ def corun(  # noqa: PLR0913 - the options are the interface
     threads: Annotated[
         int | None, typer.Option(help="Cores that a plan may use; default: all.", rich_help_panel="Plan")
     ] = None,
+    streams: Annotated[
+        int | None, typer.Option(help="Streams that a plan for cuda may use; default: 4.", rich_help_panel="Plan")
+    ] = None,
     rounds: Annotated[
         int, typer.Option(help="How often plan and sequential are timed, in turn.", rich_help_panel="Plan")
     ] = 40,
-    target: Annotated[str, typer.Option(help="llvm, cuda, or a TVM target.", rich_help_panel="Model")] = "llvm",
+    target: Annotated[
+        str,
+        typer.Option(help="llvm, cuda, a TVM target, or several of them for several models.", rich_help_panel="Model"),
+    ] = "llvm",
     modelsource: Annotated[str, typer.Option(help="Source of plain names.", rich_help_panel="Model")] = "local",
     batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.", rich_help_panel="Model")] = 1,
     sequence_length: Annotated[int | None, typer.Option(help="As for collect.", rich_help_panel="Model")] = None,
@@ -77,25 +94,38 @@ def corun(  # noqa: PLR0913 - the options are the interface
     from op_profiler.cli import options
     from op_profiler.cli.progress import status
     from op_profiler.collect.request import CollectRequest
-    from op_profiler.compiler import usable_cores
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
+    from op_profiler.measure.machines import default_thread_counts
     from op_profiler.parallel.corun import CorunRequest
     from op_profiler.parallel.corun import corun as run
+    from op_profiler.parallel.targets import TargetsRequest, corun_on_targets
     from op_profiler.report import corun as report
+    from op_profiler.report import targets as report_targets
     from op_profiler.report.trace import chrome_trace
 
+    targets = options.parse_targets(target)
+    cores = _cores(targets, threads, streams)
     requests = []
     for model in models:
         source, name = options.parse_model(model, modelsource)
         asked = ModelRequest(source=source, name=name, batch_size=batchsize, sequence_length=sequence_length)
         get_frontend(source).check(asked)
-        requests.append(CollectRequest(model=asked, target=target, schedules=schedules))
+        counts = default_thread_counts(targets[0], None)
+        requests.append(CollectRequest(model=asked, target=targets[0], threads=counts, schedules=schedules))
+    if len(targets) > 1:
+        others = {"--plan": plan, "--merge": merge, "--costs": costs != "measured", "--db": db}
+        _refuse(others | {"--save-plan": save_plan, "--trace": trace})
+        on_targets = TargetsRequest(models=tuple(requests), targets=targets, policy=policy, cores=cores, rounds=rounds)
+        with status(quiet=quiet) as announce:
+            placed = corun_on_targets(on_targets, announce)
+        _tell(placed, report_targets, json_file, quiet=quiet)
+        return
     request = CorunRequest(
         models=tuple(requests),
         policy=policy,
         plan=plan,
-        cores=threads or usable_cores(),
+        cores=cores,
         merge=merge,
         costs=costs,
         db=db,
@@ -107,6 +137,34 @@ def corun(  # noqa: PLR0913 - the options are the interface
         save_plan.write_text(json.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
     if trace is not None:
         trace.write_text(json.dumps(chrome_trace(result.models.graph, result.plan, result.timeline_us)) + "\n")
+    _tell(result, report, json_file, quiet=quiet)
+
+
+def _cores(targets: tuple[str, ...], threads: int | None, streams: int | None) -> int:
+    """How many cores, for cuda how many streams, a plan may use."""
+    from op_profiler.compiler import target_kind, usable_cores
+    from op_profiler.errors import UsageError
+
+    on_streams = len(targets) == 1 and target_kind(targets[0]) == "cuda"
+    if threads is not None and on_streams:
+        raise UsageError("--threads has no meaning for cuda; give --streams")
+    if streams is not None and not on_streams:
+        raise UsageError("--streams is for --target cuda alone; give --threads")
+    if on_streams:
+        return _STREAMS if streams is None else streams
+    return usable_cores() if threads is None else threads
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    from op_profiler.errors import UsageError
+
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise UsageError(f"several targets go with --policy nash or auto alone; leave out {', '.join(given)}")
+
+
+def _tell(result: CorunResult | TargetsResult, report: Any, json_file: Path | None, *, quiet: bool) -> None:
+    """Print the result, write it, and end with exit code 1 where the outputs are wrong."""
     text = json.dumps(result.to_json(), indent=1)
     if json_file is not None and str(json_file) != "-":
         json_file.write_text(text + "\n")

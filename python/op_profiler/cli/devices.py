@@ -12,6 +12,8 @@ EXAMPLES = """Examples:
 
 op-profiler devices --local
 
+op-profiler devices --local --probe          (measure its peak FLOP/s and bandwidth; stored with the device)
+
 op-profiler devices --local --json
 
 op-profiler devices --host 127.0.0.1 --port 9190
@@ -28,6 +30,9 @@ def devices(
     device_key: Annotated[
         str | None, typer.Option(help="Only machines with this key; for a server, its key. Default: the target's name.")
     ] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Measure this processor's peaks again: seconds, on a quiet machine.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON value.")] = False,
 ) -> None:
     """Show this machine and the TVM build in use; or the machines that a tracker knows, with their properties."""
@@ -39,18 +44,23 @@ def devices(
     if place is not None and local:
         raise UsageError("--local is this machine; leave it out, or --host and --port")
     if place is None:
-        _local(as_json)
+        _local(as_json, probe)
         return
+    if probe:
+        raise UsageError("--probe is for this machine; leave out --host and --port")
     _remote(place, target, device_key, as_json)
 
 
-def _local(as_json: bool) -> None:
+def _local(as_json: bool, probe: bool) -> None:
     from op_profiler.compiler import build_info, resolve_target
-    from op_profiler.measure.device import describe_host
+    from op_profiler.measure.machines.host import Host
     from op_profiler.measure.resources import local_resources
     from op_profiler.report.resources import show_resources
 
-    device = describe_host(resolve_target("llvm"))
+    machine = Host(resolve_target("llvm"))
+    if probe:
+        machine.probe()
+    device = machine.device
     about = {"tvm": build_info(), "device": {**dataclasses.asdict(device), "key": device.key}}
     states = [resource.state() for resource in local_resources()]
     if as_json:

@@ -51,6 +51,7 @@ def evaluate(
     """How far off predictors are on what was held out, split by split, and how often their intervals hold."""
     from op_profiler.cli import options
     from op_profiler.errors import UsageError
+    from op_profiler.report.status import Status
 
     if db is not None and library is not None:
         raise UsageError("give --db or --library, not both")
@@ -58,12 +59,10 @@ def evaluate(
     tasks = _of_library(library, splits, predictors, seed) if library is not None else None
     descriptions, runs, about = tasks or _of_dataset(db, device, splits, predictors, seed)
     scores = []
-    for label, run in runs:
-        if not quiet:
-            print(f"{label:<60}", end="\r", file=sys.stderr, flush=True)
-        scores += run()
-    if not quiet:
-        print(" " * 60, end="\r", file=sys.stderr, flush=True)
+    with Status(quiet=quiet, steps=len(runs)) as status:
+        for label, run in runs:
+            status.step(label)
+            scores += run()
     if as_json:
         print(json.dumps([dataclasses.asdict(score) for score in scores], indent=1))
         return

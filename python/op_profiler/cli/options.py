@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from op_profiler.compiler import TARGET_KINDS
 from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,6 +75,12 @@ def parse_duration(option: str, text: str) -> float:
 def parse_names(text: str) -> tuple[str, ...]:
     """Names separated by commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def parse_targets(text: str) -> tuple[str, ...]:
+    """Targets separated by commas; a comma inside the options of one (``-mattr=+avx,+fma``) separates nothing."""
+    kinds = "|".join(TARGET_KINDS)
+    return tuple(re.split(rf"\s*,\s*(?=(?:{kinds})(?:[\s,]|$))", text.strip()))
 
 
 def parse_tensors(option: str, text: str) -> tuple[tuple[tuple[int, ...], str], ...]:

@@ -99,6 +99,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.predict.latency import storage
     from op_profiler.predict.latency.network import predict_network
     from op_profiler.report import prediction as report
+    from op_profiler.report.status import Status
 
     if format not in report.FORMATS:
         raise UnknownNameError("format", format, report.FORMATS)
@@ -120,22 +121,19 @@ def predict(  # noqa: PLR0913 - the options are the interface
         sequence_length=sequence_length,
     )
     counts = options.parse_counts("--threads", threads)
-
-    def note(text: str) -> None:
-        if not quiet:
-            print(f"note: {text}", file=sys.stderr)
-
     get_frontend(source).check(request)
-    found = _predictor(predictor, db, device, adapt, note)
-    found.check_threads(counts)
-    if save is not None:
-        storage.save(found, save)
-    network = _network(request, target or found.device.target, precision, input_dtype, note)
-    if format == "csv" and name.endswith(".tflite"):
+    with Status(quiet=quiet) as status:
+        found = _predictor(predictor, db, device, adapt, status.step)
+        found.check_threads(counts)
+        if save is not None:
+            storage.save(found, save)
+        network = _network(request, target or found.device.target, precision, input_dtype, status.step)
+        each_regressor = format == "csv" and name.endswith(".tflite")
         parts = {
-            choice: _predictor(choice, db, device, None, note)
-            for choice in ("decision_tree", "random_forest", "xgboost", "mean")
+            choice: _predictor(choice, db, device, None, status.step)
+            for choice in (("decision_tree", "random_forest", "xgboost", "mean") if each_regressor else ())
         }
+    if each_regressor:
         print(report.regressor_csv({c: predict_network(p, network, threads=counts[0]) for c, p in parts.items()}))
         return
     predictions = [predict_network(found, network, threads=count) for count in counts]
@@ -159,9 +157,12 @@ def _predictor(choice: str, db: str | None, device: str | None, adapt: int | Non
     if adapt is None:
         return open_predictor(choice, db=db, device=device, note=note)
     from op_profiler.predict.latency.adapt import adapted, chosen_samples
+    from op_profiler.predict.latency.state import steady
 
-    target = examples_for(db=db, device=device)
-    return adapted(open_predictor(choice, note=note), chosen_samples(target, adapt))
+    target = steady(examples_for(db=db, device=device))
+    source = open_predictor(choice, note=note)
+    note(f"adapting to {adapt} operators")
+    return adapted(source, chosen_samples(target, adapt))
 
 
 def _dims(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:

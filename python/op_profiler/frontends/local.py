@@ -1,4 +1,4 @@
-"""TVM's own model zoo, three recurrent networks, and the models of torchvision, pretrainedmodels and libreyolo."""
+"""TVM's model zoo, recurrent and randomly wired networks, and models of torchvision, pretrainedmodels and libreyolo."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from op_profiler.compiler import load_tvm
 from op_profiler.errors import MissingPackageError, UnknownNameError, UsageError
-from op_profiler.frontends import _zoo
+from op_profiler.frontends import _randwire, _zoo
 from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
 from op_profiler.frontends._content import fingerprint
 
@@ -39,14 +39,16 @@ class LocalFrontend(Frontend):
     """Models that need no file and no network."""
 
     source = "local"
-    summary = "TVM's own zoo and recurrent networks; with the models extra torchvision and pretrainedmodels"
+    summary = (
+        "TVM's zoo, recurrent and randomly wired networks; with the models extra torchvision and pretrainedmodels"
+    )
 
     def names(self) -> list[str]:
         darknet = _zoo.DARKNET_NAMES if _zoo.installed("libreyolo") else ()
         return sorted({*self.default_names(), *_zoo.torchvision_names(), *_zoo.pretrainedmodels_names(), *darknet})
 
     def default_names(self) -> list[str]:
-        return [*_TESTING, *_RECURRENT]
+        return [*_TESTING, *_RECURRENT, f"{_randwire.PREFIX}0"]
 
     def check(self, request: ModelRequest) -> None:
         name = request.name
@@ -55,6 +57,9 @@ class LocalFrontend(Frontend):
                 raise UsageError(f"{name} has one input; give one --inputshape")
             if request.input_shapes and (name in _RECURRENT or _TESTING[name][2] is None):
                 raise UsageError(f"{name} does not take --inputshape; its input follows from --batchsize")
+            return
+        if _randwire.seed_of(name) is not None:
+            _zoo.shape_of(request, _randwire.IMAGE)
             return
         if name in _zoo.DARKNET_NAMES and not _zoo.installed("libreyolo"):
             raise MissingPackageError("libreyolo", f"the model {name!r}", "yolo")
@@ -72,10 +77,19 @@ class LocalFrontend(Frontend):
             return _recurrent(request)
         if request.name in _TESTING:
             return _from_testing(request)
+        if _randwire.seed_of(request.name) is not None:
+            return _random_wires(request)
         return _zoo.load(request)
 
 
 FRONTEND = LocalFrontend()
+
+
+def _random_wires(request: ModelRequest) -> RelayModel:
+    shape = _zoo.shape_of(request, _randwire.IMAGE)
+    module, params = _randwire.randwire(_randwire.seed_of(request.name) or 0, shape)
+    inputs = (InputSpec("data", shape),)
+    return RelayModel(request.name, request.source, module, params, inputs, shape[0], (_RANDOM_WEIGHTS,))
 
 
 def _from_testing(request: ModelRequest) -> RelayModel:

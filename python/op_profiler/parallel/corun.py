@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.parallel.collaborate import Collaboration, collaborate
 from op_profiler.parallel.costs import Costs, simulate
-from op_profiler.parallel.measure import Timed, Way, time_in_turn
+from op_profiler.parallel.measure import Timed, Way, relative_difference, time_in_turn
 from op_profiler.parallel.models import Models, load_models
 from op_profiler.parallel.plan import Plan, Stage, read_plan
 from op_profiler.parallel.policies import POLICIES, get_policy
@@ -22,13 +23,15 @@ from op_profiler.parallel.record import PlanSamples, record_coruns
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
 
-AUTO = "auto"
-CHOICES = (*(name for name in POLICIES if name != "exhaustive"), "exhaustive", AUTO)
+AUTO, COLLABORATE = "auto", "collaborate"
+CHOICES = (*(name for name in POLICIES if name != "exhaustive"), "exhaustive", COLLABORATE, AUTO)
 COSTS = ("measured", "predicted")
-_CANDIDATES = ("sequential", "threads", "greedy", "ios", "nash")
-_MEASURED_CANDIDATES = 4
+AUTO_POLICIES = ("sequential", "threads", "greedy", "ios", "nash")
+_UNTUNED_POLICIES = ("greedy", "ios")
+_TUNING_SECONDS = 60.0  # for building the kernels to choose from, and again for the search
+_MEASUREDAUTO_POLICIES = 4
 _SHORT_ROUNDS = 15
-_TOLERANCE = 1e-4  # merged kernels add in another order
+_TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
 
 Announce = Callable[[str], None]
 
@@ -38,10 +41,10 @@ class CorunRequest:
     """What to run side by side, and how.
 
     Attributes:
-        models: one or several, all for the same target.
+        models: one or several, all for the same target (for several targets see `op_profiler.parallel.targets`).
         policy: one of `CHOICES`.
         plan: file of a plan that was made before; the policy is then not asked.
-        cores: that a plan may use.
+        cores: that a plan may use; for cuda the number of its streams.
         merge: plan for the models with parallel operators merged into one kernel; ``auto`` tries both.
         costs: ``measured`` on this machine, or ``predicted`` from a dataset.
         db: dataset that costs are predicted from (None: the one that ships), and that measured co-runs are stored in.
@@ -67,10 +70,20 @@ class CorunRequest:
             raise UnknownNameError("policy", self.policy, CHOICES)
         if self.costs not in COSTS:
             raise UnknownNameError("costs", self.costs, COSTS)
+        if self.policy == COLLABORATE and self.costs != "measured":
+            raise UsageError("the policy collaborate measures what it tunes: leave --costs at measured")
         if self.rounds < 1:
             raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
         for request in self.models:
             request.check()
+        if self.models[0].on_gpu:
+            self._check_gpu()
+
+    def _check_gpu(self) -> None:
+        if self.policy == "collaborate":
+            raise UsageError("--policy collaborate tunes for processors; for cuda take one of the others")
+        if self.costs != "measured" or self.db is not None:
+            raise UsageError("for cuda, costs are measured and co-runs are not stored: leave out --costs and --db")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +95,8 @@ class CorunResult:
         timeline_us: of one run of the plan, start and end of every node, shape (nodes, 2).
         outputs_equal: whether all outputs were those of sequential, bit for bit.
         largest_difference: between two outputs, over the largest value of the sequential one.
-        tried: what ``auto`` measured on the way: name, predicted and measured microseconds.
+        tried: what ``auto`` and ``collaborate`` measured on the way: name, predicted and measured microseconds.
+        collaboration: of ``collaborate``, what tuning alone and together came to.
         notes: what the user should know.
     """
 
@@ -93,12 +107,13 @@ class CorunResult:
     outputs_equal: bool
     largest_difference: float
     tried: tuple[tuple[str, float, float], ...]
+    collaboration: Collaboration | None
     notes: tuple[str, ...]
 
     @property
     def outputs_agree(self) -> bool:
-        """Equal, or as near as merged kernels can be expected to be."""
-        return self.outputs_equal or (bool(self.plan.merged) and self.largest_difference <= _TOLERANCE)
+        """Equal, or as near as other kernels than those of the build can be expected to be."""
+        return self.outputs_equal or (not self.plan.as_built and self.largest_difference <= _TOLERANCE)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for scripts."""
@@ -107,30 +122,37 @@ class CorunResult:
             "models": list(self.plan.models),
             "policy": self.plan.policy,
             "sequential_us": sequential,
-            "sequential_interval_us": list(self.timed.interval_us(0)),
+            "sequential_interval_us": _finite(self.timed.interval_us(0)),
             "plan_us": ours,
-            "plan_interval_us": list(self.timed.interval_us(1)),
+            "plan_interval_us": _finite(self.timed.interval_us(1)),
             "predicted_us": self.plan.predicted_us,
             "speedup": self.timed.speedup(1),
-            "speedup_interval": list(self.timed.speedup_interval(1)),
+            "speedup_interval": _finite(self.timed.speedup_interval(1)),
             "outputs_equal": self.outputs_equal,
             "largest_difference": self.largest_difference,
             "foreign_load": self.timed.foreign_load,
             "rounds": len(self.timed.samples_us),
             "merged": list(self.plan.merged),
             "tried": [{"policy": n, "predicted_us": p, "measured_us": m} for n, p, m in self.tried],
+            "tuned_stages": self.collaboration.to_json() if self.collaboration is not None else None,
             "notes": list(self.notes),
             "stages": self.plan.to_json(self.models.graph)["stages"],
         }
 
 
 @dataclasses.dataclass(frozen=True)
-class _Candidate:
-    """A plan, the models that it was made for, and what it was made from (None: from predictions, or from a file)."""
+class Candidate:
+    """A plan and the models that it was made for.
+
+    Attributes:
+        profile: what it was made from; None where that was predictions, a file, or other kernels.
+        collaboration: the tuning that it is a part of.
+    """
 
     models: Models
     plan: Plan
     profile: Profile | None = None
+    collaboration: Collaboration | None = None
 
 
 def corun(request: CorunRequest, announce: Announce) -> CorunResult:
@@ -150,16 +172,16 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult:
     models = load(True) if merge else baseline
     tried: tuple[tuple[str, float, float], ...] = ()
     if plan is not None:
-        winner = _Candidate(models, plan)
+        winner = Candidate(models, plan)
     else:
-        candidates = _candidates(request, models, announce)
+        candidates = candidates_of(request, models, announce)
         if request.policy == AUTO and not merge and (both := load(True)).merged:
-            candidates += _candidates(request, both, announce)
-        winner, tried = _best(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
+            candidates += candidates_of(request, both, announce)
+        winner, tried = best_of(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
     return _measured(request, winner, baseline, tried, announce)
 
 
-def _candidates(request: CorunRequest, models: Models, announce: Announce) -> list[_Candidate]:
+def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> list[Candidate]:
     """The plan of the policy; of ``auto`` those of several policies, each different plan once."""
     profile = None
     if request.costs == "measured":
@@ -167,12 +189,40 @@ def _candidates(request: CorunRequest, models: Models, announce: Announce) -> li
         profile = measure_costs(models)
     costs = profile.costs if profile is not None else predicted_costs(request, models, announce)
     announce("planning")
-    found: dict[tuple[Stage, ...], _Candidate] = {}
-    for name in _CANDIDATES if request.policy == AUTO else (request.policy,):
+    found: dict[tuple[Stage, ...], Candidate] = {}
+    policies = {AUTO: AUTO_POLICIES, COLLABORATE: _UNTUNED_POLICIES}
+    for name in policies.get(request.policy, (request.policy,)):
         stages = get_policy(name)(models.graph, costs, models.cores)
         predicted_us = simulate(models.graph, stages, costs).total_us
-        found.setdefault(stages, _Candidate(models, plan_of(models, name, stages, predicted_us), profile))
-    return list(found.values())
+        found.setdefault(stages, Candidate(models, plan_of(models, name, stages, predicted_us), profile))
+    candidates = list(found.values())
+    if request.policy == COLLABORATE and profile is not None:
+        candidates = _tuned(request, models, profile, candidates, announce)
+    return candidates
+
+
+def _tuned(
+    request: CorunRequest, models: Models, profile: Profile, untuned: Sequence[Candidate], announce: Announce
+) -> list[Candidate]:
+    """Plans with the operators as they were built, tuned each alone, and tuned together."""
+    from op_profiler.parallel.proposals import proposals
+    from op_profiler.predict.query import load_trials
+    from op_profiler.predict.shipped import shipped_trials
+
+    if models.on_gpu:
+        raise UsageError("the policy collaborate has no schedules for a GPU; use another, or --target llvm")
+    announce("building the best few schedules of each operator")
+    rows = load_trials(request.db, shipped_trials(), announce)
+    rows = [row for row in rows if row["device_kind"] == models.machine.device.kind]
+    schedules = proposals(models, profile.costs.latency_us[1], rows, seconds=_TUNING_SECONDS)
+    announce("tuning operators alone and together")
+    found = collaborate(models, profile, schedules, seconds=_TUNING_SECONDS)
+    plans = (
+        plan_of(models, "tuned alone", found.alone, found.predicted_us),
+        plan_of(models, COLLABORATE, found.jointly, sum(found.jointly_us)),
+    )
+    tuned = [Candidate(models, plan) for plan in plans]
+    return [dataclasses.replace(one, collaboration=found) for one in (*untuned, *tuned)]
 
 
 def predicted_costs(request: CorunRequest, models: Models, announce: Announce) -> Costs:
@@ -184,11 +234,11 @@ def predicted_costs(request: CorunRequest, models: Models, announce: Announce) -
     return Costs.from_predictor(predictor, models.graph, threads=counts)
 
 
-def _best(
-    candidates: Sequence[_Candidate], announce: Announce
-) -> tuple[_Candidate, tuple[tuple[str, float, float], ...]]:
+def best_of(
+    candidates: Sequence[Candidate], announce: Announce
+) -> tuple[Candidate, tuple[tuple[str, float, float], ...]]:
     """Measure those that are predicted best, in turn, and take the fastest."""
-    few = sorted(candidates, key=lambda candidate: candidate.plan.predicted_us or 0.0)[:_MEASURED_CANDIDATES]
+    few = sorted(candidates, key=lambda candidate: candidate.plan.predicted_us or 0.0)[:_MEASUREDAUTO_POLICIES]
     announce(f"measuring {len(few)} plans")
     timed = _time(few, _SHORT_ROUNDS)
     names = [c.plan.policy + (" (merged)" if c.plan.merged else "") for c in few]
@@ -199,7 +249,7 @@ def _best(
     return few[int(np.argmin(timed.median_us))], tried
 
 
-def _time(candidates: Sequence[_Candidate], rounds: int, first: Sequence[Way] = ()) -> Timed:
+def _time(candidates: Sequence[Candidate], rounds: int, first: Sequence[Way] = ()) -> Timed:
     """Ways that are given, then the candidates, in turn."""
     machine = candidates[0].models.machine
     with contextlib.ExitStack() as stack:
@@ -210,7 +260,7 @@ def _time(candidates: Sequence[_Candidate], rounds: int, first: Sequence[Way] = 
 
 def _measured(
     request: CorunRequest,
-    winner: _Candidate,
+    winner: Candidate,
     baseline: Models,
     tried: tuple[tuple[str, float, float], ...],
     announce: Announce,
@@ -222,16 +272,14 @@ def _measured(
     if request.db is not None and winner.profile is not None:
         announce("storing co-runs")
         samples = PlanSamples(winner.plan, run.durations_us, run.bound_to)
-        count = record_coruns(
-            request.db, request.models, winner.models, winner.profile, samples, foreign_load=timed.foreign_load
-        )
+        count = record_coruns(request.db, request.models, winner.models, winner.profile, samples, timed)
         notes.append(f"{count} groups of operators that ran side by side are in {request.db}")
     if request.policy == AUTO and request.plan is None and not _faster(timed):
         notes.append(
             f"the best plan ({winner.plan.policy}) took {1 / timed.speedup(1):.3f} times as long as sequential and is "
             "not returned: this is one operator after the other on all cores, by TVM's own executor"
         )
-        winner = _Candidate(baseline, in_order(baseline, len(baseline.cores)))
+        winner = Candidate(baseline, in_order(baseline, baseline.thread_counts[-1]))
         run = _compared(winner, baseline, 1)[1]
         timed = dataclasses.replace(timed, samples_us=timed.samples_us[:, [0, 0]])
     strangers = sorted({core for core, bound in run.bound_to.items() if bound != core})
@@ -245,8 +293,14 @@ def _measured(
         outputs_equal=run.outputs_equal,
         largest_difference=run.largest_difference,
         tried=tried,
+        collaboration=winner.collaboration,
         notes=tuple(notes),
     )
+
+
+def _finite(interval: tuple[float, float]) -> list[float] | None:
+    """None where there were too few rounds for an interval."""
+    return list(interval) if np.isfinite(interval).all() else None
 
 
 def _faster(timed: Timed) -> bool:
@@ -264,7 +318,7 @@ class _Run:
     largest_difference: float
 
 
-def _compared(candidate: _Candidate, baseline: Models, rounds: int) -> tuple[Timed, _Run]:
+def _compared(candidate: Candidate, baseline: Models, rounds: int) -> tuple[Timed, _Run]:
     machine, sequential = baseline.machine, baseline.sequential()
     with candidate.models.executor(candidate.plan) as executor:
         ways = [sequential, Way(lambda: None, executor.run)]
@@ -279,10 +333,5 @@ def _compared(candidate: _Candidate, baseline: Models, rounds: int) -> tuple[Tim
             durations_us=durations_us(executor, _SHORT_ROUNDS),
             bound_to=executor.bound_to(),
             outputs_equal=all(np.array_equal(a, b) for a, b in pairs),
-            largest_difference=max((_difference(a, b) for a, b in pairs), default=0.0),
+            largest_difference=max((relative_difference(a, b) for a, b in pairs), default=0.0),
         )
-
-
-def _difference(expected: np.ndarray, found: np.ndarray) -> float:
-    scale = float(np.abs(expected).max(initial=0.0)) or 1.0
-    return float(np.abs(expected.astype(np.float64) - found).max(initial=0.0)) / scale

@@ -27,14 +27,11 @@ class Costs:
     Attributes:
         latency_us: by thread count, shape (nodes,): microseconds of each node while nothing runs beside it.
         handover_us: until a lane sees that an operator of another lane, for which it waits, has ended.
-        switch_us: for a lane to change its cores or their number between two operators; also between the last operator
-            of a run and the first of the next.
         slowdown: factor on the latency of operators while others run beside them; from co-run measurements.
     """
 
     latency_us: dict[int, np.ndarray]
     handover_us: float = 0.0
-    switch_us: float = 0.0
     slowdown: float = 1.0
 
     @classmethod
@@ -45,7 +42,6 @@ class Costs:
         *,
         threads: Sequence[int],
         handover_us: float = 0.0,
-        switch_us: float = 0.0,
         slowdown: float = 1.0,
     ) -> Costs:
         """Latencies from a predictor, each with the gap that a call leaves in front of it.
@@ -66,7 +62,7 @@ class Costs:
                     "Measure the model with op_performance_collector.py, and plan with that dataset"
                 )
             latency_us[count] = found + predictor.gaps_us.get(count, 0.0)
-        return cls(latency_us, handover_us, switch_us, slowdown)
+        return cls(latency_us, handover_us, slowdown)
 
     @property
     def threads(self) -> tuple[int, ...]:
@@ -117,7 +113,7 @@ def simulate(graph: KernelGraph, stages: Sequence[Stage], costs: Costs) -> Timel
     waiting = _Waiting(graph, stages, costs)
     size = len(graph)
     start, end = [float("nan")] * size, [float("nan")] * size
-    starts = [(waiting.ready_us[node], node) for node in waiting.order if not waiting.open[node]]
+    starts = [(0.0, node) for node in waiting.order if not waiting.open[node]]
     heapq.heapify(starts)
     ends: list[tuple[float, int]] = []
     now = work = 0.0
@@ -148,7 +144,6 @@ class _Waiting:
         order: nodes as they stand in the plan.
         latency_us: of each node with its thread count.
         open: how many operators each node still waits for.
-        ready_us: when each could start, as far as is known.
     """
 
     def __init__(self, graph: KernelGraph, stages: Sequence[Stage], costs: Costs) -> None:
@@ -156,31 +151,20 @@ class _Waiting:
         self.order: list[int] = []
         self.latency_us = [0.0] * size
         self.open = [0] * size
-        self.ready_us = [0.0] * size
-        self._costs = costs
+        self._ready_us = [0.0] * size  # when each could start, as far as is known
+        self._handover_us = costs.handover_us
         self._lane = [-1] * size
-        self._switched_from = [-1] * size  # the operator after which the lane changes its pool for this one
         self._followers: list[list[int]] = [[] for _ in range(size)]
         latency_us = {count: values.tolist() for count, values in costs.latency_us.items()}
-        pools: dict[int, tuple[int, ...]] = {}
-        first_in: dict[int, tuple[int, tuple[int, ...]]] = {}
-        last_in: dict[int, int] = {}
         last_on: dict[int, int] = {}
         for stage in stages:
             for group in stage.groups:
-                lane = group.cores[0]
                 for step in group.steps:
                     node, cores = step.node, group.cores[: step.threads]
                     self.order.append(node)
-                    self._lane[node] = lane
+                    self._lane[node] = cores[0]
                     self.latency_us[node] = latency_us[step.threads][node]
                     before = {*graph.nodes[node].inputs, *(last_on[core] for core in cores if core in last_on)}
-                    if lane not in pools:
-                        first_in[lane] = (node, cores)
-                    elif pools[lane] != cores:
-                        before.add(last_in[lane])
-                        self._switched_from[node] = last_in[lane]
-                    pools[lane], last_in[lane] = cores, node
                     for core in cores:
                         last_on[core] = node
                     for other in before:
@@ -188,20 +172,14 @@ class _Waiting:
         for node in self.order:
             for follower in self._followers[node]:
                 self.open[follower] += 1
-        for lane, (node, cores) in first_in.items():
-            if cores != pools[lane]:
-                self.ready_us[node] = costs.switch_us
 
     def release(self, node: int, now: float) -> list[tuple[int, float]]:
         """Nodes that wait for nobody any more after the end of `node`, and when they can start."""
         found = []
         for follower in self._followers[node]:
-            ready = now if self._lane[follower] == self._lane[node] else now + self._costs.handover_us
-            if self._switched_from[follower] == node:
-                ready = now + self._costs.switch_us
-            if ready > self.ready_us[follower]:
-                self.ready_us[follower] = ready
+            ready = now if self._lane[follower] == self._lane[node] else now + self._handover_us
+            self._ready_us[follower] = max(self._ready_us[follower], ready)
             self.open[follower] -= 1
             if not self.open[follower]:
-                found.append((follower, self.ready_us[follower]))
+                found.append((follower, self._ready_us[follower]))
         return found

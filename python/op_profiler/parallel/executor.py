@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.compiler import load_tvm
-from op_profiler.measure.kernels import GraphKernels, Kernel, bind_graph
+from op_profiler.measure.kernels import Call, GraphKernels, Kernel, bind_graph
 from op_profiler.parallel.lanes import Lanes, LaneStep, native_library, run_on_lanes
 from op_profiler.parallel.storage import plan_storage
 
@@ -48,10 +48,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         self._models = load_side_by_side(graph, compiled, order, device, inputs)
         self._kernels = kernels = [kernel for model in self._models for kernel in model.kernels]
         self._programme = Programme(graph, plan, order)
-        tables = [
-            [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates) for entry in lane]
-            for lane in self._programme.lanes
-        ]
+        tables = lane_tables(self._programme, kernels)
         self._lanes = Lanes(self._programme.cores, tables, self._programme.signals)
 
     def __enter__(self) -> PlanExecutor:
@@ -183,6 +180,8 @@ class _Entry:
 class Programme:
     """What each lane does. There is one for each core; the one of a group's first core calls the group's kernels.
 
+    What the plan does not hold counts as there.
+
     Attributes:
         cores: of each lane.
         lanes: what each of them does, in order.
@@ -201,7 +200,8 @@ class Programme:
             entry = _Entry(step.node, tuple(mates))
             mine = self.lanes[lane][-1].node if self.lanes[lane] else None
             known = 0 if mine is None else before[mine] | 1 << mine
-            sources = {*graph.nodes[step.node].inputs, *(last_on[i] for i in (lane, *mates) if i in last_on)}
+            sources = {source for source in graph.nodes[step.node].inputs if source in entries}
+            sources |= {last_on[i] for i in (lane, *mates) if i in last_on}
             for source in _not_implied(sources, known, before):
                 entries[source].posts += (self.signals,)
                 entry.waits += (self.signals,)
@@ -209,6 +209,14 @@ class Programme:
             self.lanes[lane].append(entry)
             entries[step.node] = entry
             last_on.update(dict.fromkeys((lane, *mates), step.node))
+
+
+def lane_tables(programme: Programme, kernels: Sequence[Call]) -> list[list[LaneStep]]:
+    """A programme with the calls of its nodes, for `Lanes`."""
+    return [
+        [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates) for entry in lane]
+        for lane in programme.lanes
+    ]
 
 
 def _not_implied(sources: set[int], known: int, before: list[int]) -> list[int]:

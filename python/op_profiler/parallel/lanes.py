@@ -195,5 +195,8 @@ def run_on_lanes(kernels: Path) -> None:
     Such a library calls the runtime through variables that TVM sets when it loads it; this one is set anew.
     """
     library = ctypes.CDLL(str(kernels))
-    launch = ctypes.c_void_p.in_dll(library, "__TVMBackendParallelLaunch")
+    try:
+        launch = ctypes.c_void_p.in_dll(library, "__TVMBackendParallelLaunch")
+    except ValueError:
+        return  # the variable is not there: no kernel of the library has a parallel loop
     launch.value = ctypes.cast(native_library().lanes_launch, ctypes.c_void_p).value

@@ -81,6 +81,12 @@ def time_in_turn(ways: Sequence[Way], *, rounds: int, meter: LoadMeter | None, l
     return Timed(np.asarray(kept), foreign_load, before, after)
 
 
+def relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
+    """The largest difference between two arrays, over the largest expected value."""
+    scale = float(np.abs(expected).max(initial=0.0)) or 1.0
+    return float(np.abs(expected.astype(np.float64) - found).max(initial=0.0)) / scale
+
+
 def _one_round(ways: Sequence[Way], turn: int) -> list[float]:
     times = [0.0] * len(ways)
     for place in range(len(ways)):

@@ -1,41 +1,51 @@
-"""Models that are loaded twice: for TVM's graph executor, which runs one kernel after the other, and for lanes."""
+"""Models, loaded twice: for TVM's graph executor, which runs one kernel after the other, and for plans."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from op_profiler.errors import MeasureError, UsageError
+from op_profiler.measure.threads import available_cores, default_thread_counts
 from op_profiler.parallel.executor import PlanExecutor, on_lanes
-from op_profiler.parallel.graph import KernelGraph
+from op_profiler.parallel.graph import KernelGraph, kernels_with_inputs
 from op_profiler.parallel.measure import Way
+from op_profiler.parallel.streams import StreamExecutor
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.measure.machines import Machine
     from op_profiler.operators.lower import CompiledModel
+    from op_profiler.parallel._base import Executor
     from op_profiler.parallel.plan import Plan
+    from op_profiler.parallel.variants import Variants
     from op_profiler.schedules._base import Schedule
+
+
+_MOST_STREAMS = 32
+"""More than kernels of a model that are worth running side by side."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Models:
-    """Models on this machine's processor.
+    """Models on this machine's processor or GPU.
 
     Attributes:
         graph: kernels of all of them.
-        compiled: for lanes.
+        compiled: for plans.
         loaded: in TVM's graph executor, over the storage that the compiler planned.
         inputs: of each model, random or the user's.
         merged: kinds of operators that were merged (parallel type ``full``).
         schedules: what the builds gave to the operators, by workload key.
-        cores: that plans may use.
+        cores: that plans may use; of a GPU its streams.
     """
 
     graph: KernelGraph
@@ -47,12 +57,46 @@ class Models:
     cores: tuple[int, ...]
     schedules: dict[str, Schedule] = dataclasses.field(default_factory=dict)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether kernels run on a GPU."""
+        return self.machine.device.kind == "cuda"
+
+    @property
+    def thread_counts(self) -> tuple[int, ...]:
+        """That an operator may have, rising; a GPU's kernels have threads of their own, whatever a plan says."""
+        return (1,) if self.on_gpu else default_thread_counts(len(self.cores))
+
+    @functools.cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Of every node the compiler's hash of its operator."""
+        graphs = [json.loads(one.library.get_graph_json()) for one in self.compiled]
+        return tuple(label for graph in graphs for _, label, _ in kernels_with_inputs(graph))
+
+    @functools.cached_property
+    def variants(self) -> Variants:
+        """Kernels of the operators under other schedules."""
+        from op_profiler.parallel.variants import Variants
+
+        return Variants(self.compiled, self.machine.device.target)
+
+    def functions(self, schedules: Mapping[int, Schedule | None]) -> dict[int, Any]:
+        """Kernels of nodes for `PlanExecutor.use`; without those that keep the kernel of the build.
+
+        Raises:
+            PlanError: an operator cannot be built with its schedule; names it.
+        """
+        return {
+            node: self.variants.function(self.labels[node], one) for node, one in schedules.items() if one is not None
+        }
+
     def sequential(self) -> Way:
         """All models, one kernel after the other on all cores, by TVM's own executor and thread pool."""
 
         def run() -> None:
             for model in self.loaded:
                 model.run_model()
+            self.machine.runtime.sync()
 
         return Way(lambda: self.machine.threads.use(len(self.cores)), run)
 
@@ -60,8 +104,8 @@ class Models:
         """What the models answer; run them first."""
         return [array for model in self.loaded for array in model.output_arrays()]
 
-    def executor(self, plan: Plan) -> PlanExecutor:
-        """The models on lanes.
+    def executor(self, plan: Plan) -> Executor:
+        """The models on lanes, or on streams.
 
         Raises:
             PlanError: the plan is not for them, or not for this machine.
@@ -70,7 +114,15 @@ class Models:
         plan.check(self.graph, device=device.key, processor=device.processor, cores=self.cores)
         if plan.merged != self.merged:
             raise MeasureError(f"the plan merges {plan.merged or 'nothing'}, the models were built with {self.merged}")
-        return PlanExecutor(self.graph, self.compiled, plan, self.machine.runtime, self.inputs)
+        executor: Executor
+        if self.on_gpu:
+            from op_profiler.measure.machines.gpu import Events
+
+            executor = StreamExecutor(self.graph, self.compiled, plan, self.machine.runtime, self.inputs, Events())
+        else:
+            executor = PlanExecutor(self.graph, self.compiled, plan, self.machine.runtime, self.inputs)
+        executor.use(self.functions({step.node: step.schedule for step, _ in plan.steps}))
+        return executor
 
     def copies(self, count: int) -> Models:
         """Every model several times, each copy with tensors of its own; only to be run by plans."""
@@ -88,7 +140,7 @@ def load_models(
 
     Args:
         requests: which models, for which target, with which schedules; all for the same target.
-        cores: how many cores plans may use.
+        cores: how many cores, of a GPU how many streams, plans may use.
         merge: merge parallel operators into one kernel where Relay can.
         announce: told what takes long.
 
@@ -99,15 +151,16 @@ def load_models(
     from op_profiler.collect.source import load_model, random_inputs, static_inputs
     from op_profiler.measure.kernels import load_graph
     from op_profiler.measure.machines import open_machine
-    from op_profiler.measure.threads import available_cores
     from op_profiler.operators.lower import compile_model
     from op_profiler.parallel.merge import merged
     from op_profiler.schedules import records
     from op_profiler.schedules.record import recorded_schedules
 
-    available = available_cores()
+    on_gpu = requests[0].on_gpu
+    available = tuple(range(_MOST_STREAMS)) if on_gpu else available_cores()
     if not 1 <= cores <= len(available):
-        raise UsageError(f"--threads {cores} is not possible here: this process may use 1 to {len(available)} cores")
+        here = f"give 1 to {len(available)}" if on_gpu else f"this process may use 1 to {len(available)} cores"
+        raise UsageError(f"{'--streams' if on_gpu else '--threads'} {cores} is not possible here: {here}")
     compiled: list[CompiledModel] = []
     inputs: list[dict[str, np.ndarray]] = []
     kinds: set[str] = set()
@@ -129,11 +182,12 @@ def load_models(
     announce("loading")
     machine = open_machine(requests[0].target, target, None)
     loaded = tuple(load_graph(one, machine.runtime, arrays) for one, arrays in zip(compiled, inputs, strict=True))
-    with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
-        lanes = tuple(on_lanes(one, Path(folder)) for one in compiled)
+    if not on_gpu:
+        with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+            compiled = [on_lanes(one, Path(folder)) for one in compiled]
     return Models(
-        graph=KernelGraph.of(names, lanes),
-        compiled=lanes,
+        graph=KernelGraph.of(names, compiled),
+        compiled=tuple(compiled),
         loaded=loaded,
         inputs=tuple(inputs),
         merged=tuple(sorted(kinds)),

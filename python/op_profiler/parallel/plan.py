@@ -164,9 +164,7 @@ class Plan:
                 [
                     {
                         "cores": list(group.cores),
-                        "operators": [
-                            _plain_step(s) | ({"name": names[s.node]} if names else {}) for s in group.steps
-                        ],
+                        "operators": [_plain_step(s) | ({"name": names[s.node]} if names else {}) for s in group.steps],
                     }
                     for group in stage.groups
                 ]

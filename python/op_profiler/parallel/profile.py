@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.measure.threads import default_thread_counts
 from op_profiler.parallel.costs import Costs
 from op_profiler.parallel.plan import Group, Plan, Stage, Step
 
 if TYPE_CHECKING:
-    from op_profiler.parallel.executor import PlanExecutor
+    from op_profiler.parallel._base import Executor
     from op_profiler.parallel.models import Models
 
 _ROUNDS, _SECONDS = 15, 15.0
@@ -44,7 +43,7 @@ def measure_costs(models: Models) -> Profile:
     each other down is that of the sum over all operators.
     """
     cores = models.cores
-    counts = default_thread_counts(len(cores))
+    counts = models.thread_counts
     with contextlib.ExitStack() as stack:
         alone = {n: stack.enter_context(models.executor(in_order(models, n))) for n in counts}
         wandering = together = None
@@ -73,19 +72,19 @@ def measure_costs(models: Models) -> Profile:
     return Profile(Costs(latency, handover_us=handover, slowdown=max(slowdown, 1.0)), samples, beside, bound_to)
 
 
-def durations_us(executor: PlanExecutor, rounds: int) -> np.ndarray:
+def durations_us(executor: Executor, rounds: int) -> np.ndarray:
     """What every operator takes; shape (rounds, nodes)."""
     return np.asarray([_durations(executor) for _ in range(rounds)])
 
 
-def _durations(executor: PlanExecutor) -> np.ndarray:
+def _durations(executor: Executor) -> np.ndarray:
     executor.run()
     executor.run()
     spans = executor.timeline_us()
     return np.asarray(spans[:, 1] - spans[:, 0])
 
 
-def _gap(executor: PlanExecutor) -> float:
+def _gap(executor: Executor) -> float:
     """Median microseconds between the end of an operator and the start of the next, which is on another core."""
     executor.run()
     executor.run()

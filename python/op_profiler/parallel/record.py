@@ -15,6 +15,7 @@ from op_profiler.schedules._base import UNKNOWN
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
+    from op_profiler.parallel.measure import Timed
     from op_profiler.parallel.models import Models
     from op_profiler.parallel.plan import Plan
     from op_profiler.parallel.profile import Profile
@@ -40,14 +41,14 @@ def record_coruns(
     models: Models,
     profile: Profile,
     samples: PlanSamples,
-    *,
-    foreign_load: bool,
+    timed: Timed,
 ) -> int:
     """Store every stage of a plan with operators side by side, and every operator beside its own copy.
 
     Args:
         requests: of the models, in their order.
         profile: what the operators took alone.
+        timed: when the plan ran beside sequential; tells of the load that others put on the machine.
 
     Returns:
         How many groups were stored.
@@ -59,8 +60,19 @@ def record_coruns(
         for number, (key, request) in enumerate(zip(keys, requests, strict=True)):
             _add_model(dataset, key, request, models, number)
         for members in groups:
-            dataset.record_corun(models.machine.device, members, foreign_load=foreign_load)
+            dataset.record_corun(
+                models.machine.device,
+                members,
+                load_before=_share(timed.load_before, models),
+                load_after=_share(timed.load_after, models),
+                foreign_load=timed.foreign_load,
+            )
     return len(groups)
+
+
+def _share(foreign_cores: float | None, models: Models) -> float | None:
+    cores = models.machine.device.cores
+    return None if foreign_cores is None or not cores else min(foreign_cores / cores, 1.0)
 
 
 def _model_key(request: CollectRequest, models: Models) -> str:

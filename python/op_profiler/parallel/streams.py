@@ -10,20 +10,20 @@ import contextlib
 import dataclasses
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from op_profiler.compiler import load_tvm
 from op_profiler.errors import MeasureError
+from op_profiler.measure.kernels import Kernel
 from op_profiler.operators.lower import last_line
 from op_profiler.parallel.executor import Programme, happens_before, load_side_by_side
 from op_profiler.parallel.graph import kernels_with_inputs
 from op_profiler.parallel.plan import Group, Stage
 
 if TYPE_CHECKING:
-    from op_profiler.measure.kernels import Kernel
     from op_profiler.operators.lower import CompiledModel
     from op_profiler.parallel.graph import KernelGraph
     from op_profiler.parallel.plan import Plan
@@ -78,7 +78,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         ordered = temporaries_in_turn(graph, plan, compiled)
         order = happens_before(ordered, plan)
         self._models = load_side_by_side(graph, compiled, order, device, inputs)
-        kernels = [kernel for model in self._models for kernel in model.kernels]
+        self._kernels = kernels = [kernel for model in self._models for kernel in model.kernels]
         programme = Programme(ordered, plan, order)
         launches = {
             entry.node: _Launch(kernels[entry.node], entry.node, lane, entry.waits, entry.posts)
@@ -110,6 +110,17 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         """
         self._run(marks=False)
 
+    def use(self, functions: Mapping[int, Any]) -> None:
+        """From the next run on call these functions for the nodes that are named, and for the others their own.
+
+        Where functions that use temporary memory are to run beside others, their steps have to name a schedule.
+        """
+        for place, launch in enumerate(self._launches):
+            own = self._kernels[launch.node]
+            function = functions.get(launch.node)
+            kernel = own if function is None else Kernel(own.name, own.label, function, own.arrays)
+            self._launches[place] = dataclasses.replace(launch, kernel=kernel)
+
     def outputs(self) -> list[np.ndarray]:
         """Of the last run, model after model."""
         return [array for model in self._models for array in model.output_arrays()]
@@ -134,6 +145,10 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         for launch in self._launches:
             found[launch.node] = self._cores[launch.lane]
         return found
+
+    def bound_to(self) -> dict[int, int | None]:
+        """Every stream of the plan; a device takes a kernel to no other."""
+        return {stream: stream for stream in self._cores}
 
     def _mark(self, node: int) -> int:
         """The event in front of a node; the one behind it has the next number."""
@@ -186,7 +201,7 @@ def temporaries_in_turn(graph: KernelGraph, plan: Plan, compiled: Sequence[Compi
     TVM gives temporary memory for the time of a call, and the next call gets the same. On one stream that is well; on
     two, both would use it at once, since a call returns before its kernels have run. An operator of a single kernel has
     no use for it: it is what one kernel of an operator hands to the next (and what libraries take, whose kernels are
-    not seen here).
+    not seen here). What another schedule makes of an operator is not known.
     """
     kernels = [
         len(one.launches.get(label, ()))
@@ -194,7 +209,7 @@ def temporaries_in_turn(graph: KernelGraph, plan: Plan, compiled: Sequence[Compi
         for _, label, _ in kernels_with_inputs(json.loads(one.library.get_graph_json()))
     ]
     nodes = list(graph.nodes)
-    users = [step.node for step, _ in plan.steps if kernels[step.node] != 1]
+    users = [step.node for step, _ in plan.steps if kernels[step.node] != 1 or step.schedule is not None]
     for before, user in itertools.pairwise(users):
         nodes[user] = dataclasses.replace(nodes[user], inputs=(*nodes[user].inputs, before))
     return dataclasses.replace(graph, nodes=tuple(nodes))

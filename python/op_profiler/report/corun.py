@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from op_profiler.parallel.corun import CorunResult
+    from op_profiler.parallel.measure import Timed
+    from op_profiler.parallel.targets import TargetsResult
 
 
 def show(console: Console, result: CorunResult) -> None:
@@ -25,35 +28,50 @@ def show(console: Console, result: CorunResult) -> None:
                 name = graph.nodes[step.node].name.removeprefix("tvmgen_default_")
                 owner = f"{graph.models[graph.nodes[step.node].model]}: " if len(graph.models) > 1 else ""
                 cores = ",".join(map(str, group.cores[: step.threads]))
-                row = (str(number), cores, str(step.threads), f"{start:.1f}", f"{end - start:.1f}", f"{owner}{name}")
+                own = f" ({step.schedule.template})" if step.schedule is not None else ""
+                times = f"{start:.1f}", f"{end - start:.1f}"
+                row = (str(number), cores, str(step.threads), *times, f"{owner}{name}{own}")
                 table.add_row(*row)
     console.print(table)
     for policy, predicted, measured in result.tried:
         console.print(f"tried: {policy}: predicted {predicted:.1f} us, measured {measured:.1f} us", highlight=False)
+    found = result.collaboration
+    for number in found.shared if found is not None else ():
+        alone_us, jointly_us = found.alone_us[number], found.jointly_us[number]
+        console.print(f"stage {number}: tuned alone {alone_us:.1f} us, jointly {jointly_us:.1f} us", highlight=False)
     print(summary(result))
 
 
 def summary(result: CorunResult) -> str:
     """Predicted, measured, and whether the outputs are those of sequential."""
-    timed, plan = result.timed, result.plan
-    low, high = timed.speedup_interval(1)
+    plan = result.plan
+    return comparison(result, "sequential", f"plan ({plan.policy}{_merged(plan.merged)})", plan.predicted_us)
+
+
+def comparison(result: CorunResult | TargetsResult, first: str, second: str, predicted_us: float | None) -> str:
+    """The times of two ways by their names, and whether the outputs of the second one are those of the first one."""
+    timed = result.timed
     lines = [
-        f"sequential {_us(result, 0)}; plan ({plan.policy}{_merged(plan.merged)}) {_us(result, 1)}"
-        + (f", predicted {plan.predicted_us:.1f} us" if plan.predicted_us is not None else ""),
-        f"speed-up {timed.speedup(1):.3f} ({low:.3f} to {high:.3f}, 95 %, {len(timed.samples_us)} rounds in turn)"
-        + ("; under foreign load" if timed.foreign_load else ""),
+        f"{first} {_us(timed, 0)}; {second} {_us(timed, 1)}"
+        + (f", predicted {predicted_us:.1f} us" if predicted_us is not None else ""),
+        f"speed-up {timed.speedup(1):.3f}{_interval(timed.speedup_interval(1), 3)}, "
+        f"{len(timed.samples_us)} rounds in turn" + ("; under foreign load" if timed.foreign_load else ""),
     ]
     if result.outputs_equal:
-        lines.append("outputs equal those of sequential, bit for bit")
+        lines.append(f"outputs equal those of {first}, bit for bit")
     else:
-        verdict = "as merged kernels may" if result.outputs_agree else "WRONG"
+        verdict = "as kernels that add in another order may" if result.outputs_agree else "WRONG"
         lines.append(f"outputs differ by {result.largest_difference:.1e} of the largest value: {verdict}")
     return "\n".join([*lines, *(f"note: {note}" for note in result.notes)])
 
 
-def _us(result: CorunResult, way: int) -> str:
-    low, high = result.timed.interval_us(way)
-    return f"{result.timed.median_us[way]:.1f} us ({low:.1f} to {high:.1f})"
+def _interval(interval: tuple[float, float], digits: int) -> str:
+    low, high = interval
+    return f" ({low:.{digits}f} to {high:.{digits}f}, 95 %)" if math.isfinite(low) else ""
+
+
+def _us(timed: Timed, way: int) -> str:
+    return f"{timed.median_us[way]:.1f} us{_interval(timed.interval_us(way), 1)}"
 
 
 def _merged(kinds: tuple[str, ...]) -> str:

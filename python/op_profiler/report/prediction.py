@@ -117,14 +117,15 @@ def _csv(predictions: Sequence[NetworkPrediction]) -> str:
 
 
 def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
-    """One row a convolution in the order of the calls, with the estimates of several predictors in microseconds.
+    """One row a convolution in the order of the calls, with the estimates of several predictors in microseconds and the
+    tier that answered: where nothing like a convolution was measured, all of them give the roofline's.
 
     Args:
         predictions: of the same network, by the name of the predictor.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(("name", *_CONVOLUTION, "calls", *(f"{name}_us" for name in predictions)))
+    writer.writerow(("name", *_CONVOLUTION, "calls", *(f"{name}_us" for name in predictions), "tier"))
     first = next(iter(predictions.values()))
     for at, operator in enumerate(first.network.operators):
         shape = convolution_fields(operator)
@@ -137,6 +138,7 @@ def regressor_csv(predictions: Mapping[str, NetworkPrediction]) -> str:
                 *(shape[name] for name in _CONVOLUTION),
                 first.network.calls[at],
                 *(f"{time:.6g}" if np.isfinite(time) else "" for time in times),
+                first.operators.tiers()[at],
             ]
         )
     return buffer.getvalue().rstrip("\n")

@@ -23,6 +23,7 @@ from op_profiler.predict.latency.intervals import conformal_quantile
 from op_profiler.predict.latency.network import Network, predict_network
 from op_profiler.predict.latency.predictor import MEASURED, UNSUPPORTED, Predictor, query_of
 from op_profiler.predict.latency.query import Query
+from op_profiler.predict.latency.roofline import Roofline
 
 Law = Callable[[Operator, int], float]
 NOISE = 0.02  # of the dataset in conftest.py
@@ -54,6 +55,15 @@ def test_the_tile_of_a_prime_width_is_seen(predictor: Predictor) -> None:
 
     prime, whole = predictor.predict([conv(29), conv(28)], traffic_bytes=1e6).latency_us
     assert prime / whole > 1.6
+
+
+def test_a_probe_raises_the_peaks_that_operators_missed(known: Examples) -> None:
+    query = query_of(known)
+    alone = Roofline.of(query.amounts, query.threads, known.latency_us)
+    probed = {"threads": [1, 4], "flops_per_us": [2 * alone.flops_per_us[0], 1e9], "bytes_per_us": [1.0, 1.0]}
+    both = Roofline.of(query.amounts, query.threads, known.latency_us, probed)
+    assert both.flops_per_us.tolist() == [2 * alone.flops_per_us[0], alone.flops_per_us[1]]
+    assert both.bytes_per_us.tolist() == alone.bytes_per_us.tolist()
 
 
 def test_thread_counts_that_were_not_measured_are_refused(predictor: Predictor, strangers: list[Operator]) -> None:
@@ -191,6 +201,8 @@ def test_a_new_device_from_few_samples(
         devices=[dataclasses.replace(known.devices[0], key="fedcba9876543210", processor="another")],
     )
     errors = {}
+    with pytest.raises(DatasetError, match="3 operators at .* are too few"):
+        adapted(predictor, chosen_samples(slower, 3))
     for count in (10, 50):
         few = chosen_samples(slower, count)
         assert len(np.unique(few.operator)) == count
@@ -199,6 +211,7 @@ def test_a_new_device_from_few_samples(
         truth = np.array([1.7 * law_us(o, 1) for o in strangers])
         predicted = found.predict(strangers, traffic_bytes=1e6)
         errors[count] = float(np.median(np.abs(predicted.latency_us / truth - 1)))
+        assert np.mean((predicted.low_us <= truth) & (truth <= predicted.high_us)) > 0.85
     assert errors[50] < 0.12
     assert errors[10] < 0.3
     with pytest.raises(OpProfilerError, match="only .* operators"):

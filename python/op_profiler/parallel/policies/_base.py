@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 POLICIES = {
     "sequential": "one operator after the other, each on all cores",
-    "threads": "one operator after the other, each with the thread count that is best for the whole sequence",
+    "threads": "one operator after the other, each with the thread count of its turnaround point",
     "greedy": "list scheduling by earliest finish (HEFT), improved by a search over thread counts",
     "ios": "the best stages by dynamic programming (IOS), with its pruning",
     "nash": "branches choose their cores by themselves: a Nash equilibrium at each fork",

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from op_profiler.parallel.plan import Group, Stage, Step
 
 if TYPE_CHECKING:
@@ -24,8 +22,7 @@ class StageCosts:
     The operators of a set fall apart into connected components. A stage runs them side by side or, if that takes less,
     one after the other on all cores (the two ways of IOS). Side by side, all ways to split the cores into parts are
     tried, and components go to parts by falling latency, each where it ends first (LPT; Graham 1969, SIAM J. Appl.
-    Math. 17, 416). An operator has the thread count that is best for it on the cores of its part; fewer threads than
-    cores only where that pays for changing there and back.
+    Math. 17, 416). An operator has the thread count that is best for it on the cores of its part.
 
     Args:
         stage_us: asked for both ways in place of `costs`, if given.
@@ -46,7 +43,7 @@ class StageCosts:
         self._stage_us = stage_us
         self.widest = counts[-1]
         self.splits = [split for split in _splits(len(cores), counts) if len(split) > 1]
-        self._threads = {most: _threads(costs, most) for most in counts}
+        self._threads = {most: [costs.best_threads(node, most) for node in range(len(graph))] for most in counts}
         self._latency_us = {
             most: [float(costs.latency_us[count][node]) for node, count in enumerate(chosen)]
             for most, chosen in self._threads.items()
@@ -63,6 +60,12 @@ class StageCosts:
     def stage(self, members: int) -> Stage:
         """The better stage of a set that `us` was asked about."""
         return self._made(self._known[members][1])
+
+    def ways(self, members: int) -> list[Stage]:
+        """One after the other on all cores, and side by side with every split of the cores."""
+        components = self.components(members)
+        parts = [self._side_by_side(components, split) for split in self.splits if len(components) > 1]
+        return [self._made(one) for _, one in (self._in_turn(components), *parts)]
 
     def _better(self, components: Sequence[int]) -> tuple[float, _Parts]:
         ways = [self._in_turn(components)]
@@ -117,13 +120,6 @@ class StageCosts:
 
 _Parts = list[tuple[int, int]]
 """Numbers of cores, and the sets that run on them."""
-
-
-def _threads(costs: Costs, most: int) -> list[int]:
-    """Thread counts of all nodes on `most` cores."""
-    counts = costs.counts(most)
-    needed_us = [costs.latency_us[count] + (count < most) * 2 * costs.switch_us for count in counts]
-    return [counts[at] for at in np.argmin(needed_us, axis=0)]
 
 
 def _first(way: tuple[float, _Parts]) -> float:

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from op_profiler.errors import UsageError
-from op_profiler.parallel.policies._stages import StageCosts
+from op_profiler.parallel.policies._stages import StageCosts, StageUs
 
 if TYPE_CHECKING:
     from op_profiler.parallel.costs import Costs
@@ -17,15 +17,20 @@ LARGEST = 12
 """Nodes: up to 3 to that power stages are looked at."""
 
 
-def exhaustive(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
+def exhaustive(
+    graph: KernelGraph, costs: Costs, cores: tuple[int, ...], *, stage_us: StageUs | None = None
+) -> tuple[Stage, ...]:
     """The stages with the least sum of `StageCosts`.
+
+    Args:
+        stage_us: what a stage takes, in place of `costs`, for instance by measuring it.
 
     Raises:
         UsageError: the graph has more than `LARGEST` nodes.
     """
     if len(graph) > LARGEST:
         raise UsageError(f"exhaustive search takes up to {LARGEST} operators, here are {len(graph)}; use ios or greedy")
-    stages = StageCosts(graph, costs, cores)
+    stages = StageCosts(graph, costs, cores, stage_us)
     inputs = [sum(1 << source for source in node.inputs) for node in graph.nodes]
     everything = (1 << len(graph)) - 1
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.parallel.costs import simulate
 from op_profiler.parallel.policies._base import packed
-from op_profiler.parallel.policies.sequential import own_threads, sequential
+from op_profiler.parallel.policies.sequential import own_threads
 
 if TYPE_CHECKING:
     from op_profiler.parallel.costs import Costs
@@ -31,7 +31,7 @@ def greedy(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[St
     """The best list schedule found; one operator after the other where none is better."""
     listing = _Listing(graph, costs, cores)
     best = _search(listing)
-    candidates = [packed(graph, best.placed), own_threads(graph, costs, cores), sequential(graph, costs, cores)]
+    candidates = [packed(graph, best.placed), own_threads(graph, costs, cores)]
     return min(candidates, key=lambda stages: simulate(graph, stages, costs).total_us)
 
 
@@ -62,10 +62,8 @@ class _State:
     def __init__(self, nodes: int, cores: int, costs: Costs) -> None:
         self.free = [0.0] * cores
         self.end = [0.0] * nodes
-        self._handover_us, self._switch_us = costs.handover_us, costs.switch_us
+        self._handover_us = costs.handover_us
         self._lane_on: list[int | None] = [None] * cores  # that used the core last
-        self._pool: list[list[int] | None] = [None] * cores  # cores that the lane used last
-        self._idle = [0.0] * cores  # when the lane is
         self._lane_of = [-1] * nodes
 
     def earliest(self, inputs: tuple[int, ...], used: list[int]) -> float:
@@ -83,8 +81,6 @@ class _State:
                 seen += self._handover_us
             if seen > start:
                 start = seen
-        if self._pool[lane] not in (None, used):
-            start = max(start, self._idle[lane] + self._switch_us)
         return start
 
     def place(self, node: int, used: list[int], end: float) -> None:
@@ -92,7 +88,6 @@ class _State:
         lane = used[0]
         for core in used:
             self.free[core], self._lane_on[core] = end, lane
-        self._pool[lane], self._idle[lane] = used, end
         self.end[node], self._lane_of[node] = end, lane
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from op_profiler.parallel.costs import simulate
 from op_profiler.parallel.policies._stages import StageCosts, StageUs, bits
 from op_profiler.parallel.policies.greedy import bottom_levels
-from op_profiler.parallel.policies.sequential import own_threads, sequential
+from op_profiler.parallel.policies.sequential import own_threads
 
 if TYPE_CHECKING:
     from op_profiler.parallel.costs import Costs
@@ -56,7 +56,7 @@ class IosResult:
 def ios(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
     """The best plan of `ios_candidates`; one operator after the other where none is better."""
     found = ios_candidates(graph, costs, cores)
-    candidates = [*found.candidates, own_threads(graph, costs, cores), sequential(graph, costs, cores)]
+    candidates = [*found.candidates, own_threads(graph, costs, cores)]
     return min(candidates, key=lambda stages: simulate(graph, stages, costs).total_us)
 
 

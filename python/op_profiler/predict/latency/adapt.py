@@ -1,27 +1,31 @@
 """A predictor for a device of which only a few operators were measured.
 
 Another device's predictor says how operators compare with each other; what the new device changes about that is learned
-from the few: the logarithm of measured over predicted is a Gaussian process over the size and kind of the operator
-(Rasmussen & Williams, 2006, chapter 2), which returns to the mean correction where nothing similar was measured.
+from the few, as the logarithm of measured over predicted. First come the few things that make one device differ from
+another in everything (arithmetic against memory, the number of threads) and each kind of operator, all shrunk towards
+one common factor as far as the few say too little: Bayesian ridge regression (MacKay, Bayesian interpolation, Neural
+Computation 4, 1992). Boosted trees of the shape then learn what is left. The description of an operator is put in the
+vectors of the device that is known first, see `op_profiler.predict.latency.vectors`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
-from op_profiler.predict.latency.examples import Examples
+from op_profiler.predict.latency.examples import DeviceName, Examples
 from op_profiler.predict.latency.features import KINDS, NAMES
-from op_profiler.predict.latency.fit import fingerprint, measured_of
-from op_profiler.predict.latency.intervals import Spread, conformal_quantile
+from op_profiler.predict.latency.fit import fingerprint, measured_of, weights_of
+from op_profiler.predict.latency.intervals import COVERAGE, Spread, conformal_quantile
 from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.query import SETTING_NAMES
-from op_profiler.predict.latency.regression import Fitted, combined
+from op_profiler.predict.latency.regression import Boosted, combined
+from op_profiler.predict.latency.roofline import Work
+from op_profiler.predict.latency.vectors import in_other_vectors
 
 _FEWEST = 5
 _FOLDS = 10
@@ -30,22 +34,61 @@ _USED = [
     _COLUMNS.index(name) for name in ("flops", "input_bytes", "weight_bytes", "output_bytes", "last_out", "threads")
 ]
 _KINDS = [_COLUMNS.index(f"is_{kind}") for kind in KINDS]
+_THREADS = _COLUMNS.index("threads")
+_SHAPES = [*range(len(NAMES)), _THREADS]
 _KIND_DISTANCE = 3.0
 """How far two kinds are apart, in powers of two of an operator's size."""
+
+_SHRINKAGE = 4.0
+"""The prior counts as much as two operators of a kind at two thread counts."""
+_ROUNDS = 300
+_TREES = {"max_depth": 4, "eta": 0.03, "subsample": 0.7, "colsample_bytree": 0.3, "min_child_weight": 3.0}
+"""Flatter and slower than what learns from thousands."""
 
 
 class _Corrected:
     """Another device's regressions plus what the few measurements say about the difference."""
 
-    def __init__(self, base: Sequence[Fitted], choice: str, process: Any) -> None:
-        self._base = base
-        self._choice = choice
-        self._process = process
+    def __init__(self, source: Predictor, ratio: float) -> None:
+        self._source = source
+        self._ratio = ratio
+        self._ridge: Any = None
+        self._trees = Boosted(rounds=_ROUNDS, **_TREES)
+
+    def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
+        """Learn the logarithm of time over the source's bound, shape (rows,)."""
+        from sklearn.linear_model import Ridge
+
+        general, shapes, base = self._described(columns)
+        left = target - base
+        self._ridge = Ridge(_SHRINKAGE).fit(general, left, sample_weight=weight)
+        self._trees.fit(shapes, left - self._ridge.predict(general), weight)
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
-        base = combined(self._choice, [model.predict(columns) for model in self._base])
-        correction: np.ndarray = self._process.predict(_places(columns))
-        return base + correction
+        general, shapes, base = self._described(columns)
+        found: np.ndarray = base + self._ridge.predict(general) + self._trees.predict(shapes)
+        return found
+
+    def _described(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the ridge regression and the trees see, and what the source says."""
+        seen = in_other_vectors(columns, self._ratio)
+        base = combined(self._source.choice, [model.predict(seen) for model in self._source.models])
+        shares = self._shares(columns)
+        most = columns[:, [_THREADS]] == max(self._source.thread_counts)
+        general = np.concatenate([shares, columns[:, _KINDS], most], axis=1)
+        return general, np.concatenate([seen[:, _SHAPES], base[:, None], shares], axis=1), base
+
+    def _shares(self, columns: np.ndarray) -> np.ndarray:
+        """Parts of arithmetic, memory and functions in the roofline, shape (rows, 3)."""
+
+        def amount(name: str) -> np.ndarray:
+            return 2.0 ** columns[:, _COLUMNS.index(name)].astype(np.float64)
+
+        moved = amount("input_bytes") + amount("weight_bytes") + amount("output_bytes")
+        work = Work(amount("flops"), moved, amount("transcendental_work"))
+        parts = self._source.roofline.parts_us(work, columns[:, _THREADS].astype(np.int64))
+        shares: np.ndarray = parts / parts.sum(axis=1, keepdims=True)
+        return shares
 
     def to_bytes(self) -> bytes:
         raise UsageError("an adapted predictor is not kept in a file; keep the dataset and give --adapt again")
@@ -56,7 +99,8 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
 
     Args:
         source: with regressions.
-        target: a few measurements on the new device, at thread counts that the source knows.
+        target: a few measurements on the new device, at thread counts that the source knows, in its usual state
+            (`op_profiler.predict.latency.state.steady`).
 
     Raises:
         DatasetError: too few of them.
@@ -67,33 +111,66 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
     usable = np.isin(query.threads, source.thread_counts)
     if not source.models:
         raise UsageError("only a predictor with regressions can be adapted; leave out --predictor")
-    if usable.sum() < _FEWEST:
-        raise DatasetError(
-            f"{int(usable.sum())} measurements at {source.thread_counts} threads are too few to adapt to; "
-            f"measure at least {_FEWEST} operators with op-profiler sample"
-        )
     query, few = query.take(usable), target.where(usable)
-    bound = source.roofline.bound_us(query.amounts, query.threads)
-    base = combined(source.choice, [model.predict(query.columns) for model in source.models])
-    difference = np.log(few.latency_us / bound) - base
-    places = _places(query.columns)
-    errors = np.empty(len(difference))
-    folds = np.arange(len(difference)) % min(_FOLDS, len(difference))
-    for fold in np.unique(folds):
-        process = _process().fit(places[folds != fold], difference[folds != fold])
-        errors[folds == fold] = difference[folds == fold] - process.predict(places[folds == fold])
-    width = conformal_quantile(np.abs(errors))
+    count = len(np.unique(few.operator))
+    if count < _FEWEST:
+        raise DatasetError(
+            f"{count} operators at {source.thread_counts} threads are too few to adapt to; measure at least {_FEWEST} "
+            "with op-profiler sample, and give --adapt as many"
+        )
     device = few.devices[int(few.device[0])]
+    above_bound = np.log(few.latency_us / source.roofline.bound_us(query.amounts, query.threads))
+    corrected = _Corrected(source, _vector_ratio(source.device, device))
+    # The source is closer than usual on operators that it has learned from.
+    seen = np.where(source.measured.find(query)[0], source.spread.half_width(query, "regressed"), 0.0)
+    width = _half_width(corrected, few.operator, query.columns, above_bound, weights_of(few), seen)
+    corrected.fit(query.columns, above_bound, weights_of(few))
     return dataclasses.replace(
         source,
         device=device,
-        models=[_Corrected(source.models, source.choice, _process().fit(places, difference))],
+        models=[corrected],
         measured=measured_of(few, query),
         interpolation=None,
-        spread=Spread(None, {}, source.spread.typical_above_bound + float(np.median(difference)), width),
+        spread=Spread(None, {}, float(np.median(above_bound)), width),
         network_scale=1.0,
         fingerprint=fingerprint(few),
     )
+
+
+def _vector_ratio(known: DeviceName, new: DeviceName) -> float:
+    """How much longer the vectors of the device are that is known; 1 where one of the two is no processor."""
+    if known.target == new.target or {known.kind, new.kind} != {"llvm"}:
+        return 1.0
+    from op_profiler.compiler import resolve_target, vector_lanes
+
+    return vector_lanes(resolve_target(known.target)) / vector_lanes(resolve_target(new.target))
+
+
+def _half_width(
+    model: _Corrected,
+    operator: np.ndarray,
+    columns: np.ndarray,
+    target: np.ndarray,
+    weight: np.ndarray,
+    hidden: np.ndarray,
+) -> float:
+    """What covers the errors of operators that were held out, with all their thread counts together.
+
+    `hidden` is the part of each error that does not show, for another reason than those that do: their squares add up.
+
+    The quantile is taken over operators, by the largest error of each: two times of one operator say little more than
+    one (Dunn, Wasserman & Ramdas, Distribution-free prediction sets for two-layer hierarchical models, JASA 118, 2023).
+    """
+    distinct, group = np.unique(operator, return_inverse=True)
+    fold = np.random.default_rng(0).permutation(len(distinct))[group] % min(_FOLDS, len(distinct))
+    errors = np.empty(len(target))
+    for number in np.unique(fold):
+        held = fold == number
+        model.fit(columns[~held], target[~held], weight[~held])
+        errors[held] = np.hypot(model.predict(columns[held]) - target[held], hidden[held])
+    largest = np.zeros(len(distinct))
+    np.maximum.at(largest, group, errors)
+    return conformal_quantile(largest, COVERAGE)
 
 
 def chosen_samples(examples: Examples, count: int, *, seed: int = 0) -> Examples:
@@ -128,11 +205,3 @@ def _need_sklearn() -> None:
 def _places(columns: np.ndarray) -> np.ndarray:
     kinds = columns[:, _KINDS] * _KIND_DISTANCE
     return np.concatenate([columns[:, _USED], kinds], axis=1).astype(np.float64)
-
-
-def _process() -> Any:
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-
-    kernel = ConstantKernel(0.3, (1e-6, 100.0)) * RBF(4.0, (0.5, 100.0)) + WhiteKernel(0.05, (1e-5, 10.0))
-    return GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)

@@ -15,7 +15,9 @@ from collections.abc import Mapping
 NAMES = ("tile_columns", "tile_rows", "registers", "parallel", "vector_rest", "inner_rest")
 """Names of what `tiles_of` returns."""
 
-_LANES = 16
+LANES = 16
+"""Values of 32 bits in a vector register, as features count them."""
+
 _LARGEST_WIDTH_TILE = 31
 _LARGEST_1X1_TILE = 31
 _MOST_PARALLEL_REDUCTION = 128
@@ -41,7 +43,7 @@ def tiles_of(kind: str, sizes: Mapping[str, float], out: tuple[int, ...], in_res
     outer = math.prod(out[:-1]) if kind in ("softmax", "reduce") else _injective_parallel(out)
     if kind == "reduce":
         outer = min(math.prod(out), _MOST_PARALLEL_REDUCTION)
-    return 0.0, 0.0, 0.0, math.log2(max(outer, 1)), float(out[-1] % _LANES) if out else 0.0, in_rest
+    return 0.0, 0.0, 0.0, math.log2(max(outer, 1)), float(out[-1] % LANES) if out else 0.0, in_rest
 
 
 def _convolution(kind: str, sizes: Mapping[str, float], out: tuple[int, ...]) -> Tiles:
@@ -50,8 +52,8 @@ def _convolution(kind: str, sizes: Mapping[str, float], out: tuple[int, ...]) ->
     if kind == "conv2d" and sizes["window"] == 1:
         rows, columns = _tile_1x1(height, width)
     parallel = batch * chunks * (height // rows)
-    registers = rows * columns * math.ceil(block / _LANES)
-    return float(block), float(rows * columns), float(registers), math.log2(parallel), float(block % _LANES), 0.0
+    registers = rows * columns * math.ceil(block / LANES)
+    return float(block), float(rows * columns), float(registers), math.log2(parallel), float(block % LANES), 0.0
 
 
 @functools.cache
@@ -65,9 +67,9 @@ def _tile_1x1(height: int, width: int) -> tuple[int, int]:
 
 
 def _dense(rows: int, columns: int) -> Tiles:
-    x, y = largest_divisor(columns, 2 * _LANES), _power_of_two(rows, 8)
+    x, y = largest_divisor(columns, 2 * LANES), _power_of_two(rows, 8)
     outer = _outer(columns // x) * _outer(rows // y)
-    return float(x), float(y), float(y * math.ceil(x / _LANES)), math.log2(outer), float(x % _LANES), 0.0
+    return float(x), float(y), float(y * math.ceil(x / LANES)), math.log2(outer), float(x % LANES), 0.0
 
 
 def _outer(count: int) -> int:
@@ -80,7 +82,7 @@ def _outer(count: int) -> int:
 def _batch_matmul(batch: int, rows: int, columns: int, reduction: int) -> Tiles:
     x, y = _power_of_two(columns, 8), _power_of_two(rows, 8)
     parallel = batch * (rows // y) * (columns // x)
-    return float(x), float(y), float(x * y), math.log2(max(parallel, 1)), 0.0, float(reduction % _LANES)
+    return float(x), float(y), float(x * y), math.log2(max(parallel, 1)), 0.0, float(reduction % LANES)
 
 
 def _injective_parallel(out: tuple[int, ...]) -> int:
@@ -88,7 +90,7 @@ def _injective_parallel(out: tuple[int, ...]) -> int:
         return math.prod(out[:3])
     if len(out) >= 3:
         return math.prod(out[:2])
-    return math.ceil(out[0] / _LANES) if len(out) == 1 else out[0] if out else 1
+    return math.ceil(out[0] / LANES) if len(out) == 1 else out[0] if out else 1
 
 
 @functools.cache

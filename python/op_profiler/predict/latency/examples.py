@@ -37,6 +37,7 @@ COLUMNS = (
     "processor",
     "cores",
     "target",
+    "device_properties",
     "model_key",
     "model_name",
     "model_source",
@@ -57,13 +58,18 @@ _AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"]
 
 @dataclasses.dataclass(frozen=True)
 class DeviceName:
-    """A device in a dataset, by what a user would know it by."""
+    """A device in a dataset, by what a user would know it by.
+
+    Attributes:
+        peaks: as `op_profiler.measure.peaks.Peaks` has them, plain values; None where it was not probed.
+    """
 
     key: str
     kind: str
     processor: str
     cores: int | None
     target: str
+    peaks: dict[str, list[float]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +167,11 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
     return _arrays(kept, left_out)
 
 
+def _device_name(row: Mapping[str, Any]) -> DeviceName:
+    peaks = (row["device_properties"] or {}).get("peaks")
+    return DeviceName(row["device_key"], row["device_kind"], row["processor"], row["cores"], row["target"], peaks)
+
+
 def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
     if row["origin"] != schedules:
         return f"schedule {row['origin']}"
@@ -193,9 +204,7 @@ def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Exam
             found.append(operator_of_row(dict(row)))
         if row["device_key"] not in devices:
             devices[row["device_key"]] = len(names)
-            names.append(
-                DeviceName(row["device_key"], row["device_kind"], row["processor"], row["cores"], row["target"])
-            )
+            names.append(_device_name(row))
         if row["model_key"] not in models:
             models[row["model_key"]] = len(labels)
             labels.append(row["model_name"])

@@ -14,6 +14,7 @@ import numpy as np
 from op_profiler.operators import cost
 from op_profiler.operators._base import Operator
 from op_profiler.predict.latency import default_schedule
+from op_profiler.predict.latency.default_schedule import LANES
 
 KINDS = (
     "conv2d",
@@ -34,7 +35,6 @@ KINDS = (
 
 _TRANSCENDENTAL = frozenset({"exp", "erf", "tanh", "sigmoid", "log", "power", "fast_exp", "fast_tanh", "fast_erf"})
 _ROOTS = frozenset({"sqrt", "rsqrt", "divide"})
-_LANES = 16
 _PAGE_BYTES = 4096
 """Reads this far apart fall into one set of the first-level cache and evict each other."""
 
@@ -108,7 +108,7 @@ def operator_features(operator: Operator) -> np.ndarray:
     stride = _read_stride(operator)
     # The last dimension that a look-up or a permutation keeps is what it can copy in one go.
     last_in, last_out = (first or (1,))[-1], (out or (1,))[-1]
-    tiles = default_schedule.tiles_of(kind, sizes, out, float(last_in % _LANES))
+    tiles = default_schedule.tiles_of(kind, sizes, out, float(last_in % LANES))
     values = {
         **{f"is_{name}": float(name == kind) for name in KINDS},
         "flops": _log(operator.flops),
@@ -120,8 +120,8 @@ def operator_features(operator: Operator) -> np.ndarray:
         "last_in": _log(last_in),
         "last_out": _log(last_out),
         "stride": _attribute(operator, "strides", 1.0),
-        "in_block": float(first[4]) if len(first) == 5 else float(last_in % _LANES == 0),
-        "out_block": float(out[4]) if len(out) == 5 else float(last_out % _LANES == 0),
+        "in_block": float(first[4]) if len(first) == 5 else float(last_in % LANES == 0),
+        "out_block": float(out[4]) if len(out) == 5 else float(last_out % LANES == 0),
         **dict(zip(default_schedule.NAMES, tiles)),
         "averages": float("avg" in operator.anchor),
         "transposed_a": _attribute(operator, "transpose_a", 0.0),
@@ -292,7 +292,7 @@ def _kept_run(operator: Operator) -> float:
 def _waste(columns: int) -> float:
     """Elements of whole vectors over elements that are there."""
     columns = max(columns, 1)
-    return math.ceil(columns / _LANES) * _LANES / columns
+    return math.ceil(columns / LANES) * LANES / columns
 
 
 def _log(value: float) -> float:

@@ -48,11 +48,12 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
         )
     examples = steady(examples)
     query = query_of(examples)
-    roofline = Roofline.of(query.amounts, query.threads, examples.latency_us)
+    device = examples.devices[int(devices[0])]
+    roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks)
     bound = roofline.bound_us(query.amounts, query.threads)
     target = np.log(examples.latency_us / bound)
     families = families_of(query)
-    weight = np.clip(examples.latency_us / _LIGHT_US, 0.1, 1.0)
+    weight = weights_of(examples)
     regressed, interpolated = _held_out(examples, query, families, target, weight, choice, seed, folds)
     trusted = _better_interpolated(families, np.abs(interpolated), np.abs(regressed))
     if choice == "interpolation":
@@ -65,7 +66,7 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
     gaps = _gaps(examples)
     final = np.where(usable & np.isfinite(interpolated), interpolated, regressed)
     return Predictor(
-        device=examples.devices[int(devices[0])],
+        device=device,
         choice=choice,
         roofline=roofline,
         measured=measured,
@@ -79,6 +80,12 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
         network_scale=_network_scale(examples, query, final, spread, gaps),
         fingerprint=fingerprint(examples),
     )
+
+
+def weights_of(examples: Examples) -> np.ndarray:
+    """How much each measurement counts when something is fitted to it: 0.1 to 1."""
+    weights: np.ndarray = np.clip(examples.latency_us / _LIGHT_US, 0.1, 1.0)
+    return weights
 
 
 def fingerprint(examples: Examples) -> str:

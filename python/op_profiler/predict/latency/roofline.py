@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -23,8 +24,10 @@ class Work:
 class Roofline:
     """What a device attains at each thread count, in arithmetic, memory and transcendental functions.
 
-    The peaks are what measured operators attained (a high quantile, so that one misread time does not set it). A bound
-    is the larger of the time for the arithmetic and the time for moving every tensor once, plus what a call costs.
+    The peaks are what measured operators attained (a high quantile, so that one misread time does not set it), or what
+    the device's probe attained where that is more: neither can be more than there is, and each may miss it (operators
+    may all be small; the probe reads from memory, operators also from caches). A bound is the larger of the time for
+    the arithmetic and the time for moving every tensor once, plus what a call costs.
 
     Attributes:
         threads: thread counts, rising.
@@ -39,8 +42,14 @@ class Roofline:
     call_us: np.ndarray
 
     @classmethod
-    def of(cls, work: Work, threads: np.ndarray, latency_us: np.ndarray) -> Roofline:
-        """From measurements, one an entry."""
+    def of(
+        cls,
+        work: Work,
+        threads: np.ndarray,
+        latency_us: np.ndarray,
+        probed: Mapping[str, Sequence[float]] | None = None,
+    ) -> Roofline:
+        """From measurements, one an entry, and from the peaks of the device's probe (`DeviceName.peaks`)."""
         counts = np.unique(threads)
         rows = []
         for count in counts:
@@ -49,7 +58,14 @@ class Roofline:
             busy = np.maximum(latency_us[mine] - call, 0.05 * latency_us[mine])
             peaks = [_peak(amount[mine], busy) for amount in (work.flops, work.moved, work.functions)]
             rows.append((*peaks, call))
-        return cls(counts, *np.array(rows).reshape(-1, 4).T)
+        found = cls(counts, *np.array(rows).reshape(-1, 4).T)
+        if probed is None:
+            return found
+        larger = {}
+        for name in ("flops_per_us", "bytes_per_us"):
+            attained = dict(zip(probed["threads"], probed[name]))
+            larger[name] = np.maximum(getattr(found, name), [attained.get(int(count), 0.0) for count in counts])
+        return dataclasses.replace(found, **larger)
 
     def parts_us(self, work: Work, threads: np.ndarray) -> np.ndarray:
         """Least time for arithmetic, memory and functions, microseconds, shape (entries, 3).

@@ -1,0 +1,136 @@
+"""What plans gain over running one operator after the other: every policy, interleaved in one run.
+
+    python benchmarks/corun.py [MODEL ...]        (about 25 minutes for all; models joined by + run together)
+
+Each line of models runs in a process of its own. *sequential* is TVM's graph executor with all threads; *limit* the sum
+of its operators at one thread over the cores, measured in the same run: but for caches, no plan of the same kernels can
+be faster. *gap closed*: how much of the way from sequential to the limit a policy goes. ``auto`` is chosen by a short
+run of the four plans that are predicted best, merged kernels among them, before the run that is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+from typing import Any
+
+import numpy as np
+from common import in_own_process, provenance
+
+BRANCHING = (
+    "squeezenet_v1.1",
+    "inception_v3",
+    "remoteonnx:light_inception_v1",
+    "densenet-121",
+    "nasnetamobile",
+    "randwire-0",
+    "transformers:bert",
+)
+CHAINS = ("resnet-18", "mobilenet")
+PAIRS = ("resnet-18+mobilenet", "transformers:bert+resnet-18", "resnet-18+mobilenet+resnet-18+mobilenet")
+ROUNDS = 31
+
+
+def measure(names: str) -> dict[str, Any]:
+    """Medians and intervals of every way to run the models, microseconds."""
+    from op_profiler.cli.options import parse_model
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.compiler import usable_cores
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.parallel.corun import AUTO, CorunRequest, best_of, candidates_of
+    from op_profiler.parallel.measure import Way, time_in_turn
+    from op_profiler.parallel.models import load_models
+
+    def quiet(text: str) -> None:
+        pass
+
+    models = [ModelRequest(source=s, name=n) for s, n in (parse_model(name, "local") for name in names.split("+"))]
+    requests = tuple(CollectRequest(model=model) for model in models)
+    request = CorunRequest(models=requests, policy=AUTO, cores=usable_cores())
+    base = load_models(requests, cores=request.cores, merge=False, announce=quiet)
+    merged = load_models(requests, cores=request.cores, merge=True, announce=quiet)
+    plans = candidates_of(request, base, quiet)
+    costs = plans[0].profile.costs if plans[0].profile else None
+    if merged.merged:
+        plans += candidates_of(request, merged, quiet)
+    auto = best_of(plans, quiet)[0]
+    with contextlib.ExitStack() as stack:
+        executors = [stack.enter_context(plan.models.executor(plan.plan)) for plan in plans]
+        sequential = base.sequential()
+        one = Way(lambda: base.machine.threads.use(1), sequential.run)
+        ways = [sequential, one, *(Way(lambda: None, executor.run) for executor in executors)]
+        timed = time_in_turn(ways, rounds=ROUNDS, meter=base.machine.meter(), limits=base.machine.limits)
+        sequential.prepare()
+        sequential.run()
+        expected = [array.copy() for array in base.sequential_outputs()]
+        equal = []
+        for executor in executors:
+            executor.run()
+            equal.append(all(np.array_equal(a, b) for a, b in zip(expected, executor.outputs(), strict=True)))
+    rows = [
+        {
+            "policy": candidate.plan.policy + (" merged" if candidate.plan.merged else ""),
+            "us": float(timed.median_us[2 + way]),
+            "speedup": timed.speedup(2 + way),
+            "speedup_interval": timed.speedup_interval(2 + way),
+            "predicted_us": candidate.plan.predicted_us,
+            "outputs_equal": equal[way],
+            "auto": candidate is auto,
+        }
+        for way, candidate in enumerate(plans)
+    ]
+    return {
+        "sequential_us": float(timed.median_us[0]),
+        "sequential_interval_us": timed.interval_us(0),
+        "one_thread_us": float(timed.median_us[1]),
+        "limit_us": float(timed.median_us[1]) / request.cores,
+        "slowdown": costs.slowdown if costs else None,
+        "foreign_load": timed.foreign_load,
+        "kernels": len(base.graph),
+        "plans": rows,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="models, or models joined by +; default: all")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one)))
+        return
+    print(provenance())
+    left: list[float] = []
+    for names in arguments.models or (*BRANCHING, *CHAINS, *PAIRS):
+        found = in_own_process(__file__, ["--one", names])
+        if found is None:
+            print(f"{names}: failed", flush=True)
+            continue
+        low, high = found["sequential_interval_us"]
+        print(
+            f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us "
+            f"({low:.0f} to {high:.0f}), "
+            f"one thread {found['one_thread_us']:.0f}, limit {found['limit_us']:.0f}; "
+            f"operators beside a copy of themselves take {found['slowdown']:.2f} times as long"
+            + ("; under foreign load" if found["foreign_load"] else "")
+        )
+        gap = found["sequential_us"] - found["limit_us"]
+        for row in found["plans"]:
+            low, high = row["speedup_interval"]
+            closed = (found["sequential_us"] - row["us"]) / gap if gap > 0 else float("nan")
+            print(
+                f"  {row['policy']:20} {row['us']:>9.0f} us  speed-up {row['speedup']:.3f} ({low:.3f} to {high:.3f})  "
+                f"gap closed {closed:>6.1%}  limit over it {found['limit_us'] / row['us']:.3f}  "
+                f"predicted {row['predicted_us']:>9.0f}  {'equal' if row['outputs_equal'] else 'rounded differently'}"
+                + ("  <- auto" if row["auto"] else ""),
+                flush=True,
+            )
+            if row["auto"] and names in BRANCHING and gap > 0:
+                left.append(max(1 - max(closed, 0.0), 1e-3))
+    if left:
+        print(f"\nbranching models: auto leaves {np.exp(np.mean(np.log(left))):.1%} of the gap in the geometric mean")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Are predicted costs good enough to plan with? IOS from predicted costs, from measured ones, and the optimum.
+
+    python benchmarks/ios_quality.py [MODEL ...]        (about ten minutes)
+
+Three plans of each model are run in turn: the best of the few that IOS proposes from the costs of single operators
+(predicted from the dataset that ships, or measured alone), after measuring those few; and the plan of IOS with the cost
+of every stage that it asks for measured on lanes. *measurements* counts what was run to find the plan. Below them, for
+pieces of the model of ten operators each: the same two against the fastest of all ways to cut the piece into stages,
+which is found with measured stages as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from common import in_own_process, provenance
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.costs import Costs
+    from op_profiler.parallel.graph import KernelGraph
+    from op_profiler.parallel.models import Models
+    from op_profiler.parallel.stages import StageTimer
+
+MODELS = ("squeezenet_v1.1", "remoteonnx:light_inception_v1", "inception_v3", "randwire-0")
+ROUNDS = 31
+_STAGE_ROUNDS = 7
+_FEW = 5
+_PIECE, _PIECES = 10, 3
+_STAGES = 3000  # where there are more, the search looks at a part of them
+
+
+def measure(name: str) -> dict[str, Any]:
+    """Medians of the plans, microseconds, and how many measurements each took."""
+    from op_profiler.cli.options import parse_model
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.compiler import usable_cores
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.parallel.corun import CorunRequest, predicted_costs
+    from op_profiler.parallel.measure import Way, time_in_turn
+    from op_profiler.parallel.models import load_models
+    from op_profiler.parallel.plan import Plan, Stage
+    from op_profiler.parallel.policies.ios import ios_candidates
+    from op_profiler.parallel.profile import measure_costs, plan_of
+    from op_profiler.parallel.stages import StageTimer
+
+    def quiet(text: str) -> None:
+        pass
+
+    source, model = parse_model(name, "local")
+    requests = (CollectRequest(model=ModelRequest(source=source, name=model)),)
+    models = load_models(requests, cores=usable_cores(), merge=False, announce=quiet)
+    request = CorunRequest(models=requests, policy="ios", cores=usable_cores())
+
+    def fastest(candidates: tuple[tuple[Stage, ...], ...]) -> Plan:
+        plans = [plan_of(models, "ios", stages) for stages in candidates]
+        with contextlib.ExitStack() as stack:
+            executors = [stack.enter_context(models.executor(plan)) for plan in plans]
+            ways = [Way(lambda: None, executor.run) for executor in executors]
+            timed = time_in_turn(ways, rounds=_STAGE_ROUNDS, meter=None, limits=models.machine.limits)
+        return plans[int(np.argmin(timed.median_us))]
+
+    found: dict[str, tuple[Plan, int]] = {}
+    alone = measure_costs(models).costs
+    predicted = predicted_costs(request, models, quiet)
+    for label, costs in (("predicted", predicted), ("measured alone", alone)):
+        few = ios_candidates(models.graph, costs, models.cores, count=_FEW).candidates
+        found[label] = (fastest(few), len(few))
+    stages = StageTimer(models, rounds=_STAGE_ROUNDS)
+    searched = ios_candidates(models.graph, alone, models.cores, count=1, transitions=_STAGES, stage_us=stages.us)
+    found["stages measured"] = (plan_of(models, "ios", searched.candidates[0]), stages.count)
+    with contextlib.ExitStack() as stack:
+        executors = [stack.enter_context(models.executor(plan)) for plan, _ in found.values()]
+        ways = [models.sequential(), *(Way(lambda: None, executor.run) for executor in executors)]
+        timed = time_in_turn(ways, rounds=ROUNDS, meter=models.machine.meter(), limits=models.machine.limits)
+    return {
+        "kernels": len(models.graph),
+        "sequential_us": float(timed.median_us[0]),
+        "foreign_load": timed.foreign_load,
+        "plans": {
+            label: [float(timed.median_us[1 + way]), measurements]
+            for way, (label, (_, measurements)) in enumerate(found.items())
+        },
+        "over_measured": [timed.speedup(len(found), over=1 + way) for way in range(len(found))],
+        "pieces": [_piece(models, predicted, alone, stages, first) for first in _pieces(models.graph)],
+    }
+
+
+def _pieces(graph: KernelGraph) -> list[int]:
+    """First operators of the pieces with most branches, which do not overlap."""
+    joins = [sum(len(node.inputs) > 1 for node in graph.nodes[i : i + _PIECE]) for i in range(len(graph) - _PIECE + 1)]
+    chosen: list[int] = []
+    for first in np.argsort(-np.array(joins), kind="stable"):
+        if len(chosen) < _PIECES and all(abs(first - other) >= _PIECE for other in chosen):
+            chosen.append(int(first))
+    return sorted(chosen)
+
+
+def _piece(models: Models, predicted: Costs, alone: Costs, stages: StageTimer, first: int) -> dict[str, Any]:
+    """Microseconds of the best plans for `_PIECE` operators in a row, and how many measurements each took."""
+    from op_profiler.parallel.graph import KernelGraph
+    from op_profiler.parallel.plan import Group, Stage, Step
+    from op_profiler.parallel.policies.exhaustive import exhaustive
+    from op_profiler.parallel.policies.ios import ios_candidates
+
+    nodes = models.graph.nodes[first : first + _PIECE]
+    piece = KernelGraph(
+        models.graph.models,
+        tuple(
+            dataclasses.replace(n, index=i, inputs=tuple(s - first for s in n.inputs if s >= first))
+            for i, n in enumerate(nodes)
+        ),
+    )
+
+    def there(stage: Stage) -> Stage:
+        """A stage of the piece as one of the model."""
+        return Stage(
+            tuple(Group(tuple(Step(s.node + first, s.threads) for s in g.steps), g.cores) for g in stage.groups)
+        )
+
+    def of(costs: Costs) -> Costs:
+        latency = {threads: us[first : first + _PIECE] for threads, us in costs.latency_us.items()}
+        return dataclasses.replace(costs, latency_us=latency)
+
+    def total_us(plan: tuple[Stage, ...]) -> float:
+        return stages.of_all_us(tuple(there(stage) for stage in plan))
+
+    few = ios_candidates(piece, of(predicted), models.cores, count=_FEW).candidates
+    before = stages.count
+    best = exhaustive(piece, of(alone), models.cores, stage_us=lambda stage: stages.us(there(stage)))
+    tried = stages.count - before
+    chosen = min(few, key=total_us)
+    pairs = [(total_us(chosen), total_us(best)) for _ in range(_STAGE_ROUNDS)]
+    ours, optimum = (float(np.median(column)) for column in zip(*pairs, strict=True))
+    return {"first": first, "predicted_us": ours, "optimum_us": optimum, "few": len(few), "tried": tried}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="default: all")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one)))
+        return
+    print(provenance())
+    print(f"{'model':32} {'kernels':>7} {'plan of IOS from':18} {'us':>9} {'over the last':>13} {'measurements':>13}")
+    for name in arguments.models or MODELS:
+        found = in_own_process(__file__, ["--one", name])
+        if found is None:
+            print(f"{name:32} failed", flush=True)
+            continue
+        print(f"{name:32} {found['kernels']:>7} {'(sequential)':18} {found['sequential_us']:>9.1f}")
+        for (label, (us, count)), ratio in zip(found["plans"].items(), found["over_measured"], strict=True):
+            print(f"{'':40} {label:18} {us:>9.1f} {ratio:>13.3f} {count:>13}", flush=True)
+        for piece in found["pieces"]:
+            ours, optimum = piece["predicted_us"], piece["optimum_us"]
+            print(
+                f"{'':32} operators {piece['first']} to {piece['first'] + _PIECE - 1}: predicted {ours:.1f} us "
+                f"({piece['few']} measurements), optimum {optimum:.1f} us ({piece['tried']}), "
+                f"ratio {ours / optimum:.3f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

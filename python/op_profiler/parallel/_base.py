@@ -1,0 +1,38 @@
+"""What runs a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Executor(Protocol):
+    """Models, loaded to be run by a plan. It is a context and is used from one thread; its end frees all it holds."""
+
+    def __enter__(self) -> Executor: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def run(self) -> None:
+        """All models once.
+
+        Raises:
+            MeasureError: a kernel failed; names it. What was to run after it was left out, and nothing runs on.
+        """
+
+    def use(self, functions: Mapping[int, Any]) -> None:
+        """From the next run on call these functions for the nodes that are named, and for the others their own."""
+
+    def outputs(self) -> list[np.ndarray]:
+        """Of the last run, model after model."""
+
+    def timeline_us(self) -> np.ndarray:
+        """Start and end of every operator, from the first start; shape (nodes, 2). Run before."""
+
+    def bound_to(self) -> dict[int, int | None]:
+        """For every core of the plan the one that its kernels are bound to, as the system tells; None: to none."""
+
+    def ran_on(self) -> np.ndarray:
+        """The core that every operator of the last run had; shape (nodes,)."""

@@ -1,0 +1,277 @@
+"""Operators that share the machine are tuned together: how they share its cores, and each one's schedule.
+
+Every operator has a few schedules to choose from. First each is tuned alone: all its schedules are measured at every
+thread count while nothing runs beside it, a plan is made with the best of these latencies, and put together with the
+schedules that they belong to. From there a coordinate descent looks at what alone cannot be seen:
+
+- the stages: one group after the other on all cores, or side by side with each split of the cores;
+- the schedules of operators that others run beside, those first that were slowed down most when copies of the models
+  ran side by side. A schedule counts by the core time of its operator and of all that run beside it, so that one which
+  is fast only at the cost of its neighbours does not win.
+
+All of it is measured in whole runs of the models, each operator between its neighbours and on its own tensors. Such a
+run tries one choice for every stage, or for all operators that do not run beside each other, at once: how many runs it
+takes does not depend on the size of the models.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.parallel.costs import simulate
+from op_profiler.parallel.plan import Stage, Step
+from op_profiler.parallel.policies import get_policy
+from op_profiler.parallel.policies._stages import StageCosts
+from op_profiler.parallel.profile import in_order, plan_of
+
+if TYPE_CHECKING:
+    from op_profiler.parallel._base import Executor
+    from op_profiler.parallel.models import Models
+    from op_profiler.parallel.profile import Profile
+    from op_profiler.schedules._base import Schedule
+
+_ROUNDS, _FEWEST_ROUNDS = 15, 5
+_WORTH = 0.99  # what is not faster by 1 % may be so by chance
+_PASSES = 2
+
+Stages = tuple[Stage, ...]
+_Choices = tuple["Schedule | None", ...]
+_Schedules = Mapping[int, "Schedule | None"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Collaboration:
+    """What came of tuning together.
+
+    Attributes:
+        alone: the plan of operators that were tuned each alone; `predicted_us`: what it was expected to take.
+        jointly: the same after the search; its stages are those of `alone`, in another arrangement or with other
+            schedules.
+        alone_us, jointly_us: of every stage, measured in turn: from the end of the stages before to its own.
+    """
+
+    alone: Stages
+    jointly: Stages
+    predicted_us: float
+    alone_us: tuple[float, ...]
+    jointly_us: tuple[float, ...]
+
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """Numbers of the stages in which operators run side by side, in one of the plans or in both."""
+        pairs = enumerate(zip(self.alone, self.jointly, strict=True))
+        return tuple(number for number, pair in pairs if any(len(stage.groups) > 1 for stage in pair))
+
+    def to_json(self) -> list[dict[str, float]]:
+        """What the shared stages took, as plain values."""
+        return [{"stage": i, "alone_us": self.alone_us[i], "jointly_us": self.jointly_us[i]} for i in self.shared]
+
+
+def collaborate(
+    models: Models, profile: Profile, schedules: Mapping[str, Sequence[Schedule]], *, seconds: float
+) -> Collaboration:
+    """Tune the operators of models alone and together.
+
+    Args:
+        profile: of the models as they were built.
+        schedules: to choose from besides that of the build, by the compiler's hash of the operator.
+        seconds: after which the search takes nothing new in hand.
+
+    Raises:
+        PlanError: an operator cannot be built with one of its schedules.
+        MeasureError: a kernel fails.
+    """
+    search = _Search(models, profile, schedules, time.monotonic() + seconds)
+    alone = search.tuned_alone()
+    jointly = alone
+    for _ in range(_PASSES):
+        before = jointly
+        jointly = search.with_better_schedules(search.with_better_stages(jointly))
+        if jointly == before:
+            break
+    alone_us, jointly_us = search.stages_us(alone, jointly).tolist()
+    predicted_us = simulate(models.graph, alone, search.costs).total_us
+    return Collaboration(alone, jointly, predicted_us, tuple(alone_us), tuple(jointly_us))
+
+
+class _Search:
+    """Measures and decides.
+
+    Attributes:
+        costs: with the latency of each operator's best schedule at each thread count.
+    """
+
+    def __init__(
+        self, models: Models, profile: Profile, schedules: Mapping[str, Sequence[Schedule]], end: float
+    ) -> None:
+        self._models = models
+        self._end = end
+        self._choices: list[_Choices] = [(None, *schedules.get(label, ())) for label in models.labels]
+        self._best, latency_us = self._measured_alone(sorted(profile.alone_us))
+        self.costs = dataclasses.replace(profile.costs, latency_us=latency_us)
+        self._stage_costs = StageCosts(models.graph, self.costs, models.cores)
+        self._slowed_us = np.zeros(len(models.graph))
+        if profile.together_us.size:
+            self._slowed_us = np.median(profile.together_us, axis=0).max(axis=0) - profile.costs.latency_us[1]
+
+    def tuned_alone(self) -> Stages:
+        """The better of two plans for the tuned latencies, with the schedules that these belong to."""
+        graph, cores = self._models.graph, self._models.cores
+        plans = [get_policy(name)(graph, self.costs, cores) for name in ("greedy", "ios")]
+        best = min(plans, key=lambda stages: simulate(graph, stages, self.costs).total_us)
+        return _scheduled(best, {step.node: self._best[step.threads][step.node] for step in _steps(best)})
+
+    def with_better_stages(self, stages: Stages) -> Stages:
+        """Every stage in the arrangement that takes least."""
+        ways = [self._ways(stage) for stage in stages]
+        best = list(stages)
+        for number in range(max(map(len, ways), default=0)):
+            if time.monotonic() > self._end:
+                break
+            tried = [some[number] if number < len(some) else stage for some, stage in zip(ways, best)]
+            pairs = self.stages_us(tuple(best), tuple(tried)).T
+            best = [(old, new)[_worthwhile(pair_us, 0)] for old, new, pair_us in zip(best, tried, pairs)]
+        return tuple(best)
+
+    def with_better_schedules(self, stages: Stages) -> Stages:
+        """Every operator that others run beside with the schedule that takes the least core time, theirs included."""
+        chosen = {step.node: step.schedule for step in _steps(stages)}
+        threads = np.array([count for _, count in sorted((step.node, step.threads) for step in _steps(stages))])
+        with self._models.executor(plan_of(self._models, "collaborate", stages)) as executor:
+            beside = _beside(np.median([_ran(executor) for _ in self._rounds()], axis=0))
+            order = sorted(range(len(threads)), key=lambda node: (-self._slowed_us[node], node))
+            order = [node for node in order if len(self._choices[node]) > 1 and beside[node].sum() > 1]
+            for batch in batches(order, beside):
+                if time.monotonic() > self._end:
+                    break
+                core_us = self._durations_us(executor, chosen, batch) * threads
+                for node in batch:
+                    choices = self._choices[node]
+                    around_us = np.median(core_us[:, : len(choices)] @ beside[node], axis=0)
+                    chosen[node] = choices[_worthwhile(around_us, choices.index(chosen[node]))]
+        return _scheduled(stages, chosen)
+
+    def stages_us(self, *plans: Stages) -> np.ndarray:
+        """Median microseconds of the stages of plans that are run in turn, shape (plans, stages)."""
+        samples = []
+        with contextlib.ExitStack() as stack:
+            executors = [
+                stack.enter_context(self._models.executor(plan_of(self._models, "collaborate", stages)))
+                for stages in plans
+            ]
+            for _ in self._rounds():
+                samples.append([_stages_us(_ran(executor), stages) for executor, stages in zip(executors, plans)])
+        return np.asarray(np.median(samples, axis=0))
+
+    def _measured_alone(self, counts: Sequence[int]) -> tuple[dict[int, _Choices], dict[int, np.ndarray]]:
+        """By thread count each node's best schedule while nothing runs beside it, and its latency, shape (nodes,)."""
+        samples: dict[int, list[np.ndarray]] = {threads: [] for threads in counts}
+        everything = list(range(len(self._choices)))
+        with contextlib.ExitStack() as stack:
+            executors = {n: stack.enter_context(self._models.executor(in_order(self._models, n))) for n in counts}
+            for _ in self._rounds():
+                for threads, executor in executors.items():
+                    samples[threads].append(self._durations_once_us(executor, {}, everything))
+        best, latency_us = {}, {}
+        for threads, rows in samples.items():
+            median_us = np.median(rows, axis=0)
+            places = [_worthwhile(median_us[: len(c), node], 0) for node, c in enumerate(self._choices)]
+            best[threads] = tuple(choices[place] for choices, place in zip(self._choices, places))
+            latency_us[threads] = median_us[places, everything]
+        return best, latency_us
+
+    def _durations_us(self, executor: Executor, chosen: _Schedules, batch: Sequence[int]) -> np.ndarray:
+        """Shape (rounds, choices, nodes): all operators, while those of a batch have each of their schedules."""
+        return np.array([self._durations_once_us(executor, chosen, batch) for _ in self._rounds()])
+
+    def _durations_once_us(self, executor: Executor, chosen: _Schedules, batch: Sequence[int]) -> np.ndarray:
+        rows = []
+        for number in range(max(len(self._choices[node]) for node in batch)):
+            new = {node: self._choices[node][number] for node in batch if number < len(self._choices[node])}
+            executor.use(self._models.functions({**chosen, **new}))
+            rows.append(np.diff(_ran(executor))[:, 0])
+        return np.array(rows)
+
+    def _ways(self, stage: Stage) -> list[Stage]:
+        """Other arrangements of a stage; an operator keeps its schedule with its number of threads."""
+        there = {(step.node, step.threads): step.schedule for step in stage.steps}
+        ways = []
+        for way in self._stage_costs.ways(sum(1 << step.node for step in stage.steps)):
+            own = {
+                step.node: there.get((step.node, step.threads), self._best[step.threads][step.node])
+                for step in way.steps
+            }
+            ways += [found for found in _scheduled((way,), own) if found != stage]
+        return ways
+
+    def _rounds(self) -> Iterator[int]:
+        """Rounds of one comparison: a few less when the time is up."""
+        for number in range(_ROUNDS):
+            if number < _FEWEST_ROUNDS or time.monotonic() < self._end:
+                yield number
+
+
+def batches(order: Sequence[int], beside: np.ndarray) -> list[list[int]]:
+    """Operators that can be varied in the same run: nothing runs beside two of them, nor one of them beside another.
+
+    Args:
+        order: the operators, the most important first.
+        beside: shape (nodes, nodes), whether two run at the same time; each does with itself.
+    """
+    found: list[tuple[set[int], list[int]]] = []
+    for node in order:
+        near = set(np.flatnonzero(beside[node]).tolist())
+        touched, members = next((batch for batch in found if not batch[0] & near), (set[int](), []))
+        if not members:
+            found.append((touched, members))
+        touched |= near
+        members.append(node)
+    return [members for _, members in found]
+
+
+def _beside(timeline_us: np.ndarray) -> np.ndarray:
+    start, end = timeline_us.T
+    return (start[:, None] < end[None, :]) & (start[None, :] < end[:, None]) | np.eye(len(start), dtype=bool)
+
+
+def _worthwhile(times_us: np.ndarray, present: int) -> int:
+    """The place of the least, unless it is hardly less than the present one."""
+    best = int(np.argmin(times_us))
+    return best if times_us[best] < _WORTH * times_us[present] else present
+
+
+def _ran(executor: Executor) -> np.ndarray:
+    """The timeline of a run after one that settles the caches."""
+    executor.run()
+    executor.run()
+    return executor.timeline_us()
+
+
+def _stages_us(timeline_us: np.ndarray, stages: Stages) -> np.ndarray:
+    ends = [timeline_us[[step.node for step in stage.steps], 1].max() for stage in stages]
+    return np.diff(np.maximum.accumulate(ends), prepend=0.0)
+
+
+def _steps(stages: Stages) -> Iterable[Step]:
+    return (step for stage in stages for step in stage.steps)
+
+
+def _scheduled(stages: Stages, schedules: _Schedules) -> Stages:
+    """The same stages with these schedules."""
+    return tuple(
+        Stage(
+            tuple(
+                dataclasses.replace(
+                    group, steps=tuple(dataclasses.replace(step, schedule=schedules[step.node]) for step in group.steps)
+                )
+                for group in stage.groups
+            )
+        )
+        for stage in stages
+    )

@@ -1,0 +1,363 @@
+"""Several models on several targets: each model chooses one of them, and those of different targets run side by side.
+
+Targets share nothing: processors get cores of their own, and a GPU one core for the thread that drives it. The choice
+is a game (see `op_profiler.parallel.games`): the players are the models, the resources are the targets, and a model
+costs its own latency there and the wait for the others that chose the same.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.compiler import load_tvm, resolve_target, target_kind, use_build_for
+from op_profiler.errors import MeasureError, UsageError
+from op_profiler.parallel.games import Outcome, play
+from op_profiler.parallel.measure import Timed, Way, relative_difference, time_in_turn
+
+if TYPE_CHECKING:
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.measure.kernels import GraphKernels
+    from op_profiler.measure.machines import Machine
+    from op_profiler.operators.lower import CompiledModel
+
+_POLICIES = ("nash", "auto")
+_KINDS = ("llvm", "cuda")
+_COST_ROUNDS = 15
+_TOLERANCE = 1e-3  # the kernels of another target add in another order
+
+Announce = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TargetsRequest:
+    """Which models may run on which targets.
+
+    Attributes:
+        models: two or more; their own target is not looked at.
+        targets: two or more, at most one of them cuda.
+        policy: ``nash`` runs the best equilibrium; ``auto`` too, unless everything on one target is faster.
+        cores: that all targets together may use.
+        rounds: how often the placement and everything on one target are timed.
+    """
+
+    models: tuple[CollectRequest, ...]
+    targets: tuple[str, ...]
+    policy: str = "auto"
+    cores: int
+    rounds: int = 40
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            UsageError: models, targets or options that do not go together; says what is possible.
+        """
+        from op_profiler.measure.machines import default_thread_counts
+
+        if len(self.models) < 2:
+            raise UsageError("several targets are for several models, each of which chooses one: name another model")
+        if self.policy not in _POLICIES:
+            raise UsageError(f"--policy {self.policy} plans for one target; with several give {' or '.join(_POLICIES)}")
+        if self.rounds < 1:
+            raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
+        kinds = [target_kind(target) for target in self.targets]
+        if set(kinds) - set(_KINDS) or kinds.count("cuda") > 1 or len(set(self.targets)) < len(self.targets):
+            raise UsageError(
+                f"--target {', '.join(self.targets)}: several targets are cuda once and llvm with different options"
+            )
+        for target in self.targets:
+            for model in self.models:
+                threads = default_thread_counts(target, None)
+                dataclasses.replace(model, target=target, threads=threads).check()
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """What runs on one target, one model after the other.
+
+    Attributes:
+        cores: that run it; of a GPU the one that drives it.
+        models: names.
+    """
+
+    target: str
+    cores: tuple[int, ...]
+    models: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetsResult:
+    """A placement, and what came of running it.
+
+    Attributes:
+        placements: side by side.
+        outcome: the game; `Outcome.load_us` holds the latency of each model on each target, transfers included.
+        sequential: everything on the target where that took least, with all cores.
+        timed: way 0 is `sequential`, way 1 the placement (way 0 once more where nothing was faster).
+        predicted_us: the makespan of the equilibrium; None where it is not what was placed.
+        outputs_equal: whether all outputs were those of `sequential`, bit for bit.
+        largest_difference: between two outputs, over the largest value of the sequential one.
+    """
+
+    policy: str
+    models: tuple[str, ...]
+    targets: tuple[str, ...]
+    placements: tuple[Placement, ...]
+    outcome: Outcome
+    sequential: Placement
+    timed: Timed
+    predicted_us: float | None
+    outputs_equal: bool
+    largest_difference: float
+    notes: tuple[str, ...]
+
+    @property
+    def outputs_agree(self) -> bool:
+        """Equal, or as near as the kernels of different targets can be expected to be."""
+        return self.largest_difference <= _TOLERANCE
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for scripts; the fields of `CorunResult.to_json` where they have a meaning here."""
+        sequential, ours = (float(median) for median in self.timed.median_us)
+        return {
+            "models": list(self.models),
+            "targets": list(self.targets),
+            "policy": self.policy,
+            "costs_us": self.outcome.load_us.tolist(),
+            "equilibria": self.outcome.equilibria,
+            "exact": self.outcome.exact,
+            "optimum_us": self.outcome.optimum_us,
+            "price_of_stability": self.outcome.price_of_stability,
+            "price_of_anarchy": self.outcome.price_of_anarchy,
+            "sequential": dataclasses.asdict(self.sequential),
+            "sequential_us": sequential,
+            "sequential_interval_us": list(self.timed.interval_us(0)),
+            "plan_us": ours,
+            "plan_interval_us": list(self.timed.interval_us(1)),
+            "predicted_us": self.predicted_us,
+            "speedup": self.timed.speedup(1),
+            "speedup_interval": list(self.timed.speedup_interval(1)),
+            "outputs_equal": self.outputs_equal,
+            "largest_difference": self.largest_difference,
+            "foreign_load": self.timed.foreign_load,
+            "rounds": len(self.timed.samples_us),
+            "notes": list(self.notes),
+            "stages": [[dataclasses.asdict(placement) for placement in self.placements]],
+        }
+
+
+def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResult:
+    """Measure every model on every target, let the models choose, run what they chose, and compare.
+
+    Raises:
+        OpProfilerError: a model, a target or a setting stands in the way; or a model fails on a target (both named).
+    """
+    from op_profiler.measure.threads import available_cores
+
+    request.check()
+    cores = available_cores()[: request.cores]
+    shares = split_cores(request.targets, cores)
+    loaded = _load(request, announce)
+    with contextlib.ExitStack() as stack:
+
+        def worker(number: int, cores: tuple[int, ...]) -> _Worker:
+            return stack.enter_context(_Worker(loaded[number], cores))
+
+        side_by_side = [worker(number, share) for number, share in enumerate(shares)]
+        alone = [one if one.on_gpu else worker(number, cores) for number, one in enumerate(side_by_side)]
+        announce("measuring every model on every target")
+        load_us, best = _measured_costs(side_by_side, alone, request)
+        announce("comparing with everything on the best target")
+        return _compared(request, play(load_us), side_by_side, alone[best])
+
+
+def split_cores(targets: Sequence[str], cores: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The cores of each target: one for the thread that drives a GPU, the others in equal parts for processors.
+
+    Raises:
+        UsageError: there are fewer cores than targets.
+    """
+    if len(cores) < len(targets):
+        raise UsageError(
+            f"{len(targets)} targets need a core each, here are {len(cores)}: leave a target out, or give --threads"
+        )
+    gpus = sum(target_kind(target) == "cuda" for target in targets)
+    size, left_over = divmod(len(cores) - gpus, max(len(targets) - gpus, 1))
+    shares, first = [], 0
+    for target in targets:
+        count = 1 if target_kind(target) == "cuda" else size + (left_over > 0)
+        left_over -= target_kind(target) != "cuda"
+        shares.append(cores[first : first + count])
+        first += count
+    return shares
+
+
+@dataclasses.dataclass(frozen=True)
+class _OnTarget:
+    """Every model, loaded on a target, with its inputs on the host."""
+
+    name: str
+    target: Any
+    models: tuple[str, ...]
+    graphs: tuple[GraphKernels, ...]
+    inputs: tuple[dict[str, np.ndarray], ...]
+
+
+def _load(request: TargetsRequest, announce: Announce) -> list[_OnTarget]:
+    """Lower every model once, build it for every target."""
+    from op_profiler.collect.source import original_model, random_inputs, static_inputs
+    from op_profiler.compiler import runtime_device
+    from op_profiler.measure.kernels import load_graph
+    from op_profiler.operators.lower import compile_model
+    from op_profiler.schedules import records
+
+    # The TVM with CUDA compiles for processors too, and a process holds one TVM.
+    use_build_for(next((t for t in request.targets if target_kind(t) == "cuda"), request.targets[0]))
+    targets = [resolve_target(name) for name in request.targets]
+    inputs: list[dict[str, np.ndarray]] = []
+    compiled: list[list[CompiledModel]] = [[] for _ in targets]
+    for one in request.models:
+        announce(f"lowering {one.model.name}")
+        model = original_model(one)
+        inputs.append(random_inputs(static_inputs(model, one)))
+        for name, target, builds in zip(request.targets, targets, compiled, strict=True):
+            announce(f"compiling {one.model.name} for {name}")
+            with records.applied(dataclasses.replace(one, target=name).record_file()):
+                builds.append(compile_model(model, target))
+    announce("loading")
+    names = tuple(one.model.name for one in request.models)
+    return [
+        _OnTarget(
+            name,
+            target,
+            names,
+            tuple(load_graph(build, runtime_device(target), arrays) for build, arrays in zip(builds, inputs)),
+            tuple(inputs),
+        )
+        for name, target, builds in zip(request.targets, targets, compiled, strict=True)
+    ]
+
+
+_Outputs = dict[int, list[np.ndarray]]
+"""Of each model, by its number."""
+
+
+class _Worker(contextlib.AbstractContextManager["_Worker"]):
+    """A thread that runs models on one target, with the threads of its kernels on some cores."""
+
+    def __init__(self, loaded: _OnTarget, cores: tuple[int, ...]) -> None:
+        from op_profiler.measure.machines import open_machine
+
+        self.loaded = loaded
+        self.cores = cores
+        self.machine: Machine = open_machine(loaded.name, loaded.target, None, cores)
+        self._thread = concurrent.futures.ThreadPoolExecutor(1)
+
+    @property
+    def on_gpu(self) -> bool:
+        return target_kind(self.loaded.name) == "cuda"
+
+    def __enter__(self) -> _Worker:
+        self._thread.submit(self._bind).result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+        self.machine.close()
+
+    def _bind(self) -> None:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, self.cores)
+        self.machine.threads.use(len(self.cores))  # TVM has a pool for each thread that calls kernels
+
+    def start(self, numbers: Sequence[int]) -> concurrent.futures.Future[_Outputs]:
+        """Run models one after the other."""
+        return self._thread.submit(lambda: {number: self._run(number) for number in numbers})
+
+    def _run(self, number: int) -> list[np.ndarray]:
+        graph = self.loaded.graphs[number]
+        try:
+            for name, array in self.loaded.inputs[number].items():
+                graph.executor.set_input(name, array)
+            graph.run()
+            return graph.output_arrays()  # waits for the device
+        except load_tvm().TVMError as error:
+            from op_profiler.operators.lower import last_line
+
+            model = self.loaded.models[number]
+            raise MeasureError(f"{model} failed on {self.loaded.name}: {last_line(error)}") from error
+
+    def placement(self, numbers: Sequence[int]) -> Placement:
+        return Placement(self.loaded.name, self.cores, tuple(self.loaded.models[number] for number in numbers))
+
+
+_Work = Sequence[tuple[_Worker, Sequence[int]]]
+"""Workers, and the numbers of the models that each of them runs."""
+
+
+def _run_all(work: _Work) -> _Outputs:
+    """Everybody at once. Returns or raises when all have ended."""
+    futures = [worker.start(numbers) for worker, numbers in work]
+    concurrent.futures.wait(futures)
+    return {number: arrays for future in futures for number, arrays in future.result().items()}
+
+
+def _way(work: _Work) -> Way:
+    return Way(lambda: None, functools.partial(_run_all, work))
+
+
+def _measured_costs(
+    side_by_side: Sequence[_Worker], alone: Sequence[_Worker], request: TargetsRequest
+) -> tuple[np.ndarray, int]:
+    """Microseconds of every model on every target, shape (models, targets); and the target that is best for all."""
+    everything = range(len(request.models))
+    ways = [_way([(worker, [number])]) for number in everything for worker in side_by_side]
+    ways += [_way([(worker, everything)]) for worker in alone]
+    machine = side_by_side[0].machine
+    timed = time_in_turn(ways, rounds=_COST_ROUNDS, meter=machine.meter(), limits=machine.limits)
+    split = len(request.models) * len(side_by_side)
+    return timed.median_us[:split].reshape(len(request.models), -1), int(np.argmin(timed.median_us[split:]))
+
+
+def _compared(
+    request: TargetsRequest, outcome: Outcome, side_by_side: Sequence[_Worker], best: _Worker
+) -> TargetsResult:
+    """The equilibrium beside everything on the best target, in fresh rounds: those that chose it favour it."""
+    everything = range(len(request.models))
+    chosen = [[n for n in everything if outcome.choices[n] == at] for at in range(len(side_by_side))]
+    work = [(worker, numbers) for worker, numbers in zip(side_by_side, chosen) if numbers]
+    machine = best.machine
+    ways = [_way([(best, everything)]), _way(work)]
+    timed = time_in_turn(ways, rounds=request.rounds, meter=machine.meter(), limits=machine.limits)
+    predicted_us: float | None = outcome.makespan_us
+    notes = []
+    if request.policy == "auto" and timed.speedup(1) < 1.0:
+        notes.append(
+            f"the placement took {1 / timed.speedup(1):.3f} times as long as everything on {best.loaded.name} and is "
+            "not returned: this is everything there"
+        )
+        work, predicted_us = [(best, list(everything))], None
+        timed = dataclasses.replace(timed, samples_us=timed.samples_us[:, [0, 0]])
+    expected, found = _run_all([(best, everything)]), _run_all(work)
+    pairs = [pair for number in everything for pair in zip(expected[number], found[number], strict=True)]
+    return TargetsResult(
+        policy=request.policy,
+        models=best.loaded.models,
+        targets=request.targets,
+        placements=tuple(worker.placement(numbers) for worker, numbers in work),
+        outcome=outcome,
+        sequential=best.placement(everything),
+        timed=timed,
+        predicted_us=predicted_us,
+        outputs_equal=all(np.array_equal(a, b) for a, b in pairs),
+        largest_difference=max((relative_difference(a, b) for a, b in pairs), default=0.0),
+        notes=tuple(notes),
+    )

@@ -1,0 +1,229 @@
+"""Operators under other schedules in a plan, and the search that tunes those that run side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.errors import MeasureError, OpProfilerError, UsageError
+from op_profiler.parallel.collaborate import Collaboration, batches, collaborate
+from op_profiler.parallel.corun import CorunRequest
+from op_profiler.parallel.models import Models
+from op_profiler.parallel.plan import Group, Plan, PlanError, Stage, Step
+from op_profiler.parallel.profile import Profile, in_order, measure_costs, plan_of
+from op_profiler.parallel.proposals import proposals
+from op_profiler.schedules._base import Schedule
+from op_profiler.schedules.tuning.points import index_of
+
+Schedules = dict[str, tuple[Schedule, ...]]
+
+
+def _schedules(models: Models, wanted: dict[str, int]) -> Schedules:
+    """For each operator that has a template the schedule whose knobs are nearest to the wanted ones (0 elsewhere)."""
+    found: Schedules = {}
+    for label in dict.fromkeys(models.labels):
+        for spec, task in models.variants.tasks(label):
+            knobs = {name: wanted.get(name, 0) for name in task.config_space.space_map}
+            index = index_of(task, knobs, nearest=True)
+            assert index is not None
+            values = task.config_space.get(index)._entity_map
+            plain = {str(name): entity.val for name, entity in values.items()}
+            found[label] = (*found.get(label, ()), Schedule(spec.template, plain, "trial"))
+    return found
+
+
+@pytest.fixture
+def slow(branching: Models) -> Schedules:
+    """One element at a time: no register tile, nothing unrolled, half a vector."""
+    return _schedules(branching, {})
+
+
+@pytest.fixture
+def good(branching: Models) -> Schedules:
+    """A register tile of seven vectors, unrolled."""
+    return _schedules(branching, {"tile_ow": 7, "split_ic": 16, "vectorize": 64, "unroll": 1})
+
+
+@pytest.fixture
+def profile(branching: Models) -> Profile:
+    return measure_costs(branching)
+
+
+def _from_core_to_core(models: Models, schedules: Schedules) -> Plan:
+    """From core to core; every operator has the first of its schedules."""
+    stages = []
+    for node, label in enumerate(models.labels):
+        own = schedules.get(label, (None,))[0]
+        stages.append(Stage((Group((Step(node, 1, own),), (models.cores[node % len(models.cores)],)),)))
+    return plan_of(models, "by hand", tuple(stages))
+
+
+def _outputs(models: Models, plan: Plan) -> list[np.ndarray]:
+    with models.executor(plan) as executor:
+        executor.run()
+        return [array.copy() for array in executor.outputs()]
+
+
+class TestSchedulesInAPlan:
+    def test_compute_the_same_and_come_back_from_the_file(self, branching: Models, good: Schedules) -> None:
+        plan = _from_core_to_core(branching, good)
+        expected = _outputs(branching, in_order(branching, 1))
+        again = Plan.from_json(json.loads(json.dumps(plan.to_json(branching.graph))))
+        assert again == plan
+        assert sum(step.schedule is not None for step, _ in again.steps) >= 4
+        assert not plan.as_built
+        assert in_order(branching, 1).as_built
+        anew = dataclasses.replace(branching)  # without the kernels that were built before
+        for found in (_outputs(branching, plan), _outputs(anew, again)):
+            np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
+
+    def test_change_what_an_operator_takes(self, branching: Models, good: Schedules, slow: Schedules) -> None:
+        heavy = max(branching.graph.nodes, key=lambda node: node.operator.flops).index
+        label = branching.labels[heavy]
+        took: list[list[float]] = [[], []]
+        with branching.executor(in_order(branching, 1)) as executor:
+            for _ in range(15):
+                for samples, schedules in zip(took, (good, slow)):
+                    executor.use(branching.functions({heavy: schedules[label][-1]}))
+                    executor.run()
+                    executor.run()
+                    start, end = executor.timeline_us()[heavy]
+                    samples.append(end - start)
+        assert np.median(took[0]) < 0.7 * np.median(took[1])
+
+    def test_without_templates_or_with_strange_knobs_are_refused(self, branching: Models, good: Schedules) -> None:
+        label, (schedule, *_) = next(iter(good.items()))
+        strange = dataclasses.replace(schedule, knobs={**schedule.knobs, "unroll": 7})
+        with pytest.raises(PlanError, match=r"conv2d.*unroll': 7.*no such knobs"):
+            branching.variants.function(label, strange)
+        softmax = branching.labels[-1]
+        with pytest.raises(PlanError, match="softmax"):
+            branching.executor(_from_core_to_core(branching, {softmax: (schedule,)}))
+
+    def test_that_compute_something_else_are_refused(self, branching: Models, good: Schedules) -> None:
+        label, (schedule, *_) = next(iter(good.items()))
+        variants = branching.variants
+        own = variants._own[label]
+
+        def other(*arrays: Any) -> None:
+            own(*arrays)
+            arrays[-1].copyfrom(1.01 * arrays[-1].numpy())
+
+        variants._own[label] = other
+        with pytest.raises(PlanError, match=r"something else: off by 9\.9e-03"):
+            variants.function(label, schedule)
+
+    def test_are_read_only_when_they_are_whole(self, branching: Models) -> None:
+        plain = in_order(branching, 1).to_json()
+        for wrong in ({"template": "conv2d"}, {"template": 3, "knobs": {}}, {"template": "conv2d", "knobs": [1]}, "x"):
+            plain["stages"][0][0]["operators"][0]["schedule"] = wrong
+            with pytest.raises(PlanError, match="lacks 'knobs'|cannot be read"):
+                Plan.from_json(plain)
+
+
+def test_a_function_for_another_operator_fails_with_the_name_and_leaves_when_told(branching: Models) -> None:
+    kernels = branching.loaded[0].kernels
+    with branching.executor(in_order(branching, 1)) as executor:
+        executor.use({1: kernels[-1].function})
+        with pytest.raises(MeasureError, match=kernels[1].name):
+            executor.run()
+        executor.use({})
+        executor.run()
+        np.testing.assert_array_equal(executor.outputs()[0], _outputs(branching, in_order(branching, 1))[0])
+
+
+@pytest.fixture
+def tuned(branching: Models, profile: Profile, good: Schedules, slow: Schedules) -> Iterator[Collaboration]:
+    schedules = {label: (*slow[label], *good[label]) for label in good}
+    yield collaborate(branching, profile, schedules, seconds=20)
+
+
+def test_tuning_keeps_the_outputs_and_takes_no_slow_schedule(
+    branching: Models, tuned: Collaboration, slow: Schedules
+) -> None:
+    expected = _outputs(branching, in_order(branching, 1))
+    for stages in (tuned.alone, tuned.jointly):
+        plan = plan_of(branching, "collaborate", stages)
+        np.testing.assert_allclose(_outputs(branching, plan)[0], expected[0], rtol=1e-4, atol=1e-5)
+        heavy = max(branching.graph.nodes, key=lambda node: node.operator.flops).index
+        (chosen,) = [step.schedule for step, _ in plan.steps if step.node == heavy]
+        assert chosen not in slow[branching.labels[heavy]]
+    assert len(tuned.alone_us) == len(tuned.jointly_us) == len(tuned.alone) == len(tuned.jointly)
+    assert min(*tuned.alone_us, *tuned.jointly_us) >= 0
+    assert tuned.predicted_us > 0
+    members = [[sorted(step.node for step in stage.steps) for stage in each] for each in (tuned.alone, tuned.jointly)]
+    assert members[0] == members[1]
+    for row in tuned.to_json():
+        assert len(tuned.alone[int(row["stage"])].groups) > 1 or len(tuned.jointly[int(row["stage"])].groups) > 1
+
+
+def test_a_model_that_was_built_slow_is_given_its_good_schedules(
+    branching: Models, good: Schedules, slow: Schedules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search sees kernels that are slow in place of those of the build, and another choice for each."""
+    functions = branching.functions
+
+    def built_slow(schedules: Any) -> Any:
+        return functions({n: s or slow.get(branching.labels[n], (None,))[0] for n, s in schedules.items()})
+
+    everything = dict.fromkeys(range(len(branching.graph)))
+    monkeypatch.setattr(Models, "functions", lambda _, schedules: built_slow({**everything, **schedules}))
+    found = collaborate(branching, measure_costs(branching), good, seconds=20)
+    heavy = max(branching.graph.nodes, key=lambda node: node.operator.flops).index
+    for stages in (found.alone, found.jointly):
+        (chosen,) = [step.schedule for stage in stages for step in stage.steps if step.node == heavy]
+        assert chosen in good[branching.labels[heavy]]
+
+
+def test_on_one_core_there_is_nothing_to_share(branching: Models, good: Schedules) -> None:
+    alone = dataclasses.replace(branching, cores=branching.cores[:1])
+    found = collaborate(alone, measure_costs(alone), good, seconds=5)
+    assert found.shared == ()
+    assert found.jointly == found.alone
+
+
+def test_operators_of_a_batch_have_no_neighbour_in_common() -> None:
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 30):
+        beside = rng.random((size, size)) < 0.1
+        beside |= beside.T | np.eye(size, dtype=bool)
+        found = batches(range(size), beside)
+        assert sorted(node for batch in found for node in batch) == list(range(size))
+        for batch in found:
+            assert (beside[batch].sum(axis=0) <= 1).all()
+    assert batches([2, 0, 1], np.eye(3, dtype=bool)) == [[2, 0, 1]]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    from op_profiler.predict.query import load_trials
+    from op_profiler.predict.shipped import shipped_trials
+
+    return load_trials(None, shipped_trials(), print)[::6]
+
+
+def test_proposals_are_built_and_heavy_operators_come_first(branching: Models, rows: list[dict[str, Any]]) -> None:
+    latency_us = np.arange(len(branching.graph), dtype=float)
+    found = proposals(branching, latency_us, rows, seconds=0.5)
+    with_templates = [label for label in reversed(branching.labels) if branching.variants.tasks(label)]
+    assert list(found) == with_templates[: len(found)]
+    assert len(found) >= 1
+    plan = _from_core_to_core(branching, {label: schedules for label, schedules in found.items() if schedules})
+    assert not plan.as_built
+    expected = _outputs(branching, in_order(branching, 1))
+    np.testing.assert_allclose(_outputs(branching, plan)[0], expected[0], rtol=1e-4, atol=1e-5)
+
+
+def test_too_few_trials_are_an_error_that_tells_what_to_do(branching: Models, rows: list[dict[str, Any]]) -> None:
+    with pytest.raises(OpProfilerError, match="tune some models first"):
+        proposals(branching, np.zeros(len(branching.graph)), rows[:3], seconds=1)
+
+
+def test_predicted_costs_are_refused() -> None:
+    with pytest.raises(UsageError, match="--costs"):
+        CorunRequest(models=(), policy="collaborate", costs="predicted", cores=1).check()

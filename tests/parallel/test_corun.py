@@ -1,0 +1,177 @@
+"""``op-profiler corun`` as a user calls it, the choice of ``auto``, traces, and what enters the dataset."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.dataset import Dataset
+from op_profiler.measure.rounds import Limits
+from op_profiler.parallel.measure import Timed, Way, time_in_turn
+from op_profiler.parallel.merge import merged
+from op_profiler.parallel.models import Models
+from op_profiler.parallel.plan import Plan
+from op_profiler.parallel.policies.exhaustive import exhaustive
+from op_profiler.parallel.policies.ios import ios_candidates
+from op_profiler.parallel.profile import durations_us, in_order, measure_costs, plan_of
+from op_profiler.parallel.record import PlanSamples, record_coruns
+from op_profiler.parallel.stages import StageTimer
+from op_profiler.report.trace import chrome_trace
+
+
+def _run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-c", "from op_profiler.cli import main; main()", "corun", *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two models at once: its JSON, its plan and its trace."""
+    folder = tmp_path_factory.mktemp("corun")
+    _run("mlp", "rnn", "--policy", "greedy", "--rounds", "7", "--schedules", "none", "--quiet",
+         "--json", str(folder / "result.json"), "--save-plan", str(folder / "plan.json"),
+         "--trace", str(folder / "trace.json"), "--db", f"sqlite:///{folder / 'd.db'}")  # fmt: skip
+    return folder
+
+
+def test_json_has_what_scripts_need(files: Path) -> None:
+    found = json.loads((files / "result.json").read_text())
+    assert found["policy"] == "greedy" and found["models"] == ["mlp", "rnn"]
+    assert found["outputs_equal"] is True
+    assert found["sequential_us"] > 0 and found["plan_us"] > 0 and found["predicted_us"] > 0
+    low, high = found["speedup_interval"]
+    assert low <= found["speedup"] <= high
+    there = [o["op"] for stage in found["stages"] for group in stage for o in group["operators"]]
+    assert sorted(there) == list(range(len(there)))
+
+
+def test_a_saved_plan_is_run_again_and_only_for_its_models(files: Path) -> None:
+    plan = str(files / "plan.json")
+    done = _run("mlp", "rnn", "--plan", plan, "--rounds", "1", "--schedules", "none", "--quiet")
+    assert "bit for bit" in done.stdout
+    done = _run("mlp", "--plan", plan, "--schedules", "none", code=2)
+    assert "the plan is for mlp, rnn, not for mlp" in done.stderr
+
+
+def test_the_trace_has_every_operator(files: Path) -> None:
+    plan = Plan.from_json(json.loads((files / "plan.json").read_text()))
+    events = json.loads((files / "trace.json").read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert {event["args"]["op"] for event in spans} == {step.node for step, _ in plan.steps}
+    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in spans)
+    assert {event["tid"] for event in spans} <= set(plan.cores)
+
+
+def test_co_runs_are_in_the_dataset(files: Path) -> None:
+    with Dataset.open(f"sqlite:///{files / 'd.db'}", create=False) as dataset:
+        found = dataset.coruns()
+        names = {model.name for model in dataset.models()}
+    assert names == {"mlp", "rnn"}
+    for corun in found:
+        assert len(corun.members) > 1
+        for member in corun.members:
+            assert member.slowdown is not None and member.slowdown > 0
+            assert member.settings.executor == "lanes"
+            assert member.settings.core_set_effective == member.settings.core_set
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (("mlp", "--policy", "gredy"), 2, "unknown policy 'gredy'; the nearest known: greedy"),
+        (("mlp", "--threads", "99"), 2, "--threads 99 is not possible here"),
+        (("mlp", "--costs", "guessed"), 2, "unknown costs 'guessed'"),
+        (("nothing-of-that-name",), 2, "unknown local model"),
+        (("mlp", "--rounds", "0"), 2, "--rounds 0 is out of range"),
+    ],
+)
+def test_wrong_questions_get_an_answer(arguments: tuple[str, ...], code: int, reason: str) -> None:
+    assert reason in _run(*arguments, code=code).stderr
+
+
+def test_auto_returns_nothing_that_is_slower_than_sequential() -> None:
+    done = _run("rnn", "--policy", "auto", "--rounds", "9", "--schedules", "none", "--quiet", "--json", "-")
+    found = json.loads(done.stdout)
+    assert found["plan_us"] <= found["sequential_us"]
+    assert found["outputs_equal"] is True
+
+
+def test_merged_operators_give_nearly_the_same(branching_network: Any, target: Any) -> None:
+    from op_profiler.collect.source import random_inputs
+    from op_profiler.compiler import runtime_device
+    from op_profiler.measure.kernels import load_graph
+    from op_profiler.operators.lower import compile_model
+
+    model, kinds = merged(branching_network)
+    assert kinds == ("conv2d",)
+    inputs = random_inputs(list(branching_network.inputs))
+    device = runtime_device(target)
+    outputs = [
+        load_graph(compile_model(one, target), device, inputs).output_arrays()[0] for one in (branching_network, model)
+    ]
+    np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_without_parallel_operators_is_not_merged(small_network: Any) -> None:
+    assert merged(small_network)[1] == ()
+
+
+def test_ways_are_timed_in_turn() -> None:
+    order: list[int] = []
+    ways = [Way(lambda: None, lambda i=i: order.append(i)) for i in range(3)]  # type: ignore[misc]
+    timed = time_in_turn(ways, rounds=3, meter=None, limits=Limits())
+    assert order[::2] == [0, 1, 2, 1, 2, 0, 2, 0, 1]
+    assert timed.samples_us.shape == (3, 3)
+
+
+def test_the_speedup_is_that_of_rounds_and_not_of_medians() -> None:
+    timed = Timed(np.array([[10.0, 5.0], [40.0, 20.0], [20.0, 20.0]]), False, None, None)
+    assert timed.speedup(1) == 2.0
+    assert timed.median_us.tolist() == [20.0, 20.0]
+
+
+def test_measured_stages_agree_with_the_exhaustive_search(branching: Models) -> None:
+    costs = measure_costs(branching).costs
+    timer = StageTimer(branching, rounds=3)
+    found = ios_candidates(branching.graph, costs, branching.cores, count=1, stage_us=timer.us)
+    asked = timer.count
+    assert found.complete and asked > len(branching.graph)
+    with branching.executor(plan_of(branching, "ios", found.candidates[0])) as executor:
+        executor.run()
+    if len(branching.graph) <= 12:
+        best = exhaustive(branching.graph, costs, branching.cores)
+        assert sorted(step.node for stage in best for step in stage.steps) == list(range(len(branching.graph)))
+
+
+def test_nothing_is_stored_of_a_plan_without_neighbours(branching: Models, tmp_path: Path) -> None:
+    """But for the operators beside their own copies."""
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.frontends._base import ModelRequest
+
+    plan = in_order(branching, 1)
+    profile = measure_costs(branching)
+    with branching.executor(plan) as executor:
+        samples = PlanSamples(plan, durations_us(executor, 2), executor.bound_to())
+    timed = Timed(np.ones((1, 2)), False, 0.0, 0.0)
+    request = CollectRequest(model=ModelRequest(source="local", name="mlp"))
+    db = f"sqlite:///{tmp_path / 'd.db'}"
+    count = record_coruns(db, [request], branching, profile, samples, timed)
+    distinct = len({node.operator.key for node in branching.graph.nodes})
+    assert count == (distinct if len(branching.cores) > 1 else 0)
+
+
+def test_the_trace_names_the_cores(branching: Models) -> None:
+    plan = in_order(branching, len(branching.cores))
+    with branching.executor(plan) as executor:
+        executor.run()
+        trace = chrome_trace(branching.graph, plan, executor.timeline_us())
+    names = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"]
+    assert names == [f"core {core}" for core in branching.cores]
