@@ -80,7 +80,7 @@ class CorunRequest:
             self._check_gpu()
 
     def _check_gpu(self) -> None:
-        if self.policy == "collaborate":
+        if self.policy == COLLABORATE:
             raise UsageError("--policy collaborate tunes for processors; for cuda take one of the others")
         if self.costs != "measured" or self.db is not None:
             raise UsageError("for cuda, costs are measured and co-runs are not stored: leave out --costs and --db")

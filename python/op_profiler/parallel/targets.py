@@ -98,6 +98,7 @@ class TargetsResult:
     """A placement, and what came of running it.
 
     Attributes:
+        targets: as the user wrote them; `compiled_for`: in full.
         placements: side by side.
         outcome: the game; `Outcome.load_us` holds the latency of each model on each target, transfers included.
         sequential: everything on the target where that took least, with all cores.
@@ -110,6 +111,7 @@ class TargetsResult:
     policy: str
     models: tuple[str, ...]
     targets: tuple[str, ...]
+    compiled_for: tuple[str, ...]
     placements: tuple[Placement, ...]
     outcome: Outcome
     sequential: Placement
@@ -130,6 +132,7 @@ class TargetsResult:
         return {
             "models": list(self.models),
             "targets": list(self.targets),
+            "compiled_for": list(self.compiled_for),
             "policy": self.policy,
             "costs_us": self.outcome.load_us.tolist(),
             "equilibria": self.outcome.equilibria,
@@ -338,7 +341,11 @@ def _compared(
     ways = [_way([(best, everything)]), _way(work)]
     timed = time_in_turn(ways, rounds=request.rounds, meter=machine.meter(), limits=machine.limits)
     predicted_us: float | None = outcome.makespan_us
-    notes = []
+    notes = [
+        f"this TVM does not know the processor and compiled {one.name} for any of its kind; name it with -mcpu"
+        for one in (worker.loaded for worker in side_by_side)
+        if one.target.attrs.get("mcpu") == "generic" and "-mcpu" not in one.name
+    ]
     if request.policy == "auto" and timed.speedup(1) < 1.0:
         notes.append(
             f"the placement took {1 / timed.speedup(1):.3f} times as long as everything on {best.loaded.name} and is "
@@ -352,6 +359,7 @@ def _compared(
         policy=request.policy,
         models=best.loaded.models,
         targets=request.targets,
+        compiled_for=tuple(str(worker.loaded.target) for worker in side_by_side),
         placements=tuple(worker.placement(numbers) for worker, numbers in work),
         outcome=outcome,
         sequential=best.placement(everything),
