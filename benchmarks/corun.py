@@ -40,7 +40,7 @@ def measure(names: str) -> dict[str, Any]:
     from op_profiler.frontends._base import ModelRequest
     from op_profiler.parallel.corun import AUTO, CorunRequest, best_of, candidates_of
     from op_profiler.parallel.measure import Way, time_in_turn
-    from op_profiler.parallel.models import load_models
+    from op_profiler.parallel.models import load_models, mergeable
 
     def quiet(text: str) -> None:
         pass
@@ -49,10 +49,10 @@ def measure(names: str) -> dict[str, Any]:
     requests = tuple(CollectRequest(model=model) for model in models)
     request = CorunRequest(models=requests, policy=AUTO, cores=usable_cores())
     base = load_models(requests, cores=request.cores, merge=False, announce=quiet)
-    merged = load_models(requests, cores=request.cores, merge=True, announce=quiet)
     plans = candidates_of(request, base, quiet)
     costs = plans[0].profile.costs if plans[0].profile else None
-    if merged.merged:
+    if mergeable(requests):
+        merged = load_models(requests, cores=request.cores, merge=True, announce=quiet)
         plans += candidates_of(request, merged, quiet)
     auto = best_of(plans, quiet)[0]
     with contextlib.ExitStack() as stack:

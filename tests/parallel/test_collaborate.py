@@ -166,13 +166,13 @@ def test_a_model_that_was_built_slow_is_given_its_good_schedules(
     branching: Models, good: Schedules, slow: Schedules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search sees kernels that are slow in place of those of the build, and another choice for each."""
-    functions = branching.functions
+    functions = Models.functions
 
-    def built_slow(schedules: Any) -> Any:
-        return functions({n: s or slow.get(branching.labels[n], (None,))[0] for n, s in schedules.items()})
+    def built_slow(models: Models, schedules: dict[int, Schedule | None]) -> Any:
+        own = {node: slow.get(label, (None,))[0] for node, label in enumerate(models.labels)}
+        return functions(models, {node: schedules.get(node) or own[node] for node in own})
 
-    everything = dict.fromkeys(range(len(branching.graph)))
-    monkeypatch.setattr(Models, "functions", lambda _, schedules: built_slow({**everything, **schedules}))
+    monkeypatch.setattr(Models, "functions", built_slow)
     found = collaborate(branching, measure_costs(branching), good, seconds=20)
     heavy = max(branching.graph.nodes, key=lambda node: node.operator.flops).index
     for stages in (found.alone, found.jointly):
@@ -204,15 +204,15 @@ def rows() -> list[dict[str, Any]]:
     from op_profiler.predict.query import load_trials
     from op_profiler.predict.shipped import shipped_trials
 
-    return load_trials(None, shipped_trials(), print)[::6]
+    return load_trials(None, shipped_trials(), print)[::60]
 
 
 def test_proposals_are_built_and_heavy_operators_come_first(branching: Models, rows: list[dict[str, Any]]) -> None:
-    latency_us = np.arange(len(branching.graph), dtype=float)
-    found = proposals(branching, latency_us, rows, seconds=0.5)
-    with_templates = [label for label in reversed(branching.labels) if branching.variants.tasks(label)]
-    assert list(found) == with_templates[: len(found)]
-    assert len(found) >= 1
+    heavy = next(node for node, label in enumerate(branching.labels) if len(branching.variants.tasks(label)) == 1)
+    latency_us = np.where(np.arange(len(branching.graph)) == heavy, 100.0, 1.0)
+    found = proposals(branching, latency_us, rows, seconds=0.01)
+    assert next(iter(found)) == branching.labels[heavy]
+    assert len(found) < sum(bool(branching.variants.tasks(label)) for label in set(branching.labels))
     plan = _from_core_to_core(branching, {label: schedules for label, schedules in found.items() if schedules})
     assert not plan.as_built
     expected = _outputs(branching, in_order(branching, 1))

@@ -11,11 +11,14 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from op_profiler.errors import MeasureError
+from op_profiler.collect.request import CollectRequest
+from op_profiler.errors import MeasureError, UsageError
+from op_profiler.frontends._base import ModelRequest
 from op_profiler.measure._base import Device
 from op_profiler.measure.kernels import Kernel, load_graph
 from op_profiler.measure.machines import gpu as machines
 from op_profiler.operators.lower import CompiledModel, compile_model
+from op_profiler.parallel.corun import CorunRequest
 from op_profiler.parallel.graph import KernelGraph
 from op_profiler.parallel.models import Models
 from op_profiler.parallel.plan import Group, Plan, Stage, Step
@@ -229,6 +232,21 @@ def test_a_kernel_that_fails_ends_the_run_with_its_name(
         assert len(gpu.ran) == 5 and gpu.stream is None
         monkeypatch.setattr(gpu, "launch", launch)
         executor.run()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"policy": "collaborate"}, "tunes for processors"),
+        ({"costs": "predicted"}, "leave out --costs"),
+        ({"db": "sqlite:///x.db"}, "and --db"),
+    ],
+)
+def test_what_is_not_possible_on_a_gpu_is_refused(changes: dict[str, Any], words: str) -> None:
+    model = CollectRequest(model=ModelRequest(source="local", name="mlp"), target="cuda", threads=(0,))
+    request = CorunRequest(models=(model,), policy="ios", cores=4)
+    with pytest.raises(UsageError, match=words):
+        dataclasses.replace(request, **changes).check()
 
 
 def test_groups_of_a_stage_are_launched_in_turn() -> None:

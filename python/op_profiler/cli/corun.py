@@ -136,7 +136,8 @@ def corun(  # noqa: PLR0913 - the options are the interface
     if save_plan is not None:
         save_plan.write_text(json.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
     if trace is not None:
-        trace.write_text(json.dumps(chrome_trace(result.models.graph, result.plan, result.timeline_us)) + "\n")
+        events = chrome_trace(result.models.graph, result.plan, result.timeline_us, lane=result.models.lane)
+        trace.write_text(json.dumps(events) + "\n")
     _tell(result, report, json_file, quiet=quiet)
 
 

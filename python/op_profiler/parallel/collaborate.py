@@ -144,7 +144,7 @@ class _Search:
         chosen = {step.node: step.schedule for step in _steps(stages)}
         threads = np.array([count for _, count in sorted((step.node, step.threads) for step in _steps(stages))])
         with self._models.executor(plan_of(self._models, "collaborate", stages)) as executor:
-            beside = _beside(np.median([_ran(executor) for _ in self._rounds()], axis=0))
+            beside = np.mean([_beside(_ran(executor)) for _ in self._rounds()], axis=0) > 0.5
             order = sorted(range(len(threads)), key=lambda node: (-self._slowed_us[node], node))
             order = [node for node in order if len(self._choices[node]) > 1 and beside[node].sum() > 1]
             for batch in batches(order, beside):

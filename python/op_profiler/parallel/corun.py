@@ -13,8 +13,8 @@ import numpy as np
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.parallel.collaborate import Collaboration, collaborate
 from op_profiler.parallel.costs import Costs, simulate
-from op_profiler.parallel.measure import Timed, Way, relative_difference, time_in_turn
-from op_profiler.parallel.models import Models, load_models
+from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, time_in_turn
+from op_profiler.parallel.models import Models, load_models, mergeable
 from op_profiler.parallel.plan import Plan, Stage, read_plan
 from op_profiler.parallel.policies import POLICIES, get_policy
 from op_profiler.parallel.profile import Profile, durations_us, in_order, measure_costs, plan_of
@@ -74,10 +74,10 @@ class CorunRequest:
             raise UsageError("the policy collaborate measures what it tunes: leave --costs at measured")
         if self.rounds < 1:
             raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
-        for request in self.models:
-            request.check()
         if self.models[0].on_gpu:
             self._check_gpu()
+        for request in self.models:
+            request.check()
 
     def _check_gpu(self) -> None:
         if self.policy == COLLABORATE:
@@ -122,12 +122,12 @@ class CorunResult:
             "models": list(self.plan.models),
             "policy": self.plan.policy,
             "sequential_us": sequential,
-            "sequential_interval_us": _finite(self.timed.interval_us(0)),
+            "sequential_interval_us": finite(self.timed.interval_us(0)),
             "plan_us": ours,
-            "plan_interval_us": _finite(self.timed.interval_us(1)),
+            "plan_interval_us": finite(self.timed.interval_us(1)),
             "predicted_us": self.plan.predicted_us,
             "speedup": self.timed.speedup(1),
-            "speedup_interval": _finite(self.timed.speedup_interval(1)),
+            "speedup_interval": finite(self.timed.speedup_interval(1)),
             "outputs_equal": self.outputs_equal,
             "largest_difference": self.largest_difference,
             "foreign_load": self.timed.foreign_load,
@@ -163,6 +163,8 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult:
     """
     request.check()
     plan = read_plan(request.plan) if request.plan is not None else None
+    if plan is not None:
+        plan.check_models(tuple(one.model.name for one in request.models))
     merge = bool(plan.merged) if plan is not None else request.merge
 
     def load(merged: bool) -> Models:
@@ -175,8 +177,8 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult:
         winner = Candidate(models, plan)
     else:
         candidates = candidates_of(request, models, announce)
-        if request.policy == AUTO and not merge and (both := load(True)).merged:
-            candidates += candidates_of(request, both, announce)
+        if request.policy == AUTO and not merge and mergeable(request.models):
+            candidates += candidates_of(request, load(True), announce)
         winner, tried = best_of(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
     return _measured(request, winner, baseline, tried, announce)
 
@@ -296,11 +298,6 @@ def _measured(
         collaboration=winner.collaboration,
         notes=tuple(notes),
     )
-
-
-def _finite(interval: tuple[float, float]) -> list[float] | None:
-    """None where there were too few rounds for an interval."""
-    return list(interval) if np.isfinite(interval).all() else None
 
 
 def _faster(timed: Timed) -> bool:

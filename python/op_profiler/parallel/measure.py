@@ -81,6 +81,11 @@ def time_in_turn(ways: Sequence[Way], *, rounds: int, meter: LoadMeter | None, l
     return Timed(np.asarray(kept), foreign_load, before, after)
 
 
+def finite(interval: tuple[float, float]) -> list[float] | None:
+    """For JSON; None where there were too few rounds for an interval."""
+    return list(interval) if np.isfinite(interval).all() else None
+
+
 def relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
     """The largest difference between two arrays, over the largest expected value."""
     scale = float(np.abs(expected).max(initial=0.0)) or 1.0

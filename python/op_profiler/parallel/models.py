@@ -63,6 +63,11 @@ class Models:
         return self.machine.device.kind == "cuda"
 
     @property
+    def lane(self) -> str:
+        """What the cores of a plan are."""
+        return "stream" if self.on_gpu else "core"
+
+    @property
     def thread_counts(self) -> tuple[int, ...]:
         """That an operator may have, rising; a GPU's kernels have threads of their own, whatever a plan says."""
         return (1,) if self.on_gpu else default_thread_counts(len(self.cores))
@@ -133,6 +138,14 @@ class Models:
         )
 
 
+def mergeable(requests: Sequence[CollectRequest]) -> bool:
+    """Whether Relay finds parallel operators to merge in any of the models; lowers them, and compiles nothing."""
+    from op_profiler.collect.source import load_model
+    from op_profiler.parallel.merge import merged
+
+    return any(merged(load_model(request, lambda **_: None)[0])[1] for request in requests)
+
+
 def load_models(
     requests: Sequence[CollectRequest], *, cores: int, merge: bool, announce: Callable[[str], None]
 ) -> Models:
@@ -166,7 +179,12 @@ def load_models(
     kinds: set[str] = set()
     schedules: dict[str, Schedule] = {}
     target: Any = None
-    for request in requests:
+    for number, request in enumerate(requests):
+        first = requests.index(request)
+        if first < number:  # the same model once more: its kernels are there, only its tensors are its own
+            compiled.append(compiled[first])
+            inputs.append(inputs[first])
+            continue
         announce(f"lowering {request.model.name}")
         model, given, target = load_model(request, lambda **_: None)
         specs = static_inputs(model, request)
@@ -184,7 +202,8 @@ def load_models(
     loaded = tuple(load_graph(one, machine.runtime, arrays) for one, arrays in zip(compiled, inputs, strict=True))
     if not on_gpu:
         with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
-            compiled = [on_lanes(one, Path(folder)) for one in compiled]
+            distinct = {id(one): on_lanes(one, Path(folder)) for one in compiled}
+            compiled = [distinct[id(one)] for one in compiled]
     return Models(
         graph=KernelGraph.of(names, compiled),
         compiled=tuple(compiled),

@@ -117,8 +117,7 @@ class Plan:
             PlanError: another model, another device, a core that this process may not use, an operator that is missing
                 or is there twice, groups of a stage that share a core, or an operator before one whose output it reads.
         """
-        if self.models != graph.models:
-            raise PlanError(f"the plan is for {', '.join(self.models)}, not for {', '.join(graph.models)}")
+        self.check_models(graph.models)
         if self.device != device:
             raise PlanError(f"the plan is for device {self.device} ({self.processor}); this is {device} ({processor})")
         self._check_nodes(graph)
@@ -133,6 +132,15 @@ class Plan:
         for number, stage in enumerate(self.stages):
             _check_stage(number, stage)
         check_order(graph, self.stages)
+
+    def check_models(self, names: tuple[str, ...]) -> None:
+        """Refuse a plan for other models, which can be told before any is loaded.
+
+        Raises:
+            PlanError: names both.
+        """
+        if self.models != names:
+            raise PlanError(f"the plan is for {', '.join(self.models)}, not for {', '.join(names)}")
 
     def _check_nodes(self, graph: KernelGraph) -> None:
         there = [step.node for step, _ in self.steps]

@@ -52,13 +52,17 @@ def proposals(
     found: dict[str, tuple[Schedule, ...]] = {}
     started = time.monotonic()
     for label in sorted(weight_us, key=lambda label: (-weight_us[label], label)):
+        if time.monotonic() - started > seconds:
+            break
         tasks = models.variants.tasks(label)
-        if not tasks or time.monotonic() - started > seconds:
+        if not tasks:
             continue
         occurrence = models.variants.occurrence(label)
         ranked = propose(anchor_of(occurrence), tasks, model, good, count=_EACH, threads=len(models.cores))
         built = models.schedules.get(occurrence.operator.key, UNKNOWN)
-        others = [p.schedule for p in ranked if (p.schedule.template, p.schedule.knobs) != (built.template, built.knobs)]
+        others = [
+            p.schedule for p in ranked if (p.schedule.template, p.schedule.knobs) != (built.template, built.knobs)
+        ]
         found[label] = tuple(schedule for schedule in others if _works(models, label, schedule))
     return found
 

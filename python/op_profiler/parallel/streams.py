@@ -98,8 +98,9 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        for stream in self._streams:
-            self._device.free_raw_stream(stream)
+        with contextlib.suppress(load_tvm().TVMError):  # after a failure the device takes no call any more
+            for stream in self._streams:
+                self._device.free_raw_stream(stream)
         self._streams = []
 
     def run(self) -> None:

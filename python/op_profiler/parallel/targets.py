@@ -20,7 +20,7 @@ import numpy as np
 from op_profiler.compiler import load_tvm, resolve_target, target_kind, use_build_for
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.parallel.games import Outcome, play
-from op_profiler.parallel.measure import Timed, Way, relative_difference, time_in_turn
+from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, time_in_turn
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
@@ -61,6 +61,7 @@ class TargetsRequest:
             UsageError: models, targets or options that do not go together; says what is possible.
         """
         from op_profiler.measure.machines import default_thread_counts
+        from op_profiler.measure.threads import check_thread_counts
 
         if len(self.models) < 2:
             raise UsageError("several targets are for several models, each of which chooses one: name another model")
@@ -73,6 +74,7 @@ class TargetsRequest:
             raise UsageError(
                 f"--target {', '.join(self.targets)}: several targets are cuda once and llvm with different options"
             )
+        check_thread_counts((self.cores,))
         for target in self.targets:
             for model in self.models:
                 threads = default_thread_counts(target, None)
@@ -142,12 +144,12 @@ class TargetsResult:
             "price_of_anarchy": self.outcome.price_of_anarchy,
             "sequential": dataclasses.asdict(self.sequential),
             "sequential_us": sequential,
-            "sequential_interval_us": list(self.timed.interval_us(0)),
+            "sequential_interval_us": finite(self.timed.interval_us(0)),
             "plan_us": ours,
-            "plan_interval_us": list(self.timed.interval_us(1)),
+            "plan_interval_us": finite(self.timed.interval_us(1)),
             "predicted_us": self.predicted_us,
             "speedup": self.timed.speedup(1),
-            "speedup_interval": list(self.timed.speedup_interval(1)),
+            "speedup_interval": finite(self.timed.speedup_interval(1)),
             "outputs_equal": self.outputs_equal,
             "largest_difference": self.largest_difference,
             "foreign_load": self.timed.foreign_load,
@@ -171,8 +173,8 @@ def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResu
     loaded = _load(request, announce)
     with contextlib.ExitStack() as stack:
 
-        def worker(number: int, cores: tuple[int, ...]) -> _Worker:
-            return stack.enter_context(_Worker(loaded[number], cores))
+        def worker(number: int, mine: tuple[int, ...]) -> _Worker:
+            return stack.enter_context(_Worker(loaded[number], mine))
 
         side_by_side = [worker(number, share) for number, share in enumerate(shares)]
         alone = [one if one.on_gpu else worker(number, cores) for number, one in enumerate(side_by_side)]
@@ -254,7 +256,10 @@ _Outputs = dict[int, list[np.ndarray]]
 
 
 class _Worker(contextlib.AbstractContextManager["_Worker"]):
-    """A thread that runs models on one target, with the threads of its kernels on some cores."""
+    """A thread that runs models on one target, with the threads of its kernels on some cores.
+
+    TVM keeps the threads of its kernels, asleep, until the process ends.
+    """
 
     def __init__(self, loaded: _OnTarget, cores: tuple[int, ...]) -> None:
         from op_profiler.measure.machines import open_machine

@@ -19,8 +19,9 @@ def show(console: Console, result: CorunResult) -> None:
 
     plan, graph = result.plan, result.models.graph
     table = Table(title=f"{' + '.join(plan.models)}: plan of {plan.policy}" + _merged(plan.merged))
-    for name in ("stage", "cores", "threads", "start us", "us", "operator"):
-        table.add_column(name, justify="left" if name in ("cores", "operator") else "right", overflow="fold")
+    lanes = f"{result.models.lane}s"
+    for name in ("stage", lanes, "threads", "start us", "us", "operator"):
+        table.add_column(name, justify="left" if name in (lanes, "operator") else "right", overflow="fold")
     for number, stage in enumerate(plan.stages):
         for group in stage.groups:
             for step in group.steps:
@@ -35,10 +36,9 @@ def show(console: Console, result: CorunResult) -> None:
     console.print(table)
     for policy, predicted, measured in result.tried:
         console.print(f"tried: {policy}: predicted {predicted:.1f} us, measured {measured:.1f} us", highlight=False)
-    found = result.collaboration
-    for number in found.shared if found is not None else ():
-        alone_us, jointly_us = found.alone_us[number], found.jointly_us[number]
-        console.print(f"stage {number}: tuned alone {alone_us:.1f} us, jointly {jointly_us:.1f} us", highlight=False)
+    for tuned in result.collaboration.to_json() if result.collaboration is not None else ():
+        text = f"stage {tuned['stage']}: tuned alone {tuned['alone_us']:.1f} us, jointly {tuned['jointly_us']:.1f} us"
+        console.print(text, highlight=False)
     print(summary(result))
 
 

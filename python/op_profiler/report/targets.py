@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def show(console: Console, result: TargetsResult) -> None:
-    """A row for each model with its latency on each target, then the summary."""
+    """A row for each model with its latency on each target, transfers included, then the summary."""
     from rich.table import Table
 
-    table = Table(title=f"{' + '.join(result.models)}: us on each target, alone, transfers included")
+    table = Table(title=f"{' + '.join(result.models)}: us alone")
     table.add_column("model")
     for target in result.targets:
         table.add_column(target, justify="right", overflow="fold")

@@ -11,17 +11,18 @@ if TYPE_CHECKING:
     from op_profiler.parallel.plan import Plan
 
 
-def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray) -> dict[str, Any]:
+def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lane: str = "core") -> dict[str, Any]:
     """The trace, in the JSON object format of the Trace Event Format; times are in microseconds.
 
     Args:
         timeline_us: start and end of every node, shape (nodes, 2).
+        lane: what the cores of the plan are called.
     """
     events: list[dict[str, Any]] = [
         {"name": "process_name", "ph": "M", "pid": 0, "args": {"name": f"{' + '.join(plan.models)} ({plan.policy})"}}
     ]
     events += [
-        {"name": "thread_name", "ph": "M", "pid": 0, "tid": core, "args": {"name": f"core {core}"}}
+        {"name": "thread_name", "ph": "M", "pid": 0, "tid": core, "args": {"name": f"{lane} {core}"}}
         for core in plan.cores
     ]
     for number, stage in enumerate(plan.stages):

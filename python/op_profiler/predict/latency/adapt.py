@@ -42,7 +42,13 @@ _KIND_DISTANCE = 3.0
 _SHRINKAGE = 4.0
 """The prior counts as much as two operators of a kind at two thread counts."""
 _ROUNDS = 300
-_TREES = {"max_depth": 4, "eta": 0.03, "subsample": 0.7, "colsample_bytree": 0.3, "min_child_weight": 3.0}
+_TREES: dict[str, Any] = {
+    "max_depth": 4,
+    "eta": 0.03,
+    "subsample": 0.7,
+    "colsample_bytree": 0.3,
+    "min_child_weight": 3.0,
+}
 """Flatter and slower than what learns from thousands."""
 
 

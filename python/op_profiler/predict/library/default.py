@@ -31,6 +31,7 @@ _LEVELLED = ("batch", "size", "out_channels", "ratio")  # axes that may lack a v
 GAPS = ("cell", *_LEVELLED, "beyond")
 _COVERAGE = 0.9
 _STEPS = 10  # of the weights, from 0 to 1
+_SMALLEST = 0.01  # added to values of an axis, since the ratio of a depthwise convolution may be 0
 _FEWEST = 20  # entries that can weigh and calibrate
 _SHAPE = {"max_depth": 10, "eta": 0.05, "colsample_bytree": 0.8, "min_child_weight": 3}
 _NEIGHBOURS = {"max_depth": 8, "eta": 0.05, "colsample_bytree": 0.5, "min_child_weight": 4}
@@ -46,12 +47,14 @@ class _Calibration:
         weights: of shape, grid and neighbours; they sum to 1.
         quantile: of the error in the logarithm over `margin` + disagreement.
         margin: added to the disagreement.
+        octaves: how wide the gaps were, on average.
         error: mean absolute error in the logarithm.
     """
 
     weights: np.ndarray
     quantile: float
     margin: float
+    octaves: float
     error: float
 
 
@@ -74,7 +77,8 @@ class DefaultPredictor:
             asked = table.where(held_out)
             estimates = inner.estimates(asked, gap)
             truth = np.log(asked.latency_us) - inner.log_roofline(asked)
-            self._calibrations[gap] = _calibrate(estimates, truth, shrunk=gap in _LEVELLED)
+            octaves = float(_octaves(inner.table, asked, gap).mean())
+            self._calibrations[gap] = _calibrate(estimates, truth, octaves, shrunk=gap in _LEVELLED)
             self._estimators.prepare(gap)
 
     def predict(self, table: Convolutions) -> Prediction:
@@ -90,8 +94,22 @@ class DefaultPredictor:
             weights = np.array([1.0, 0.0, 0.0]) if calibration is None else calibration.weights
             latency[which] = estimates @ weights + self._estimators.log_roofline(asked)
             if calibration is not None:
-                width[which] = calibration.quantile * (calibration.margin + _disagreement(estimates))
+                margin = self._margin(asked, str(gap))
+                width[which] = calibration.quantile * (margin + _disagreement(estimates))
         return Prediction(np.exp(latency), np.exp(latency - width), np.exp(latency + width))
+
+    def _margin(self, table: Convolutions, gap: str) -> np.ndarray:
+        """The margin of each entry of one gap: between that of no gap and that of the gaps that were made, by width.
+
+        A gap that is made in a table is wider than the one that it stands for. The disagreement shows that by itself.
+        """
+        assert self._estimators is not None
+        made, none = self._calibrations[gap], self._calibrations.get("cell")
+        if none is None or made.octaves == 0:
+            return np.full(len(table), made.margin)
+        share = np.clip(_octaves(self._estimators.table, table, gap) / made.octaves, 0.0, 1.0)
+        margin: np.ndarray = none.margin + np.maximum(made.margin - none.margin, 0.0) * share
+        return margin
 
     def _gaps(self, table: Convolutions) -> np.ndarray:
         """Of several gaps that an entry has, the one with the largest error."""
@@ -184,7 +202,7 @@ def _made_gap(table: Convolutions, gap: str, seed: int) -> np.ndarray:
 
 def _removable(levels: np.ndarray) -> np.ndarray:
     """Levels, no two of them adjacent, without which no gap is wider than the widest; else every third inside."""
-    octaves = np.log2(levels + 0.01)
+    octaves = np.log2(levels + _SMALLEST)
     widest = np.diff(octaves[levels > 0]).max(initial=0)
     chosen: list[int] = []
     for index in range(1, len(levels) - 1):
@@ -213,7 +231,19 @@ def _places(table: Convolutions, axis: str) -> np.ndarray:
     return table.ratio if axis == "ratio" else table.column(axis)
 
 
-def _calibrate(estimates: np.ndarray, truth: np.ndarray, shrunk: bool) -> _Calibration:
+def _octaves(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
+    """How wide the gap of each entry is: between the values on both sides, or from the nearest one that is known."""
+    if gap == "cell":
+        return np.zeros(len(wanted))
+    axis = "size" if gap == "beyond" else gap
+    levels, places = (np.log2(each + _SMALLEST) for each in (np.unique(_places(known, axis)), _places(wanted, axis)))
+    after = np.searchsorted(levels, places)
+    low, high = (np.clip(at, 0, len(levels) - 1) for at in (after - 1, after))
+    width: np.ndarray = np.maximum(levels[high], places) - np.minimum(levels[low], places)
+    return width
+
+
+def _calibrate(estimates: np.ndarray, truth: np.ndarray, octaves: float, shrunk: bool) -> _Calibration:
     """Weights between equal ones and those with the least error, and the quantile that covers.
 
     A gap made in the table is wider than the one that it stands for, so its best weights are taken half-way only; equal
@@ -232,7 +262,7 @@ def _calibrate(estimates: np.ndarray, truth: np.ndarray, shrunk: bool) -> _Calib
     margin = float(np.median(error))
     rank = min(1.0, _COVERAGE * (1 + 1 / len(truth)))
     quantile = float(np.quantile(error / (margin + _disagreement(estimates)), rank))
-    return _Calibration(weights, quantile, margin, float(error.mean()))
+    return _Calibration(weights, quantile, margin, octaves, float(error.mean()))
 
 
 def _disagreement(estimates: np.ndarray) -> np.ndarray:
