@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from graphs import chain, diamond, equal_costs, graph_of, layered, random_costs  # noqa: E402
 
 from op_profiler.dataset.formats.shapes import Dense, operator_of
 from op_profiler.errors import UsageError
@@ -20,6 +15,8 @@ from op_profiler.parallel.plan import Group, PlanError, Stage, Step
 from op_profiler.predict.latency import storage
 from op_profiler.predict.latency.predictor import Predictor
 from op_profiler.predict.shipped import shipped_predictor
+
+from .graphs import chain, diamond, equal_costs, graph_of, layered, random_costs
 
 BESIDE = (Stage((Group((Step(0, 1),), (0,)), Group((Step(1, 1),), (1,)))),)
 

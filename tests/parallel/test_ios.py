@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from graphs import chain, chains, diamond, equal_costs, graph_of, inception, layered, random_costs  # noqa: E402
 
 from op_profiler.parallel.costs import Costs, simulate
 from op_profiler.parallel.graph import KernelGraph
@@ -16,6 +10,8 @@ from op_profiler.parallel.plan import Stage, check_order
 from op_profiler.parallel.policies._stages import StageCosts
 from op_profiler.parallel.policies.exhaustive import exhaustive
 from op_profiler.parallel.policies.ios import ios_candidates
+
+from .graphs import chain, chains, diamond, equal_costs, graph_of, inception, layered, random_costs
 
 SMALL = [diamond(), inception(1), graph_of([()] * 5), chains(2, 4), *(layered(9, seed) for seed in range(6))]
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import itertools
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from graphs import chains, diamond, equal_costs, inception, layered, random_costs  # noqa: E402
-
 from op_profiler.errors import MissingPackageError
 from op_profiler.parallel.costs import Costs, simulate
 from op_profiler.parallel.games import _pygambit, costs_of, extreme_equilibria, optimum_us, play, pure_equilibria
-from op_profiler.parallel.policies.nash import nash, nash_forks
+from op_profiler.parallel.policies.nash import nash, nash_forks, told
+
+from .graphs import chains, diamond, equal_costs, inception, layered, random_costs
 
 PRISONERS = [np.array([[1.0, 3.0], [0.0, 2.0]]), np.array([[1.0, 0.0], [3.0, 2.0]])]  # years; 0 keeps silent
 PENNIES = [np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])]
@@ -146,3 +144,12 @@ def test_a_plan_of_games_beats_one_operator_after_the_other_where_threads_pay_li
         costs = random_costs(graph, 3, handover_us=1.0)
         total_us = simulate(graph, nash(graph, costs, (0, 1)), costs).total_us
         assert total_us < 0.95 * costs.latency_us[2].sum()
+
+
+def test_games_are_told_in_a_sentence() -> None:
+    graph = diamond()
+    apart = Costs({1: np.full(4, 10.0), 2: np.full(4, 9.0)})
+    assert told(nash_forks(graph, apart, (0, 1))).startswith("1 games, 1 of them with all equilibria")
+    assert "best equilibrium over optimum up to 1.000" in told(nash_forks(graph, apart, (0, 1)))
+    together = Costs({1: np.full(4, 10.0), 2: np.full(4, 5.0)})
+    assert told(nash_forks(graph, together, (0, 1))).startswith("at no fork")

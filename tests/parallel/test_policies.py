@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from graphs import chain, chains, diamond, equal_costs, graph_of, inception, layered, random_costs, randwire  # noqa: E402
 
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.parallel.costs import Costs, simulate
@@ -17,6 +11,8 @@ from op_profiler.parallel.graph import KernelGraph
 from op_profiler.parallel.plan import Plan, Stage
 from op_profiler.parallel.policies import POLICIES, get_policy
 from op_profiler.parallel.policies.exhaustive import LARGEST
+
+from .graphs import chain, chains, diamond, equal_costs, graph_of, inception, layered, random_costs, randwire
 
 GRAPHS = {
     "one operator": chain(1),

@@ -39,9 +39,7 @@ class LocalFrontend(Frontend):
     """Models that need no file and no network."""
 
     source = "local"
-    summary = (
-        "TVM's zoo, recurrent and randomly wired networks; with the models extra torchvision and pretrainedmodels"
-    )
+    summary = "TVM's zoo, recurrent and randomly wired networks; with the models extra torchvision and pretrainedmodels"
 
     def names(self) -> list[str]:
         darknet = _zoo.DARKNET_NAMES if _zoo.installed("libreyolo") else ()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _ROUNDS, _FEWEST_ROUNDS = 15, 5
 _WORTH = 0.99  # what is not faster by 1 % may be so by chance
 _PASSES = 2
+_WAYS = 4
 
 Stages = tuple[Stage, ...]
 _Choices = tuple["Schedule | None", ...]
@@ -199,7 +200,7 @@ class _Search:
         return np.array(rows)
 
     def _ways(self, stage: Stage) -> list[Stage]:
-        """Other arrangements of a stage; an operator keeps its schedule with its number of threads."""
+        """The best few other arrangements of a stage; an operator keeps its schedule with its number of threads."""
         there = {(step.node, step.threads): step.schedule for step in stage.steps}
         ways = []
         for way in self._stage_costs.ways(sum(1 << step.node for step in stage.steps)):
@@ -208,7 +209,7 @@ class _Search:
                 for step in way.steps
             }
             ways += [found for found in _scheduled((way,), own) if found != stage]
-        return ways
+        return ways[:_WAYS]
 
     def _rounds(self) -> Iterator[int]:
         """Rounds of one comparison: a few less when the time is up."""

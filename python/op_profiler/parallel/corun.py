@@ -29,7 +29,7 @@ COSTS = ("measured", "predicted")
 AUTO_POLICIES = ("sequential", "threads", "greedy", "ios", "nash")
 _UNTUNED_POLICIES = ("greedy", "ios")
 _TUNING_SECONDS = 60.0  # for building the kernels to choose from, and again for the search
-_MEASUREDAUTO_POLICIES = 4
+_MOST_MEASURED = 4
 _SHORT_ROUNDS = 15
 _TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
 
@@ -153,6 +153,7 @@ class Candidate:
     plan: Plan
     profile: Profile | None = None
     collaboration: Collaboration | None = None
+    notes: tuple[str, ...] = ()
 
 
 def corun(request: CorunRequest, announce: Announce) -> CorunResult:
@@ -189,6 +190,8 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
     if request.costs == "measured":
         announce("measuring the operators")
         profile = measure_costs(models)
+    from op_profiler.parallel.policies.nash import nash_forks, told
+
     costs = profile.costs if profile is not None else predicted_costs(request, models, announce)
     announce("planning")
     found: dict[tuple[Stage, ...], Candidate] = {}
@@ -196,7 +199,9 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
     for name in policies.get(request.policy, (request.policy,)):
         stages = get_policy(name)(models.graph, costs, models.cores)
         predicted_us = simulate(models.graph, stages, costs).total_us
-        found.setdefault(stages, Candidate(models, plan_of(models, name, stages, predicted_us), profile))
+        notes = (told(nash_forks(models.graph, costs, models.cores)),) if request.policy == name == "nash" else ()
+        plan = plan_of(models, name, stages, predicted_us)
+        found.setdefault(stages, Candidate(models, plan, profile, notes=notes))
     candidates = list(found.values())
     if request.policy == COLLABORATE and profile is not None:
         candidates = _tuned(request, models, profile, candidates, announce)
@@ -219,11 +224,8 @@ def _tuned(
     schedules = proposals(models, profile.costs.latency_us[1], rows, seconds=_TUNING_SECONDS)
     announce("tuning operators alone and together")
     found = collaborate(models, profile, schedules, seconds=_TUNING_SECONDS)
-    plans = (
-        plan_of(models, "tuned alone", found.alone, found.predicted_us),
-        plan_of(models, COLLABORATE, found.jointly, sum(found.jointly_us)),
-    )
-    tuned = [Candidate(models, plan) for plan in plans]
+    plans = {found.alone: ("tuned alone", found.predicted_us), found.jointly: (COLLABORATE, sum(found.jointly_us))}
+    tuned = [Candidate(models, plan_of(models, name, stages, us)) for stages, (name, us) in plans.items()]
     return [dataclasses.replace(one, collaboration=found) for one in (*untuned, *tuned)]
 
 
@@ -240,7 +242,7 @@ def best_of(
     candidates: Sequence[Candidate], announce: Announce
 ) -> tuple[Candidate, tuple[tuple[str, float, float], ...]]:
     """Measure those that are predicted best, in turn, and take the fastest."""
-    few = sorted(candidates, key=lambda candidate: candidate.plan.predicted_us or 0.0)[:_MEASUREDAUTO_POLICIES]
+    few = sorted(candidates, key=lambda candidate: candidate.plan.predicted_us or 0.0)[:_MOST_MEASURED]
     announce(f"measuring {len(few)} plans")
     timed = _time(few, _SHORT_ROUNDS)
     names = [c.plan.policy + (" (merged)" if c.plan.merged else "") for c in few]
@@ -269,7 +271,7 @@ def _measured(
 ) -> CorunResult:
     """The winner beside sequential, in fresh rounds: those that chose it favour it."""
     announce("comparing with sequential")
-    notes: list[str] = []
+    notes = list(winner.notes)
     timed, run = _compared(winner, baseline, request.rounds)
     if request.db is not None and winner.profile is not None:
         announce("storing co-runs")

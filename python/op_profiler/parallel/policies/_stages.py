@@ -62,10 +62,10 @@ class StageCosts:
         return self._made(self._known[members][1])
 
     def ways(self, members: int) -> list[Stage]:
-        """One after the other on all cores, and side by side with every split of the cores."""
+        """One after the other on all cores, and side by side with every split of the cores; the best first."""
         components = self.components(members)
-        parts = [self._side_by_side(components, split) for split in self.splits if len(components) > 1]
-        return [self._made(one) for _, one in (self._in_turn(components), *parts)]
+        ways = [self._side_by_side(components, split) for split in self.splits if len(components) > 1]
+        return [self._made(parts) for _, parts in sorted((self._in_turn(components), *ways), key=_first)]
 
     def _better(self, components: Sequence[int]) -> tuple[float, _Parts]:
         ways = [self._in_turn(components)]

@@ -60,6 +60,20 @@ def nash_forks(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tupl
     return tuple(_Forks(graph, costs, cores).of((1 << len(graph)) - 1, {}))
 
 
+def told(forks: Sequence[Fork]) -> str:
+    """The games in a sentence: how they were solved, and what equilibria cost over the optimum."""
+    games = [fork.outcome for fork in forks if fork.outcome is not None]
+    if not games:
+        return "at no fork of the graph do branches that choose their cores beat all cores in turn"
+    exact = sum(game.exact for game in games)
+    text = f"{len(games)} games, {exact} of them with all equilibria, the others by best responses"
+    stability = [game.price_of_stability for game in games if game.price_of_stability is not None]
+    anarchy = [game.price_of_anarchy for game in games if game.price_of_anarchy is not None]
+    if stability and anarchy:
+        text += f"; best equilibrium over optimum up to {max(stability):.3f}, worst up to {max(anarchy):.3f}"
+    return text
+
+
 _Lanes = dict[int, int]
 """Of nodes that were placed the first core of their group."""
 

@@ -237,8 +237,9 @@ def _octaves(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
         return np.zeros(len(wanted))
     axis = "size" if gap == "beyond" else gap
     levels, places = (np.log2(each + _SMALLEST) for each in (np.unique(_places(known, axis)), _places(wanted, axis)))
-    after = np.searchsorted(levels, places)
-    low, high = (np.clip(at, 0, len(levels) - 1) for at in (after - 1, after))
+    # Its own value may be there all the same: depthwise convolutions stay when a ratio is taken from the others.
+    before, after = np.searchsorted(levels, places, "left") - 1, np.searchsorted(levels, places, "right")
+    low, high = (np.clip(at, 0, len(levels) - 1) for at in (before, after))
     width: np.ndarray = np.maximum(levels[high], places) - np.minimum(levels[low], places)
     return width
 
