@@ -53,7 +53,7 @@ class Collaboration:
     Attributes:
         alone: the plan of operators that were tuned each alone; `predicted_us`: what it was expected to take.
         jointly: the same after the search; its stages are those of `alone`, in another arrangement or with other
-            schedules.
+            schedules. Equal to `alone` where that took less after all.
         alone_us, jointly_us: of every stage, measured in turn: from the end of the stages before to its own.
     """
 
@@ -97,6 +97,8 @@ def collaborate(
         if jointly == before:
             break
     alone_us, jointly_us = search.stages_us(alone, jointly).tolist()
+    if sum(jointly_us) >= sum(alone_us):
+        jointly, jointly_us = alone, alone_us
     predicted_us = simulate(models.graph, alone, search.costs).total_us
     return Collaboration(alone, jointly, predicted_us, tuple(alone_us), tuple(jointly_us))
 
