@@ -92,7 +92,6 @@ def corun(  # noqa: PLR0913 - the options are the interface
 ) -> None:
     """Run operators side by side: plan it, measure it beside one after the other, and check the outputs."""
     from op_profiler.cli import options
-    from op_profiler.cli.progress import status
     from op_profiler.collect.request import CollectRequest
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
@@ -102,6 +101,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     from op_profiler.parallel.targets import TargetsRequest, corun_on_targets
     from op_profiler.report import corun as report
     from op_profiler.report import targets as report_targets
+    from op_profiler.report.status import Status
     from op_profiler.report.trace import chrome_trace
 
     targets = options.parse_targets(target)
@@ -117,8 +117,8 @@ def corun(  # noqa: PLR0913 - the options are the interface
         others = {"--plan": plan, "--merge": merge, "--costs": costs != "measured", "--db": db}
         _refuse(others | {"--save-plan": save_plan, "--trace": trace})
         on_targets = TargetsRequest(models=tuple(requests), targets=targets, policy=policy, cores=cores, rounds=rounds)
-        with status(quiet=quiet) as announce:
-            placed = corun_on_targets(on_targets, announce)
+        with Status(quiet=quiet) as status:
+            placed = corun_on_targets(on_targets, status.step)
         _tell(placed, report_targets, json_file, quiet=quiet)
         return
     request = CorunRequest(
@@ -131,8 +131,8 @@ def corun(  # noqa: PLR0913 - the options are the interface
         db=db,
         rounds=rounds,
     )
-    with status(quiet=quiet) as announce:
-        result = run(request, announce)
+    with Status(quiet=quiet) as status:
+        result = run(request, status.step)
     if save_plan is not None:
         save_plan.write_text(json.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
     if trace is not None:

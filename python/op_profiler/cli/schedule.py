@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,6 +52,7 @@ def schedule(
     from op_profiler.compiler import resolve_target, use_build_for
     from op_profiler.errors import UsageError
     from op_profiler.measure.machines import default_thread_counts
+    from op_profiler.report.status import Status
 
     if subject is None and not evaluate:
         raise UsageError("name a model or an operator, or give --evaluate")
@@ -64,29 +63,17 @@ def schedule(
     count = threads if threads is not None else max(default_thread_counts(target, None))
     request = _request(subject or "", modelsource, batchsize, sequence_length, target, count, schedules, db, verify)
     use_build_for(target)
-    with _progress(quiet) as tell:
-        tell("reading trials")
+    with Status(quiet=quiet) as status:
+        status.step("reading trials")
         query = _query(request, resolve_target(target), shipped=trials_from == "shipped", quiet=quiet)
         if evaluate:
-            tell("training on parts of the operators, ranking the others")
+            status.step("training on parts of the operators, ranking the others")
             score = query.score()
-        answers = _answers(query, request, k, verify, tell) if subject is not None else []
+        answers = _answers(query, request, k, verify, status.step) if subject is not None else []
     if evaluate:
         _print_score(score, as_json)
     if subject is not None:
         _print(answers, as_json)
-
-
-@contextlib.contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """One line on stderr that says what is being done."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("") as status:
-        yield status.update
 
 
 def _answers(query: ScheduleQuery, request: CollectRequest, k: int, verify: int, tell: Any) -> list[Answer]:
