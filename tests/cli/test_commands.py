@@ -19,7 +19,7 @@ OLDER = [sys.executable, str(ROOT / "python" / "performance_collector" / "op_per
 
 Done = subprocess.CompletedProcess[str]
 OPTIONS = [
-    *("modelsource", "modelname", "target", "batchsize", "precision", "executor", "threads", "coverage", "cache"),
+    *("modelsource", "modelname", "target", "batchsize", "precision", "executor", "threads", "coverage", "cache", "sweep"),
     *("inputname", "inputshape", "sequence-length", "iftune", "ifcompare", "ifpartial", "tuner", "trials"),
     *("host", "port", "device-key", "module", "entry", "inputdata", "db", "summary-json"),
     *("dry-run", "quiet", "schedules", "vendor"),

@@ -11,7 +11,8 @@ schedules that they belong to. From there a coordinate descent looks at what alo
 
 All of it is measured in whole runs of the models, each operator between its neighbours and on its own tensors. Such a
 run tries one choice for every stage, or for all operators that do not run beside each other, at once: how many runs it
-takes does not depend on the size of the models.
+takes does not depend on the size of the models. Choices are measured in turn, and one takes the place of another only
+if the 95 % confidence interval of their differences says that it is faster.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.measure.statistics import median_interval
 from op_profiler.parallel.costs import simulate
 from op_profiler.parallel.plan import Stage, Step
 from op_profiler.parallel.policies import get_policy
@@ -36,8 +38,7 @@ if TYPE_CHECKING:
     from op_profiler.parallel.profile import Profile
     from op_profiler.schedules._base import Schedule
 
-_ROUNDS, _FEWEST_ROUNDS = 15, 5
-_WORTH = 0.99  # what is not faster by 1 % may be so by chance
+_ROUNDS, _FEWEST_ROUNDS = 15, 7
 _PASSES = 2
 _WAYS = 4
 
@@ -96,7 +97,7 @@ def collaborate(
         jointly = search.with_better_schedules(search.with_better_stages(jointly))
         if jointly == before:
             break
-    alone_us, jointly_us = search.stages_us(alone, jointly).tolist()
+    alone_us, jointly_us = np.median(search.stages_us(alone, jointly), axis=0).tolist()
     if sum(jointly_us) >= sum(alone_us):
         jointly, jointly_us = alone, alone_us
     predicted_us = simulate(models.graph, alone, search.costs).total_us
@@ -138,8 +139,9 @@ class _Search:
             if time.monotonic() > self._end:
                 break
             tried = [some[number] if number < len(some) else stage for some, stage in zip(ways, best)]
-            pairs = self.stages_us(tuple(best), tuple(tried)).T
-            best = [(old, new)[_worthwhile(pair_us, 0)] for old, new, pair_us in zip(best, tried, pairs)]
+            samples_us = self.stages_us(tuple(best), tuple(tried))
+            places = [_fastest(samples_us[:, :, stage], 0) for stage in range(len(best))]
+            best = [(old, new)[place] for old, new, place in zip(best, tried, places)]
         return tuple(best)
 
     def with_better_schedules(self, stages: Stages) -> Stages:
@@ -156,12 +158,12 @@ class _Search:
                 core_us = self._durations_us(executor, chosen, batch) * threads
                 for node in batch:
                     choices = self._choices[node]
-                    around_us = np.median(core_us[:, : len(choices)] @ beside[node], axis=0)
-                    chosen[node] = choices[_worthwhile(around_us, choices.index(chosen[node]))]
+                    around_us = core_us[:, : len(choices)] @ beside[node]
+                    chosen[node] = choices[_fastest(around_us, choices.index(chosen[node]))]
         return _scheduled(stages, chosen)
 
     def stages_us(self, *plans: Stages) -> np.ndarray:
-        """Median microseconds of the stages of plans that are run in turn, shape (plans, stages)."""
+        """Microseconds of the stages of plans that are run in turn, shape (rounds, plans, stages)."""
         samples = []
         with contextlib.ExitStack() as stack:
             executors = [
@@ -170,7 +172,7 @@ class _Search:
             ]
             for _ in self._rounds():
                 samples.append([_stages_us(_ran(executor), stages) for executor, stages in zip(executors, plans)])
-        return np.asarray(np.median(samples, axis=0))
+        return np.array(samples)
 
     def _measured_alone(self, counts: Sequence[int]) -> tuple[dict[int, _Choices], dict[int, np.ndarray]]:
         """By thread count each node's best schedule while nothing runs beside it, and its latency, shape (nodes,)."""
@@ -183,10 +185,10 @@ class _Search:
                     samples[threads].append(self._durations_once_us(executor, {}, everything))
         best, latency_us = {}, {}
         for threads, rows in samples.items():
-            median_us = np.median(rows, axis=0)
-            places = [_worthwhile(median_us[: len(c), node], 0) for node, c in enumerate(self._choices)]
+            samples_us = np.array(rows)
+            places = [_fastest(samples_us[:, : len(c), node], 0) for node, c in enumerate(self._choices)]
             best[threads] = tuple(choices[place] for choices, place in zip(self._choices, places))
-            latency_us[threads] = median_us[places, everything]
+            latency_us[threads] = np.median(samples_us, axis=0)[places, everything]
         return best, latency_us
 
     def _durations_us(self, executor: Executor, chosen: _Schedules, batch: Sequence[int]) -> np.ndarray:
@@ -204,13 +206,14 @@ class _Search:
     def _ways(self, stage: Stage) -> list[Stage]:
         """The best few other arrangements of a stage; an operator keeps its schedule with its number of threads."""
         there = {(step.node, step.threads): step.schedule for step in stage.steps}
-        ways = []
+        ways: list[Stage] = []
         for way in self._stage_costs.ways(sum(1 << step.node for step in stage.steps)):
             own = {
                 step.node: there.get((step.node, step.threads), self._best[step.threads][step.node])
                 for step in way.steps
             }
-            ways += [found for found in _scheduled((way,), own) if found != stage]
+            if _arrangement(way) != _arrangement(stage):
+                ways += _scheduled((way,), own)
         return ways[:_WAYS]
 
     def _rounds(self) -> Iterator[int]:
@@ -238,15 +241,21 @@ def batches(order: Sequence[int], beside: np.ndarray) -> list[list[int]]:
     return [members for _, members in found]
 
 
+def _arrangement(stage: Stage) -> set[object]:
+    """Who has which cores; in what order operators follow each other is left out."""
+    return {(group.cores, frozenset((step.node, step.threads) for step in group.steps)) for group in stage.groups}
+
+
 def _beside(timeline_us: np.ndarray) -> np.ndarray:
     start, end = timeline_us.T
     return (start[:, None] < end[None, :]) & (start[None, :] < end[:, None]) | np.eye(len(start), dtype=bool)
 
 
-def _worthwhile(times_us: np.ndarray, present: int) -> int:
-    """The place of the least, unless it is hardly less than the present one."""
-    best = int(np.argmin(times_us))
-    return best if times_us[best] < _WORTH * times_us[present] else present
+def _fastest(samples_us: np.ndarray, present: int) -> int:
+    """The choice that takes least, if it is certain to take less than the present one; shape (rounds, choices)."""
+    more_us = samples_us - samples_us[:, [present]]
+    best = int(np.argmin(np.median(more_us, axis=0)))
+    return best if median_interval(more_us[:, best])[1] < 0 else present
 
 
 def _ran(executor: Executor) -> np.ndarray:

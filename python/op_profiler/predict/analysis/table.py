@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UnknownNameError
+from op_profiler.measure._base import RESOURCES
 
 if TYPE_CHECKING:
     import pandas
 
-SETTINGS = ("threads", "cache", "precision", "executor", "parallel_type", "streams")
+SETTINGS = ("threads", "cache", "precision", "executor", "parallel_type", "streams", *RESOURCES)
 """Settings that are held while something else is looked at."""
 
 PLACE = ("device_key", "model_key")
@@ -178,7 +179,7 @@ def _usable(row: Mapping[str, Any]) -> bool:
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:
     low, high = _interval(row)
     keys = ("operator_key", "operator_name", "anchor", "schedule_key", "origin", *PLACE, *SETTINGS)
-    record = {name: "" if row[name] is None else row[name] for name in keys}
+    record = {name: "" if row.get(name) is None else row[name] for name in keys}  # older files lack resources
     record["threads"] = row["threads"] or row["threads_effective"]
     record |= {"latency_us": row["median_us"], "low_us": low, "high_us": high}
     moved = (row["bytes_read"] or 0) + (row["bytes_written"] or 0)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.errors import DatasetError
+from op_profiler.measure._base import RESOURCES
 from op_profiler.measure.gauge import NAMES as GAUGE_NAMES
 from op_profiler.operators._base import Operator
 
@@ -146,7 +147,8 @@ def load_examples(*, db: str | None = None, file: Path | None = None, schedules:
         rows += read_parquet(file, COLUMNS)
     if db is not None:
         with Dataset.open(db, create=False, read_only=True) as dataset:
-            rows += flat_rows(dataset, columns=COLUMNS, where=f"origin = '{schedules}'")
+            left_alone = "".join(f" AND {name} IS NULL" for name in RESOURCES)  # swept rows are of another machine
+            rows += flat_rows(dataset, columns=COLUMNS, where=f"origin = '{schedules}'{left_alone}")
     return examples_of(rows, schedules=schedules)
 
 
