@@ -19,10 +19,10 @@ OLDER = [sys.executable, str(ROOT / "python" / "performance_collector" / "op_per
 
 Done = subprocess.CompletedProcess[str]
 OPTIONS = [
-    *("modelsource", "modelname", "target", "batchsize", "precision", "executor", "threads", "coverage", "cache", "sweep"),
+    *("modelsource", "modelname", "target", "batchsize", "precision", "executor", "threads", "coverage", "cache"),
     *("inputname", "inputshape", "sequence-length", "iftune", "ifcompare", "ifpartial", "tuner", "trials"),
     *("host", "port", "device-key", "module", "entry", "inputdata", "db", "summary-json"),
-    *("dry-run", "quiet", "schedules", "vendor"),
+    *("dry-run", "quiet", "schedules", "vendor", "sweep"),
 ]
 
 

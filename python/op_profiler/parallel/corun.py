@@ -253,12 +253,12 @@ def best_of(
     return few[int(np.argmin(timed.median_us))], tried
 
 
-def _time(candidates: Sequence[Candidate], rounds: int, first: Sequence[Way] = ()) -> Timed:
-    """Ways that are given, then the candidates, in turn."""
+def _time(candidates: Sequence[Candidate], rounds: int) -> Timed:
+    """The plans in turn."""
     machine = candidates[0].models.machine
     with contextlib.ExitStack() as stack:
         executors = [stack.enter_context(c.models.executor(c.plan)) for c in candidates]
-        ways = [*first, *(Way(lambda: None, executor.run) for executor in executors)]
+        ways = [Way(lambda: None, executor.run) for executor in executors]
         return time_in_turn(ways, rounds=rounds, meter=machine.meter(), limits=machine.limits)
 
 
