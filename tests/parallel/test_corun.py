@@ -49,6 +49,7 @@ def test_json_has_what_scripts_need(files: Path) -> None:
     assert found["sequential_us"] > 0 and found["plan_us"] > 0 and found["predicted_us"] > 0
     low, high = found["speedup_interval"]
     assert low <= found["speedup"] <= high
+    assert all(1 <= o["threads_effective"] <= o["threads"] for s in found["stages"] for g in s for o in g["operators"])
     there = [o["op"] for stage in found["stages"] for group in stage for o in group["operators"]]
     assert sorted(there) == list(range(len(there)))
 
@@ -159,7 +160,7 @@ def test_nothing_is_stored_of_a_plan_without_neighbours(branching: Models, tmp_p
     plan = in_order(branching, 1)
     profile = measure_costs(branching)
     with branching.executor(plan) as executor:
-        samples = PlanSamples(plan, durations_us(executor, 2), executor.bound_to())
+        samples = PlanSamples(plan, durations_us(executor, 2), executor.bound_to(), executor.threads_used())
     timed = Timed(np.ones((1, 2)), False, 0.0, 0.0)
     request = CollectRequest(model=ModelRequest(source="local", name="mlp"))
     db = f"sqlite:///{tmp_path / 'd.db'}"

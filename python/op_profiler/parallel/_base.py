@@ -36,3 +36,6 @@ class Executor(Protocol):
 
     def ran_on(self) -> np.ndarray:
         """The core that every operator of the last run had; shape (nodes,)."""
+
+    def threads_used(self) -> np.ndarray:
+        """How many threads every operator of the last run had, which may be fewer than planned; shape (nodes,)."""

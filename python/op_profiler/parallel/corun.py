@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.parallel.collaborate import Collaboration, collaborate
 from op_profiler.parallel.costs import Costs, simulate
 from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, time_in_turn
@@ -93,6 +93,7 @@ class CorunResult:
     Attributes:
         timed: way 0 is sequential, way 1 the plan (sequential once more where nothing was faster).
         timeline_us: of one run of the plan, start and end of every node, shape (nodes, 2).
+        threads_used: threads that every node really had, shape (nodes,).
         outputs_equal: whether all outputs were those of sequential, bit for bit.
         largest_difference: between two outputs, over the largest value of the sequential one.
         tried: what ``auto`` and ``collaborate`` measured on the way: name, predicted and measured microseconds.
@@ -104,6 +105,7 @@ class CorunResult:
     plan: Plan
     timed: Timed
     timeline_us: np.ndarray
+    threads_used: np.ndarray
     outputs_equal: bool
     largest_difference: float
     tried: tuple[tuple[str, float, float], ...]
@@ -136,8 +138,16 @@ class CorunResult:
             "tried": [{"policy": n, "predicted_us": p, "measured_us": m} for n, p, m in self.tried],
             "tuned_stages": self.collaboration.to_json() if self.collaboration is not None else None,
             "notes": list(self.notes),
-            "stages": self.plan.to_json(self.models.graph)["stages"],
+            "stages": self._stages(),
         }
+
+    def _stages(self) -> list[Any]:
+        """The plan's, with what each operator had of threads and time."""
+        stages: list[Any] = self.plan.to_json(self.models.graph)["stages"]
+        for operator in (o for stage in stages for group in stage for o in group["operators"]):
+            start, end = self.timeline_us[operator["op"]].tolist()
+            operator |= {"threads_effective": int(self.threads_used[operator["op"]]), "start_us": start, "end_us": end}
+        return stages
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +189,10 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult:
     else:
         candidates = candidates_of(request, models, announce)
         if request.policy == AUTO and not merge and mergeable(request.models):
-            candidates += candidates_of(request, load(True), announce)
+            try:
+                candidates += candidates_of(request, load(True), announce)
+            except ModelError as error:
+                announce(f"without merged operators: {error}")
         winner, tried = best_of(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
     return _measured(request, winner, baseline, tried, announce)
 
@@ -275,7 +288,7 @@ def _measured(
     timed, run = _compared(winner, baseline, request.rounds)
     if request.db is not None and winner.profile is not None:
         announce("storing co-runs")
-        samples = PlanSamples(winner.plan, run.durations_us, run.bound_to)
+        samples = PlanSamples(winner.plan, run.durations_us, run.bound_to, run.threads_used)
         count = record_coruns(request.db, request.models, winner.models, winner.profile, samples, timed)
         notes.append(f"{count} groups of operators that ran side by side are in {request.db}")
     if request.policy == AUTO and request.plan is None and not _faster(timed):
@@ -294,6 +307,7 @@ def _measured(
         plan=winner.plan,
         timed=timed,
         timeline_us=run.timeline_us,
+        threads_used=run.threads_used,
         outputs_equal=run.outputs_equal,
         largest_difference=run.largest_difference,
         tried=tried,
@@ -313,6 +327,7 @@ class _Run:
     timeline_us: np.ndarray
     durations_us: np.ndarray
     bound_to: dict[int, int | None]
+    threads_used: np.ndarray
     outputs_equal: bool
     largest_difference: float
 
@@ -331,6 +346,7 @@ def _compared(candidate: Candidate, baseline: Models, rounds: int) -> tuple[Time
             timeline_us=executor.timeline_us(),
             durations_us=durations_us(executor, _SHORT_ROUNDS),
             bound_to=executor.bound_to(),
+            threads_used=executor.threads_used(),
             outputs_equal=all(np.array_equal(a, b) for a, b in pairs),
             largest_difference=max((relative_difference(a, b) for a, b in pairs), default=0.0),
         )

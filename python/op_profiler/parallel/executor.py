@@ -93,9 +93,16 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
 
     def ran_on(self) -> np.ndarray:
         """The core on which every operator of the last run ended, as the system tells; shape (nodes,)."""
+        return self._by_node(self._lanes.cores())
+
+    def threads_used(self) -> np.ndarray:
+        """How many lanes had a part in every operator of the last run: one where no loop was split; shape (nodes,)."""
+        return self._by_node(self._lanes.threads())
+
+    def _by_node(self, by_lane: Sequence[np.ndarray]) -> np.ndarray:
         found = np.zeros(sum(len(model.kernels) for model in self._models), dtype=np.int64)
-        for lane, cores in zip(self._programme.lanes, self._lanes.cores(), strict=True):
-            found[[entry.node for entry in lane]] = cores
+        for lane, values in zip(self._programme.lanes, by_lane, strict=True):
+            found[[entry.node for entry in lane]] = values
         return found
 
 

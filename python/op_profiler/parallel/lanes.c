@@ -34,7 +34,7 @@ typedef struct {
     int64_t count;
     int64_t first_wait, waits, first_post, posts; /* in `waits` and `posts` of the lane */
     int64_t first_mate, mates;                    /* in `mates` of the lane: lanes that take parts of the kernel */
-    int64_t start_ns, end_ns, cpu;                /* of the last run */
+    int64_t start_ns, end_ns, cpu, threads;       /* of the last run */
 } Step;
 
 typedef struct {
@@ -59,7 +59,7 @@ typedef struct {
     pthread_t thread;
     Lanes *all;
     Table table;
-    const Step *step;    /* being called; NULL: what is called now may not be split */
+    Step *step;          /* being called; NULL: what is called now may not be split */
     int64_t failed_step; /* -1: none */
     char message[MESSAGE];
 } Lane;
@@ -132,7 +132,7 @@ static void give(Lanes *all, int64_t signal) {
 /* In place of TVMBackendParallelLaunch. `wanted` is 0 where the kernel leaves the number of parts to the runtime. */
 int lanes_launch(Lambda lambda, void *data, int wanted) {
     Lane *me = current;
-    const Step *step = me != NULL ? me->step : NULL;
+    Step *step = me != NULL ? me->step : NULL;
     int team = step != NULL ? (int)step->mates + 1 : 1;
     int tasks = wanted > 0 ? wanted : team;
     if (tasks > MOST_TASKS) {
@@ -147,6 +147,8 @@ int lanes_launch(Lambda lambda, void *data, int wanted) {
         for (int task = 0; task < tasks && result == 0; task++) result = lambda(task, &group, data);
         return result;
     }
+    int used = tasks < team ? tasks : team;
+    if (step->threads < used) step->threads = used;
     me->step = NULL; /* a parallel loop inside a parallel loop is run by whoever comes to it */
     for (int i = 0; i < step->mates && i + 1 < tasks; i++) {
         Lane *mate = &me->all->lanes[me->table.mates[step->first_mate + i]];
@@ -180,6 +182,7 @@ static void walk(Lane *me) {
         Step *step = &table->steps[i];
         for (int64_t j = 0; j < step->waits; j++)
             wait_for(me, &all->signals[table->waits[step->first_wait + j]], all->run);
+        step->threads = 1; /* more where a parallel loop is split */
         step->start_ns = now_ns();
         if (!atomic_load_explicit(&all->failed, memory_order_relaxed)) {
             me->step = step;

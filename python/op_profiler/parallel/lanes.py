@@ -30,7 +30,7 @@ from op_profiler.operators.lower import last_line
 _SOURCE = Path(__file__).with_name("lanes.c")
 _FLAGS = ("-O2", "-shared", "-fPIC", "-pthread")
 # Columns of a step, as in lanes.c; all are 64 bits wide.
-_CALL, _WAITS, _POSTS, _MATES, _TIMES, _CPU, _STEP_WORDS = 0, 6, 8, 10, 12, 14, 15
+_CALL, _WAITS, _POSTS, _MATES, _TIMES, _CPU, _THREADS, _STEP_WORDS = 0, 6, 8, 10, 12, 14, 15, 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +107,10 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
     def cores(self) -> list[np.ndarray]:
         """For each lane the core on which every step of the last run ended, shape (steps,), as the system tells."""
         return [table.steps[:, _CPU].copy() for table in self._tables]
+
+    def threads(self) -> list[np.ndarray]:
+        """For each lane how many lanes had a part in every step of the last run, shape (steps,)."""
+        return [table.steps[:, _THREADS].copy() for table in self._tables]
 
     def bound_to(self) -> list[int | None]:
         """The core that each lane may run on, as the system tells after a run; None where it may run on several."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.compiler import load_tvm
 
@@ -31,8 +31,32 @@ def merged(model: RelayModel) -> tuple[RelayModel, tuple[str, ...]]:
     kinds = []
     for kind, combine in zip(KINDS, passes, strict=True):
         with tvm.transform.PassContext(opt_level=4):
-            after = transform.InferType()(combine(module))
+            after = transform.InferType()(_with_ends(transform.InferType()(combine(module))))
         if not tvm.ir.structural_equal(module, after):
             kinds.append(kind)
         module = after
     return dataclasses.replace(model, mod=module, params={}), tuple(kinds)
+
+
+def _with_ends(module: Any) -> Any:
+    """The module with slices by begin and end in place of begin and size, which the passes make.
+
+    When TVM puts channels into blocks it divides a size as if it were an end (`StridedSliceInferCorrectLayout`), and
+    the branches that follow do not fit any more.
+    """
+    tvm = load_tvm()
+    relay = tvm.relay
+
+    class Rewriter(relay.ExprMutator):  # type: ignore[name-defined]  # TVM has no types
+        def visit_call(self, call: Any) -> Any:
+            made = super().visit_call(call)
+            if getattr(call.op, "name", "") != "strided_slice" or call.attrs.slice_mode != "size":
+                return made
+            shape = [int(d) for d in call.args[0].checked_type.shape]
+            begin = [int(b) for b in call.attrs.begin]
+            sizes = [int(s) for s in call.attrs.end]
+            ends = [b + s if s >= 0 else whole for b, s, whole in zip(begin, sizes, shape, strict=False)]
+            cut = [axis for axis, (b, e) in enumerate(zip(begin, ends, strict=True)) if (b, e) != (0, shape[axis])]
+            return relay.strided_slice(made.args[0], [begin[a] for a in cut], [ends[a] for a in cut], axes=cut)
+
+    return tvm.IRModule.from_expr(Rewriter().visit(module["main"]))

@@ -28,11 +28,13 @@ class PlanSamples:
     Attributes:
         duration_us: of every operator, shape (rounds, nodes).
         bound_to: for every core of the plan the one that its lane was bound to, as the system told; None: to none.
+        threads_used: lanes that had a part in every operator, shape (nodes,).
     """
 
     plan: Plan
     duration_us: np.ndarray
     bound_to: dict[int, int | None]
+    threads_used: np.ndarray
 
 
 def record_coruns(
@@ -112,7 +114,7 @@ def _stages(models: Models, profile: Profile, samples: PlanSamples, keys: Sequen
             for step in group.steps:
                 if step.threads in profile.alone_us:
                     cores = group.cores[: step.threads]
-                    settings = _settings(models, cores, samples.bound_to)
+                    settings = _settings(models, cores, samples.bound_to, int(samples.threads_used[step.node]))
                     alone = profile.alone_us[step.threads][:, step.node]
                     members.append(_member(models, step.node, settings, alone, samples.duration_us[:, step.node], keys))
         yield members
@@ -129,17 +131,17 @@ def _beside_copies(models: Models, profile: Profile, keys: Sequence[str]) -> Ite
         seen.add(node.operator.key)
         alone, together = profile.alone_us[1][:, node.index], profile.together_us[:, :, node.index]
         yield [
-            _member(models, node.index, _settings(models, (core,), profile.bound_to), alone, together[:, copy], keys)
+            _member(models, node.index, _settings(models, (core,), profile.bound_to, 1), alone, together[:, copy], keys)
             for copy, core in enumerate(models.cores)
         ]
 
 
-def _settings(models: Models, cores: tuple[int, ...], bound_to: dict[int, int | None]) -> Settings:
-    """A lane a core: as many threads as cores that lanes are bound to."""
+def _settings(models: Models, cores: tuple[int, ...], bound_to: dict[int, int | None], threads_used: int) -> Settings:
+    """A lane a core; the cores read back are those that the lanes are bound to."""
     effective = tuple(sorted({found for core in cores if (found := bound_to.get(core)) is not None}))
     return Settings(
         threads=len(cores),
-        threads_effective=len(effective),
+        threads_effective=threads_used,
         core_set=cores,
         core_set_effective=effective,
         cache_mechanism="in-graph",

@@ -147,6 +147,10 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             found[launch.node] = self._cores[launch.lane]
         return found
 
+    def threads_used(self) -> np.ndarray:
+        """One host thread launches every operator; shape (nodes,)."""
+        return np.ones(len(self._launches), dtype=np.int64)
+
     def bound_to(self) -> dict[int, int | None]:
         """Every stream of the plan; a device takes a kernel to no other."""
         return {stream: stream for stream in self._cores}
