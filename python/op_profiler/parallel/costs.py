@@ -67,8 +67,8 @@ class Costs:
     def with_dear_threads(self, factor: float) -> Costs:
         """The same, but for operators with several threads, which take `factor` times as long.
 
-        Two halves of an operator exchange data; operators side by side do not. Where cores are far apart for a while, as
-        on a shared host, only the former suffer.
+        Two halves of an operator exchange data; operators side by side do not. Where cores are far apart for a while,
+        as on a shared host, only the former suffer.
         """
         latency = {count: us * (factor if count > 1 else 1.0) for count, us in self.latency_us.items()}
         return dataclasses.replace(self, latency_us=latency)
