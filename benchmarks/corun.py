@@ -126,7 +126,7 @@ def main() -> None:
             low, high = row["speedup_interval"]
             closed = (found["sequential_us"] - row["us"]) / gap if gap > 0 else float("nan")
             print(
-                f"  {row['policy']:26} {row['us']:>9.0f} us  speed-up {row['speedup']:.3f} ({low:.3f} to {high:.3f})  "
+                f"  {row['policy']:20} {row['us']:>9.0f} us  speed-up {row['speedup']:.3f} ({low:.3f} to {high:.3f})  "
                 f"gap closed {closed:>6.1%}  limit over it {found['limit_us'] / row['us']:.3f}  "
                 f"predicted {row['predicted_us']:>9.0f}  {'equal' if row['outputs_equal'] else 'rounded differently'}"
                 + ("  <- auto" if row["auto"] else ""),

@@ -30,10 +30,6 @@ AUTO_POLICIES = ("sequential", "threads", "greedy", "ios", "nash")
 _UNTUNED_POLICIES = ("greedy", "ios")
 _TUNING_SECONDS = 60.0  # for building the kernels to choose from, and again for the search
 _MOST_MEASURED = 4
-APART = ", few threads"
-_DEAR_THREADS = 1.5
-"""How much longer operators with several threads were seen to take while two virtual cores were far apart."""
-_APART = ("greedy", "ios")
 _SHORT_ROUNDS = 15
 _TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
 
@@ -213,14 +209,11 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
     announce("planning")
     found: dict[tuple[Stage, ...], Candidate] = {}
     policies = {AUTO: AUTO_POLICIES, COLLABORATE: _UNTUNED_POLICIES}
-    names = [(name, costs) for name in policies.get(request.policy, (request.policy,))]
-    if request.policy == AUTO:
-        names += [(name, costs.with_dear_threads(_DEAR_THREADS)) for name in _APART]
-    for name, believed in names:
-        stages = get_policy(name)(models.graph, believed, models.cores)
+    for name in policies.get(request.policy, (request.policy,)):
+        stages = get_policy(name)(models.graph, costs, models.cores)
         predicted_us = simulate(models.graph, stages, costs).total_us
         notes = (told(nash_forks(models.graph, costs, models.cores)),) if request.policy == name == "nash" else ()
-        plan = plan_of(models, name + ("" if believed is costs else APART), stages, predicted_us)
+        plan = plan_of(models, name, stages, predicted_us)
         found.setdefault(stages, Candidate(models, plan, profile, notes=notes))
     candidates = list(found.values())
     if request.policy == COLLABORATE and profile is not None:
@@ -261,10 +254,8 @@ def predicted_costs(request: CorunRequest, models: Models, announce: Announce) -
 def best_of(
     candidates: Sequence[Candidate], announce: Announce
 ) -> tuple[Candidate, tuple[tuple[str, float, float], ...]]:
-    """Measure those that are predicted best, and those for cores that are far apart, in turn; take the fastest."""
-    ranked = sorted(candidates, key=lambda candidate: candidate.plan.predicted_us or 0.0)
-    few = ranked[:_MOST_MEASURED]
-    few += [candidate for candidate in ranked[_MOST_MEASURED:] if candidate.plan.policy.endswith(APART)]
+    """Measure those that are predicted best, in turn, and take the fastest."""
+    few = sorted(candidates, key=lambda candidate: candidate.plan.predicted_us or 0.0)[:_MOST_MEASURED]
     announce(f"measuring {len(few)} plans")
     timed = _time(few, _SHORT_ROUNDS)
     names = [c.plan.policy + (" (merged)" if c.plan.merged else "") for c in few]

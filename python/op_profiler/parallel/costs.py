@@ -64,15 +64,6 @@ class Costs:
             latency_us[count] = found + predictor.gaps_us.get(count, 0.0)
         return cls(latency_us, handover_us, slowdown)
 
-    def with_dear_threads(self, factor: float) -> Costs:
-        """The same, but for operators with several threads, which take `factor` times as long.
-
-        Two halves of an operator exchange data; operators side by side do not. Where cores are far apart for a while,
-        as on a shared host, only the former suffer.
-        """
-        latency = {count: us * (factor if count > 1 else 1.0) for count, us in self.latency_us.items()}
-        return dataclasses.replace(self, latency_us=latency)
-
     @property
     def threads(self) -> tuple[int, ...]:
         """Thread counts with latencies, rising."""

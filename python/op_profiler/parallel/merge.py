@@ -23,6 +23,8 @@ def merged(model: RelayModel) -> tuple[RelayModel, tuple[str, ...]]:
     module = model.mod
     main = tvm.relay.build_module.bind_params_by_name(module["main"], model.params)
     module = transform.InferType()(tvm.IRModule.from_expr(main))  # weights are concatenated while compiling
+    # Frontends reshape the same input anew for each of its readers: then it is not the same input any more.
+    module = transform.InferType()(transform.EliminateCommonSubexpr()(module))
     passes = (
         transform.CombineParallelConv2D(min_num_branches=2),
         transform.CombineParallelDense(min_num_branches=2, to_batch=False),
