@@ -8,9 +8,8 @@ stage.
 
 from __future__ import annotations
 
+import math
 from typing import Any
-
-import numpy as np
 
 from op_profiler.compiler import load_tvm
 
@@ -52,6 +51,8 @@ class _Builder:
     """Makes weights and edges from one stream of random numbers."""
 
     def __init__(self, seed: int) -> None:
+        import numpy as np  # names are asked for by those who need nothing heavy
+
         self.tvm = load_tvm()
         self.relay = self.tvm.relay
         self.random = np.random.default_rng(seed)
@@ -60,7 +61,7 @@ class _Builder:
 
     def weight(self, shape: tuple[int, ...]) -> Any:
         name = f"weight{len(self.variables)}"
-        scale = 1 / np.sqrt(np.prod(shape[1:]))
+        scale = 1 / math.sqrt(math.prod(shape[1:]))
         self.params[name] = self.tvm.nd.array((self.random.standard_normal(shape) * scale).astype("float32"))
         self.variables.append(self.relay.var(name, shape=shape))
         return self.variables[-1]

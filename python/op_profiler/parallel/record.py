@@ -117,7 +117,8 @@ def _stages(models: Models, profile: Profile, samples: PlanSamples, keys: Sequen
                     settings = _settings(models, cores, samples.bound_to, int(samples.threads_used[step.node]))
                     alone = profile.alone_us[step.threads][:, step.node]
                     members.append(_member(models, step.node, settings, alone, samples.duration_us[:, step.node], keys))
-        yield members
+        if members:
+            yield members
 
 
 def _beside_copies(models: Models, profile: Profile, keys: Sequence[str]) -> Iterator[list[CorunMember]]:
