@@ -210,9 +210,13 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
     found: dict[tuple[Stage, ...], Candidate] = {}
     policies = {AUTO: AUTO_POLICIES, COLLABORATE: _UNTUNED_POLICIES}
     for name in policies.get(request.policy, (request.policy,)):
-        stages = get_policy(name)(models.graph, costs, models.cores)
+        notes: tuple[str, ...] = ()
+        if request.policy == "nash":
+            forks = nash_forks(models.graph, costs, models.cores)
+            stages, notes = tuple(fork.stage for fork in forks), (told(forks),)
+        else:
+            stages = get_policy(name)(models.graph, costs, models.cores)
         predicted_us = simulate(models.graph, stages, costs).total_us
-        notes = (told(nash_forks(models.graph, costs, models.cores)),) if request.policy == name == "nash" else ()
         plan = plan_of(models, name, stages, predicted_us)
         found.setdefault(stages, Candidate(models, plan, profile, notes=notes))
     candidates = list(found.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +27,8 @@ class SmShare(Resource):
     of_gpu = True
 
     def __init__(self, pipes: Path | None = None) -> None:
-        self._pipes = pipes or Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
+        usual = Path(tempfile.gettempdir()) / "nvidia-mps"
+        self._pipes = pipes or Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or usual)
 
     def range(self) -> dict[str, int]:
         bus_id()
