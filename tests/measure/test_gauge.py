@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from op_profiler.measure.gauge import NAMES, Gauge
 from op_profiler.measure.rounds import Limits
 
 
 def test_both_kernels_take_time_and_are_steady(target: Any) -> None:
     gauge = Gauge(target)
-    first, again = gauge.timed(), gauge.timed()
+    first, again = (np.min([gauge.timed() for _ in range(5)], axis=0) for _ in range(2))
     assert len(first) == len(NAMES)
     for one, other in zip(first, again):
         assert one > 5.0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.measure.kernels import call_overhead_us, load_graph
+from op_profiler.measure.kernels import _only_read, call_overhead_us, load_graph
 from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.rounds import Limits, Rounds, Samples, heavy_operators, per_operator
 from op_profiler.measure.threads import ThreadPool, available_cores, default_thread_counts
@@ -131,3 +131,17 @@ def test_heavy_operators_are_the_largest_that_reach_the_coverage() -> None:
     assert heavy_operators(matrix, groups, 0.5).tolist() == [False, True, False]
     assert heavy_operators(matrix, groups, 0.51).tolist() == [False, True, True]
     assert heavy_operators(matrix, groups, 1.0).tolist() == [True, True, True]
+
+
+def test_weights_that_are_reshaped_or_answered_stay_in_the_memory_of_the_executor() -> None:
+    def given(name: str) -> dict[str, Any]:
+        return {"op": "null", "name": name, "inputs": []}
+
+    def call(function: str, *inputs: int) -> dict[str, Any]:
+        sources = [[index, 0, 0] for index in inputs]
+        return {"op": "tvm_op", "name": function, "attrs": {"func_name": function}, "inputs": sources}
+
+    weights = [given("read"), given("reshaped"), given("answered")]
+    nodes = [given("data"), *weights, call("__nop", 2), call("kernel", 0, 1, 3, 4)]
+    graph = {"nodes": nodes, "heads": [[5, 0, 0], [3, 0, 0]]}
+    assert _only_read(graph, ["read", "reshaped", "answered"]) == {"read": (1, 0)}

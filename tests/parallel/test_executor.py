@@ -11,6 +11,7 @@ import pytest
 
 from op_profiler.errors import MeasureError
 from op_profiler.measure.kernels import Kernel, array_address, bind_graph
+from op_profiler.operators.lower import CompiledModel
 from op_profiler.parallel.executor import PlanExecutor, happens_before
 from op_profiler.parallel.lanes import Lanes, LaneStep
 from op_profiler.parallel.models import Models
@@ -104,13 +105,23 @@ def test_threads_are_what_the_plan_asks_for_where_a_loop_can_be_split(branching:
         assert used.min() >= 1 and used.max() == threads
 
 
-def test_copies_of_a_model_do_not_share_tensors(branching: Models) -> None:
+def test_all_executors_of_a_model_read_one_copy_of_its_weights(branching: Models) -> None:
+    weights = {_data(array) for array in branching.compiled[0].library.get_params().values()}
+    assert len(weights) > 3
+    for kernels in (branching.loaded[0].kernels, _kernels(branching, branching.compiled[0])):
+        assert weights <= {_data(array) for kernel in kernels for array in kernel.arrays}
+
+
+def test_copies_of_a_model_share_neither_tensors_nor_weights(branching: Models) -> None:
     copies = branching.copies(2)
     with copies.executor(in_order(copies, 1)) as executor:
         executor.run()
         first, second = executor.outputs()
     np.testing.assert_array_equal(first, second)
     assert copies.graph.models == ("branching #0", "branching #1")
+    both = [_kernels(copies, one) for one in copies.compiled]
+    one, other = ({_data(array) for kernel in kernels for array in kernel.arrays} for kernels in both)
+    assert not one & other
 
 
 def test_memory_is_used_again_only_when_it_is_certain_to_be_free(branching: Models) -> None:
@@ -127,6 +138,11 @@ def test_memory_is_used_again_only_when_it_is_certain_to_be_free(branching: Mode
     assert len(set(nothing_known)) == len(graph)
     in_a_row = addresses([(1 << node) - 1 for node in range(len(graph))])
     assert len(set(in_a_row)) < len(graph)
+
+
+def _kernels(models: Models, compiled: CompiledModel) -> tuple[Kernel, ...]:
+    parsed = json.loads(compiled.library.get_graph_json())
+    return bind_graph(compiled, parsed, models.machine.runtime, models.inputs[0]).kernels
 
 
 def _data(array: Any) -> int:

@@ -13,7 +13,7 @@ import ctypes
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -203,18 +203,25 @@ def bind_graph(
 
     Args:
         graph: parsed JSON of the model's graph, perhaps with a storage plan of its own; its heads are changed.
+
+    On a processor weights stay where `compiled` has them: a model that is loaded several times reads one copy of them.
     """
     tvm = load_tvm()
     from tvm.contrib import graph_executor
 
     factory = compiled.library
     heads = [(int(node), int(output)) for node, output, *_ in graph["heads"]]
+    weights = factory.get_params()
+    where_they_are = _only_read(graph, weights) if device.device_type == tvm.cpu().device_type else {}
     entries = expose_every_entry(graph)
     executor = graph_executor.create(json.dumps(graph), factory.get_lib(), device)
-    executor.set_input(**factory.get_params())
+    executor.set_input(**{name: array for name, array in weights.items() if name not in where_they_are})
     for name, value in inputs.items():
         executor.set_input(name, tvm.nd.array(value, device))
     buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
+    for name, entry in where_they_are.items():
+        executor.module["set_input_zero_copy"](name, weights[name])
+        buffers[entry] = weights[name]
     outputs = tuple(buffers[head] for head in heads)
     library = factory.get_lib()
     kernels = tuple(
@@ -222,6 +229,20 @@ def bind_graph(
         for name, label, arrays in kernel_calls(graph, buffers)
     )
     return GraphKernels(kernels, executor.module["run"], _flusher(), executor, outputs)
+
+
+def _only_read(graph: dict[str, Any], weights: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Weights that only kernels read, with their entries; reshapes and outputs are views of the executor's memory."""
+    viewed = {int(node) for node, *_ in graph["heads"]}
+    for node in graph["nodes"]:
+        if not computes(node):
+            viewed.update(int(source) for source, *_ in node["inputs"])
+    names = set(weights)
+    return {
+        node["name"]: (index, 0)
+        for index, node in enumerate(graph["nodes"])
+        if node["op"] == "null" and node["name"] in names and index not in viewed
+    }
 
 
 def expose_every_entry(graph: dict[str, Any]) -> list[tuple[int, int]]:

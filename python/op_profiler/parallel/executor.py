@@ -143,6 +143,12 @@ def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
     return dataclasses.replace(compiled, library=library)
 
 
+def with_own_weights(compiled: CompiledModel) -> CompiledModel:
+    """The same kernels of `on_lanes` over a copy of the weights, in place of those that all executors read."""
+    params = {name: array.copyto(array.device) for name, array in compiled.library.params.items()}
+    return dataclasses.replace(compiled, library=dataclasses.replace(compiled.library, params=params))
+
+
 def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
     """For each node those that have ended before it starts in every run of the plan, as the bits of a number."""
     found = [0] * len(graph)

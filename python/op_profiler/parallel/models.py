@@ -14,7 +14,7 @@ import numpy as np
 
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.measure.threads import available_cores, default_thread_counts
-from op_profiler.parallel.executor import PlanExecutor, on_lanes
+from op_profiler.parallel.executor import PlanExecutor, on_lanes, with_own_weights
 from op_profiler.parallel.graph import KernelGraph, kernels_with_inputs
 from op_profiler.parallel.measure import Way
 from op_profiler.parallel.streams import StreamExecutor
@@ -130,9 +130,11 @@ class Models:
         return executor
 
     def copies(self, count: int) -> Models:
-        """Every model several times, each copy with tensors of its own; only to be run by plans."""
+        """Every model several times, each copy with tensors and weights of its own; only to be run by plans."""
         names = [f"{name} #{copy}" for copy in range(count) for name in self.graph.models]
-        compiled = self.compiled * count
+        compiled = self.compiled
+        for _ in range(count - 1):
+            compiled += tuple(one if self.on_gpu else with_own_weights(one) for one in self.compiled)
         return dataclasses.replace(
             self, graph=KernelGraph.of(names, compiled), compiled=compiled, loaded=(), inputs=self.inputs * count
         )
@@ -181,7 +183,7 @@ def load_models(
     target: Any = None
     for number, request in enumerate(requests):
         first = requests.index(request)
-        if first < number:  # the same model once more: its kernels are there, only its tensors are its own
+        if first < number:  # the same model once more: its kernels and weights are there, only its tensors are its own
             compiled.append(compiled[first])
             inputs.append(inputs[first])
             continue
