@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,16 @@ def in_own_process(script: str, arguments: list[str]) -> dict[str, Any] | None:
         return None
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return result
+
+
+def each_in_own_process(script: str, names: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A benchmark's ``--one NAME`` for several names; says which of them failed."""
+    for name in names:
+        found = in_own_process(script, ["--one", name])
+        if found is None:
+            print(f"{name}: failed", flush=True)
+        else:
+            yield name, found
 
 
 def collect(arguments: list[str], folder: Path) -> tuple[int, list[dict[str, Any]]]:

@@ -5,7 +5,8 @@
 Each line of models runs in a process of its own. *sequential* is TVM's graph executor with all threads; *limit* the sum
 of its operators at one thread over the cores, measured in the same run: but for caches, no plan of the same kernels can
 be faster. *gap closed*: how much of the way from sequential to the limit a policy goes. ``auto`` is chosen by a short
-run of the four plans that are predicted best, merged kernels among them, before the run that is printed.
+run of the plan ``sequential`` and the four others that are predicted best, merged kernels among them, before the run
+that is printed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from common import in_own_process, provenance
+from common import each_in_own_process, provenance
 
 BRANCHING = (
     "squeezenet_v1.1",
@@ -92,7 +93,7 @@ def measure(names: str) -> dict[str, Any]:
         "one_thread_us": float(timed.median_us[1]),
         "limit_us": float(timed.median_us[1]) / request.cores,
         "slowdown": costs.slowdown if costs else None,
-        "foreign_load": timed.foreign_load,
+        "foreign_load": timed.load.foreign,
         "kernels": len(base.graph),
         "plans": rows,
     }
@@ -108,11 +109,7 @@ def main() -> None:
         return
     print(provenance())
     over_limit: list[tuple[float, float]] = []
-    for names in arguments.models or (*BRANCHING, *CHAINS, *PAIRS):
-        found = in_own_process(__file__, ["--one", names])
-        if found is None:
-            print(f"{names}: failed", flush=True)
-            continue
+    for names, found in each_in_own_process(__file__, arguments.models or (*BRANCHING, *CHAINS, *PAIRS)):
         low, high = found["sequential_interval_us"]
         print(
             f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us "

@@ -18,7 +18,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import in_own_process, provenance
+from common import each_in_own_process, provenance
 
 if TYPE_CHECKING:
     from op_profiler.parallel.costs import Costs
@@ -80,7 +80,7 @@ def measure(name: str) -> dict[str, Any]:
     return {
         "kernels": len(models.graph),
         "sequential_us": float(timed.median_us[0]),
-        "foreign_load": timed.foreign_load,
+        "foreign_load": timed.load.foreign,
         "plans": {
             label: [float(timed.median_us[1 + way]), measurements]
             for way, (label, (_, measurements)) in enumerate(found.items())
@@ -149,11 +149,7 @@ def main() -> None:
         return
     print(provenance())
     print(f"{'model':32} {'kernels':>7} {'plan of IOS from':18} {'us':>9} {'over the last':>13} {'measurements':>13}")
-    for name in arguments.models or MODELS:
-        found = in_own_process(__file__, ["--one", name])
-        if found is None:
-            print(f"{name:32} failed", flush=True)
-            continue
+    for name, found in each_in_own_process(__file__, arguments.models or MODELS):
         print(f"{name:32} {found['kernels']:>7} {'(sequential)':18} {found['sequential_us']:>9.1f}")
         for (label, (us, count)), ratio in zip(found["plans"].items(), found["over_measured"], strict=True):
             print(f"{'':40} {label:18} {us:>9.1f} {ratio:>13.3f} {count:>13}", flush=True)

@@ -143,6 +143,14 @@ def tuned(branching: Models, profile: Profile, good: Schedules, slow: Schedules)
     yield collaborate(branching, profile, schedules, seconds=20)
 
 
+def test_what_is_tuned_was_measured_alone(tuned: Collaboration) -> None:
+    steps = [step for stages in (tuned.alone, tuned.jointly) for stage in stages for step in stage.steps]
+    assert any(step.schedule is not None for step in steps)
+    for step in steps:
+        alone = tuned.profile.alone(step)
+        assert alone is not None and len(alone) >= 7 and np.median(alone) > 0
+
+
 def test_tuning_keeps_the_outputs_and_takes_no_slow_schedule(
     branching: Models, tuned: Collaboration, slow: Schedules
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from op_profiler.dataset import Dataset
 from op_profiler.measure.rounds import Limits
-from op_profiler.parallel.measure import Timed, Way, time_in_turn
+from op_profiler.parallel.measure import Load, Timed, Way, in_quiet_rounds, surely_fastest, time_in_turn
 from op_profiler.parallel.merge import merged
 from op_profiler.parallel.models import Models
 from op_profiler.parallel.plan import Plan
@@ -133,8 +134,49 @@ def test_ways_are_timed_in_turn() -> None:
     assert timed.samples_us.shape == (3, 3)
 
 
+class _Others:
+    """Stands in for a machine that others use: the cores that they use, reading after reading."""
+
+    def __init__(self, *cores: float) -> None:
+        self._cores = iter(cores)
+
+    def foreign_cores(self) -> float:
+        return next(self._cores)
+
+
+@pytest.mark.parametrize(("patience_seconds", "taken", "foreign"), [(60.0, 4, False), (0.0, 2, True)])
+def test_rounds_under_the_load_of_others_are_taken_again_or_marked(
+    patience_seconds: float, taken: int, foreign: bool
+) -> None:
+    calls: list[int] = []
+    limits = Limits(window_seconds=0.0001, repeat_seconds=patience_seconds)
+    meter: Any = _Others(0.0, 2.0, 2.0, 0.0, 0.0)
+
+    def one_round(turn: int) -> int:
+        calls.append(turn)
+        time.sleep(0.001)
+        return turn
+
+    kept, load = in_quiet_rounds(one_round, rounds=2, meter=meter, limits=limits)
+    assert kept == [0, 1]
+    assert (len(calls), load.foreign, load.before) == (taken, foreign, 0.0)
+
+
+def test_when_the_time_is_up_the_fewest_rounds_are_taken() -> None:
+    kept, load = in_quiet_rounds(lambda turn: turn, rounds=9, meter=None, limits=Limits(), fewest=3, until=0.0)
+    assert kept == [0, 1, 2]
+    assert load.before is None
+
+
+def test_a_way_gives_place_only_to_one_that_is_surely_faster() -> None:
+    noise = np.random.default_rng(0).normal(0, 1, (15, 3))
+    assert surely_fastest(np.array([10.0, 10.0, 9.9]) + noise, 0) == 0
+    assert surely_fastest(np.array([10.0, 10.0, 9.9]) + noise, 1) == 1
+    assert surely_fastest(np.array([10.0, 12.0, 6.0]) + noise, 0) == 2
+
+
 def test_the_speedup_is_that_of_rounds_and_not_of_medians() -> None:
-    timed = Timed(np.array([[10.0, 5.0], [40.0, 20.0], [20.0, 20.0]]), False, None, None)
+    timed = Timed(np.array([[10.0, 5.0], [40.0, 20.0], [20.0, 20.0]]), Load(False, None, None))
     assert timed.speedup(1) == 2.0
     assert timed.median_us.tolist() == [20.0, 20.0]
 
@@ -161,7 +203,7 @@ def test_nothing_is_stored_of_a_plan_without_neighbours(branching: Models, tmp_p
     profile = measure_costs(branching)
     with branching.executor(plan) as executor:
         samples = PlanSamples(plan, durations_us(executor, 2), executor.bound_to(), executor.threads_used())
-    timed = Timed(np.ones((1, 2)), False, 0.0, 0.0)
+    timed = Timed(np.ones((1, 2)), Load(False, 0.0, 0.0))
     request = CollectRequest(model=ModelRequest(source="local", name="mlp"))
     db = f"sqlite:///{tmp_path / 'd.db'}"
     count = record_coruns(db, [request], branching, profile, samples, timed)

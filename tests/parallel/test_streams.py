@@ -17,6 +17,7 @@ from op_profiler.frontends._base import ModelRequest
 from op_profiler.measure._base import Device
 from op_profiler.measure.kernels import Kernel, load_graph
 from op_profiler.measure.machines import gpu as machines
+from op_profiler.measure.rounds import Limits
 from op_profiler.operators.lower import CompiledModel, compile_model
 from op_profiler.parallel.corun import CorunRequest
 from op_profiler.parallel.graph import KernelGraph
@@ -268,7 +269,9 @@ def test_streams_of_tvm_are_taken_and_given_back(tvm: Any, branches: CompiledMod
 def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> Models:
     """As `load_models` makes them for a GPU."""
     device = Device(kind="cuda", target="cuda", processor="GPU", cores=132)
-    machine: Any = SimpleNamespace(device=device, runtime=tvm.cpu(), threads=machines.NoThreads())
+    machine: Any = SimpleNamespace(
+        device=device, runtime=tvm.cpu(), threads=machines.NoThreads(), meter=lambda: None, limits=Limits()
+    )
     monkeypatch.setattr(machines, "Events", lambda: gpu)
     return Models(
         graph=KernelGraph.of(["branches"], [branches]),

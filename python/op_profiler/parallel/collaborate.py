@@ -20,13 +20,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.measure.statistics import median_interval
 from op_profiler.parallel.costs import simulate
+from op_profiler.parallel.measure import in_quiet_rounds, surely_fastest
 from op_profiler.parallel.plan import Stage, Step
 from op_profiler.parallel.policies import get_policy
 from op_profiler.parallel.policies._stages import StageCosts
@@ -56,6 +56,8 @@ class Collaboration:
         jointly: the same after the search; its stages are those of `alone`, in another arrangement or with other
             schedules. Equal to `alone` where that took less after all.
         alone_us, jointly_us: of every stage, measured in turn: from the end of the stages before to its own.
+        profile: that of the build, with what operators take alone under their other schedules.
+        foreign_load: whether others used the machine during the search.
     """
 
     alone: Stages
@@ -63,6 +65,8 @@ class Collaboration:
     predicted_us: float
     alone_us: tuple[float, ...]
     jointly_us: tuple[float, ...]
+    profile: Profile
+    foreign_load: bool
 
     @property
     def shared(self) -> tuple[int, ...]:
@@ -101,7 +105,15 @@ def collaborate(
     if sum(jointly_us) >= sum(alone_us):
         jointly, jointly_us = alone, alone_us
     predicted_us = simulate(models.graph, alone, search.costs).total_us
-    return Collaboration(alone, jointly, predicted_us, tuple(alone_us), tuple(jointly_us))
+    return Collaboration(
+        alone,
+        jointly,
+        predicted_us,
+        tuple(alone_us),
+        tuple(jointly_us),
+        dataclasses.replace(profile, tuned_us=search.tuned_us),
+        search.foreign_load,
+    )
 
 
 class _Search:
@@ -109,6 +121,8 @@ class _Search:
 
     Attributes:
         costs: with the latency of each operator's best schedule at each thread count.
+        tuned_us: samples of every operator alone, with every schedule but that of the build.
+        foreign_load: whether rounds were kept although others used the machine.
     """
 
     def __init__(
@@ -116,6 +130,8 @@ class _Search:
     ) -> None:
         self._models = models
         self._end = end
+        self.foreign_load = False
+        self.tuned_us: dict[Step, np.ndarray] = {}
         self._choices: list[_Choices] = [(None, *schedules.get(label, ())) for label in models.labels]
         self._best, latency_us = self._measured_alone(sorted(profile.alone_us))
         self.costs = dataclasses.replace(profile.costs, latency_us=latency_us)
@@ -140,7 +156,7 @@ class _Search:
                 break
             tried = [some[number] if number < len(some) else stage for some, stage in zip(ways, best)]
             samples_us = self.stages_us(tuple(best), tuple(tried))
-            places = [_fastest(samples_us[:, :, stage], 0) for stage in range(len(best))]
+            places = [surely_fastest(samples_us[:, :, stage], 0) for stage in range(len(best))]
             best = [(old, new)[place] for old, new, place in zip(best, tried, places)]
         return tuple(best)
 
@@ -149,7 +165,7 @@ class _Search:
         chosen = {step.node: step.schedule for step in _steps(stages)}
         threads = np.array([count for _, count in sorted((step.node, step.threads) for step in _steps(stages))])
         with self._models.executor(plan_of(self._models, "collaborate", stages)) as executor:
-            beside = np.mean([_beside(_ran(executor)) for _ in self._rounds()], axis=0) > 0.5
+            beside = self._in_rounds(lambda: _beside(_ran(executor))).mean(axis=0) > 0.5
             order = sorted(range(len(threads)), key=lambda node: (-self._slowed_us[node], node))
             order = [node for node in order if len(self._choices[node]) > 1 and beside[node].sum() > 1]
             for batch in batches(order, beside):
@@ -159,41 +175,44 @@ class _Search:
                 for node in batch:
                     choices = self._choices[node]
                     around_us = core_us[:, : len(choices)] @ beside[node]
-                    chosen[node] = choices[_fastest(around_us, choices.index(chosen[node]))]
+                    chosen[node] = choices[surely_fastest(around_us, choices.index(chosen[node]))]
         return _scheduled(stages, chosen)
 
     def stages_us(self, *plans: Stages) -> np.ndarray:
         """Microseconds of the stages of plans that are run in turn, shape (rounds, plans, stages)."""
-        samples = []
         with contextlib.ExitStack() as stack:
             executors = [
                 stack.enter_context(self._models.executor(plan_of(self._models, "collaborate", stages)))
                 for stages in plans
             ]
-            for _ in self._rounds():
-                samples.append([_stages_us(_ran(executor), stages) for executor, stages in zip(executors, plans)])
-        return np.array(samples)
+            return self._in_rounds(
+                lambda: [_stages_us(_ran(executor), stages) for executor, stages in zip(executors, plans)]
+            )
 
     def _measured_alone(self, counts: Sequence[int]) -> tuple[dict[int, _Choices], dict[int, np.ndarray]]:
         """By thread count each node's best schedule while nothing runs beside it, and its latency, shape (nodes,)."""
-        samples: dict[int, list[np.ndarray]] = {threads: [] for threads in counts}
         everything = list(range(len(self._choices)))
         with contextlib.ExitStack() as stack:
-            executors = {n: stack.enter_context(self._models.executor(in_order(self._models, n))) for n in counts}
-            for _ in self._rounds():
-                for threads, executor in executors.items():
-                    samples[threads].append(self._durations_once_us(executor, {}, everything))
+            executors = [stack.enter_context(self._models.executor(in_order(self._models, n))) for n in counts]
+            by_count = self._in_rounds(
+                lambda: [self._durations_once_us(executor, {}, everything) for executor in executors]
+            ).swapaxes(0, 1)
         best, latency_us = {}, {}
-        for threads, rows in samples.items():
-            samples_us = np.array(rows)
-            places = [_fastest(samples_us[:, : len(c), node], 0) for node, c in enumerate(self._choices)]
+        for threads, samples_us in zip(counts, by_count, strict=True):
+            places = [surely_fastest(samples_us[:, : len(c), node], 0) for node, c in enumerate(self._choices)]
             best[threads] = tuple(choices[place] for choices, place in zip(self._choices, places))
             latency_us[threads] = np.median(samples_us, axis=0)[places, everything]
+            self.tuned_us |= {
+                Step(node, threads, choice): samples_us[:, number, node]
+                for node, choices in enumerate(self._choices)
+                for number, choice in enumerate(choices)
+                if choice is not None
+            }
         return best, latency_us
 
     def _durations_us(self, executor: Executor, chosen: _Schedules, batch: Sequence[int]) -> np.ndarray:
         """Shape (rounds, choices, nodes): all operators, while those of a batch have each of their schedules."""
-        return np.array([self._durations_once_us(executor, chosen, batch) for _ in self._rounds()])
+        return self._in_rounds(lambda: self._durations_once_us(executor, chosen, batch))
 
     def _durations_once_us(self, executor: Executor, chosen: _Schedules, batch: Sequence[int]) -> np.ndarray:
         rows = []
@@ -216,11 +235,19 @@ class _Search:
                 ways += _scheduled((way,), own)
         return ways[:_WAYS]
 
-    def _rounds(self) -> Iterator[int]:
-        """Rounds of one comparison: a few less when the time is up."""
-        for number in range(_ROUNDS):
-            if number < _FEWEST_ROUNDS or time.monotonic() < self._end:
-                yield number
+    def _in_rounds(self, one_round: Callable[[], object]) -> np.ndarray:
+        """Rounds of one comparison: a few less when the time is up. Shape (rounds, ...)."""
+        machine = self._models.machine
+        samples, load = in_quiet_rounds(
+            lambda _: one_round(),
+            rounds=_ROUNDS,
+            meter=machine.meter(),
+            limits=machine.limits,
+            fewest=_FEWEST_ROUNDS,
+            until=self._end,
+        )
+        self.foreign_load |= load.foreign
+        return np.array(samples)
 
 
 def batches(order: Sequence[int], beside: np.ndarray) -> list[list[int]]:
@@ -249,13 +276,6 @@ def _arrangement(stage: Stage) -> set[object]:
 def _beside(timeline_us: np.ndarray) -> np.ndarray:
     start, end = timeline_us.T
     return (start[:, None] < end[None, :]) & (start[None, :] < end[:, None]) | np.eye(len(start), dtype=bool)
-
-
-def _fastest(samples_us: np.ndarray, present: int) -> int:
-    """The choice that takes least, if it is certain to take less than the present one; shape (rounds, choices)."""
-    more_us = samples_us - samples_us[:, [present]]
-    best = int(np.argmin(np.median(more_us, axis=0)))
-    return best if median_interval(more_us[:, best])[1] < 0 else present
 
 
 def _ran(executor: Executor) -> np.ndarray:

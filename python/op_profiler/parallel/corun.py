@@ -13,7 +13,7 @@ import numpy as np
 from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.parallel.collaborate import Collaboration, collaborate
 from op_profiler.parallel.costs import Costs, simulate
-from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, time_in_turn
+from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, surely_fastest, time_in_turn
 from op_profiler.parallel.models import Models, load_models, mergeable
 from op_profiler.parallel.plan import Plan, Stage, read_plan
 from op_profiler.parallel.policies import POLICIES, get_policy
@@ -29,8 +29,8 @@ COSTS = ("measured", "predicted")
 AUTO_POLICIES = ("sequential", "threads", "greedy", "ios", "nash")
 _UNTUNED_POLICIES = ("greedy", "ios")
 _TUNING_SECONDS = 60.0  # for building the kernels to choose from, and again for the search
-_MOST_MEASURED = 4
-_SHORT_ROUNDS = 15
+_MOST_MEASURED = 5
+_SHORT_ROUNDS = 21
 _TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
 
 Announce = Callable[[str], None]
@@ -132,7 +132,7 @@ class CorunResult:
             "speedup_interval": finite(self.timed.speedup_interval(1)),
             "outputs_equal": self.outputs_equal,
             "largest_difference": self.largest_difference,
-            "foreign_load": self.timed.foreign_load,
+            "foreign_load": self.timed.load.foreign,
             "rounds": len(self.timed.samples_us),
             "merged": list(self.plan.merged),
             "tried": [{"policy": n, "predicted_us": p, "measured_us": m} for n, p, m in self.tried],
@@ -243,7 +243,10 @@ def _tuned(
     found = collaborate(models, profile, schedules, seconds=_TUNING_SECONDS)
     plans = {found.alone: ("tuned alone", found.predicted_us), found.jointly: (COLLABORATE, sum(found.jointly_us))}
     tuned = [Candidate(models, plan_of(models, name, stages, us)) for stages, (name, us) in plans.items()]
-    return [dataclasses.replace(one, collaboration=found) for one in (*untuned, *tuned)]
+    notes = ("others used the machine while operators were tuned",) if found.foreign_load else ()
+    return [
+        dataclasses.replace(one, profile=found.profile, collaboration=found, notes=notes) for one in (*untuned, *tuned)
+    ]
 
 
 def predicted_costs(request: CorunRequest, models: Models, announce: Announce) -> Costs:
@@ -258,8 +261,13 @@ def predicted_costs(request: CorunRequest, models: Models, announce: Announce) -
 def best_of(
     candidates: Sequence[Candidate], announce: Announce
 ) -> tuple[Candidate, tuple[tuple[str, float, float], ...]]:
-    """Measure those that are predicted best, in turn, and take the fastest."""
-    few = sorted(candidates, key=lambda candidate: candidate.plan.predicted_us or 0.0)[:_MOST_MEASURED]
+    """Measure the first and those of the others that are predicted best, in turn.
+
+    The first is taken unless another one is sure to be faster: on shared hosts the costs of one minute are not those of
+    the next, and a plan that runs nothing side by side depends on them least.
+    """
+    few = sorted(candidates[1:], key=lambda candidate: candidate.plan.predicted_us or 0.0)[: _MOST_MEASURED - 1]
+    few = [candidates[0], *few]
     announce(f"measuring {len(few)} plans")
     timed = _time(few, _SHORT_ROUNDS)
     names = [c.plan.policy + (" (merged)" if c.plan.merged else "") for c in few]
@@ -267,7 +275,7 @@ def best_of(
         (name, float(c.plan.predicted_us or 0.0), float(us))
         for name, c, us in zip(names, few, timed.median_us, strict=True)
     )
-    return few[int(np.argmin(timed.median_us))], tried
+    return few[surely_fastest(timed.samples_us, 0)], tried
 
 
 def _time(candidates: Sequence[Candidate], rounds: int) -> Timed:
@@ -290,6 +298,8 @@ def _measured(
     announce("comparing with sequential")
     notes = list(winner.notes)
     timed, run = _compared(winner, baseline, request.rounds)
+    if request.db is not None and winner.profile is None:
+        notes.append("co-runs are not stored: what operators take alone was not measured, only predicted or not asked")
     if request.db is not None and winner.profile is not None:
         announce("storing co-runs")
         samples = PlanSamples(winner.plan, run.durations_us, run.bound_to, run.threads_used)

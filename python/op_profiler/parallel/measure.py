@@ -1,16 +1,37 @@
-"""Ways to run the same models, timed in turn in one run, so that all of them see the same minutes of the machine."""
+"""Ways to run the same models, timed in turn in one run, so that all of them see the same minutes of the machine.
+
+Whatever is timed here is timed in rounds, and rounds under the load of others are repeated.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.statistics import median_interval
+
+_Sample = TypeVar("_Sample")
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What others used of the machine while something was timed.
+
+    Attributes:
+        foreign: whether rounds were kept although others used the machine.
+        before, after: cores that they used before and at the end; None where it cannot be read.
+    """
+
+    foreign: bool
+    before: float | None
+    after: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,14 +51,10 @@ class Way:
 class Timed:
     """Attributes:
     samples_us: shape (rounds, ways).
-    foreign_load: whether rounds were kept although others used the machine.
-    load_before, load_after: cores that others used before and at the end; None where it cannot be read.
     """
 
     samples_us: np.ndarray
-    foreign_load: bool
-    load_before: float | None
-    load_after: float | None
+    load: Load
 
     @property
     def median_us(self) -> np.ndarray:
@@ -58,27 +75,63 @@ class Timed:
 
 
 def time_in_turn(ways: Sequence[Way], *, rounds: int, meter: LoadMeter | None, limits: Limits) -> Timed:
-    """Time every way once a round, a different one first each time, each after a run that settles caches and threads.
+    """Time every way once a round, a different one first each time, each after a run that settles caches and threads;
+    for the load of others see `in_quiet_rounds`."""
+    samples, load = in_quiet_rounds(lambda turn: _one_round(ways, turn), rounds=rounds, meter=meter, limits=limits)
+    return Timed(np.asarray(samples), load)
 
-    A window of rounds under foreign load is repeated for up to `limits.repeat_seconds`, then kept and marked.
+
+def in_quiet_rounds(
+    one_round: Callable[[int], _Sample],
+    *,
+    rounds: int,
+    meter: LoadMeter | None,
+    limits: Limits,
+    fewest: int | None = None,
+    until: float = math.inf,
+) -> tuple[list[_Sample], Load]:
+    """Take a sample a round; windows of rounds under foreign load are taken once more.
+
+    Args:
+        one_round: gets the number of the round.
+        rounds: at most.
+        limits: windows of foreign load are repeated for up to `Limits.repeat_seconds`, then kept and marked.
+        fewest: rounds after which the time `until` (of `time.monotonic`) ends it; None: all of them.
     """
-    kept: list[list[float]] = []
+    kept: list[_Sample] = []
+    fewest = rounds if fewest is None else fewest
     foreign_load = False
     repeated_seconds = 0.0
+
+    def wanted(done: int) -> bool:
+        return done < rounds and (done < fewest or time.monotonic() < until)
+
     before = after = _read(meter)
-    while len(kept) < rounds:
+    while wanted(len(kept)):
         started = time.monotonic()
-        window: list[list[float]] = []
-        while len(kept) + len(window) < rounds and time.monotonic() - started < limits.window_seconds:
-            window.append(_one_round(ways, len(kept) + len(window)))
+        window: list[_Sample] = []
+        while wanted(len(kept) + len(window)) and time.monotonic() - started < limits.window_seconds:
+            window.append(one_round(len(kept) + len(window)))
         after = _read(meter)
         foreign = after is not None and after > limits.foreign_cores
-        if foreign and repeated_seconds < limits.repeat_seconds:
+        if foreign and repeated_seconds < limits.repeat_seconds and time.monotonic() < until:
             repeated_seconds += time.monotonic() - started
             continue
         foreign_load |= foreign
         kept += window
-    return Timed(np.asarray(kept), foreign_load, before, after)
+    return kept, Load(foreign_load, before, after)
+
+
+def surely_fastest(samples_us: np.ndarray, present: int) -> int:
+    """The way that takes least, if the 95 % interval of the differences within a round says that it takes less than the
+    present one; otherwise that.
+
+    Args:
+        samples_us: shape (rounds, ways).
+    """
+    more_us = samples_us - samples_us[:, [present]]
+    best = int(np.argmin(np.median(more_us, axis=0)))
+    return best if median_interval(more_us[:, best])[1] < 0 else present
 
 
 def finite(interval: tuple[float, float]) -> list[float] | None:

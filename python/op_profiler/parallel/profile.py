@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from op_profiler.parallel.costs import Costs
+from op_profiler.parallel.measure import Load, in_quiet_rounds
 from op_profiler.parallel.plan import Group, Plan, Stage, Step
 
 if TYPE_CHECKING:
@@ -28,12 +30,22 @@ class Profile:
         together_us: at one thread, with a copy of the models on every core; shape (rounds, cores, nodes); empty with
             one core.
         bound_to: for every core the one that its lane was bound to while copies ran, as the system told.
+        load: of others meanwhile.
+        tuned_us: with other schedules than those of the build, alone, shape (rounds,).
     """
 
     costs: Costs
     alone_us: dict[int, np.ndarray]
     together_us: np.ndarray
     bound_to: dict[int, int | None]
+    load: Load
+    tuned_us: Mapping[Step, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def alone(self, step: Step) -> np.ndarray | None:
+        """Samples of an operator with threads and schedule of a step, shape (rounds,); None where none were taken."""
+        if step.schedule is not None:
+            return self.tuned_us.get(step)
+        return self.alone_us[step.threads][:, step.node] if step.threads in self.alone_us else None
 
 
 def measure_costs(models: Models) -> Profile:
@@ -51,25 +63,27 @@ def measure_costs(models: Models) -> Profile:
             wandering = stack.enter_context(models.executor(_from_core_to_core(models)))
             copies = models.copies(len(cores))
             together = stack.enter_context(copies.executor(_beside_copies(models, copies)))
-        alone_us: dict[int, list[np.ndarray]] = {n: [] for n in counts}
-        together_us: list[np.ndarray] = []
-        handovers_us: list[float] = []
-        started = time.monotonic()
-        while len(together_us) < _ROUNDS and time.monotonic() - started < _SECONDS or not alone_us[1]:
-            for count, executor in alone.items():
-                alone_us[count].append(_durations(executor))
-            if wandering is not None and together is not None:
-                handovers_us.append(_gap(wandering))
-                together_us.append(_durations(together).reshape(len(cores), -1))
-            else:
-                together_us.append(np.zeros(0))
+
+        def one_round(_: int) -> tuple[list[np.ndarray], np.ndarray, float]:
+            alone_us = [_durations(executor) for executor in alone.values()]
+            if wandering is None or together is None:
+                return alone_us, np.zeros(0), 0.0
+            handover_us = _gap(wandering)
+            return alone_us, _durations(together).reshape(len(cores), -1), handover_us
+
+        machine = models.machine
+        until = time.monotonic() + _SECONDS
+        rounds, load = in_quiet_rounds(
+            one_round, rounds=_ROUNDS, meter=machine.meter(), limits=machine.limits, fewest=1, until=until
+        )
         bound_to = together.bound_to() if together is not None else {}
-    samples = {count: np.asarray(rows) for count, rows in alone_us.items()}
+    alone_rounds, together_rounds, handovers_us = zip(*rounds, strict=True)
+    samples = {count: np.asarray(rows) for count, rows in zip(alone, zip(*alone_rounds), strict=True)}
     latency = {count: np.median(rows, axis=0) for count, rows in samples.items()}
-    beside = np.asarray(together_us)
+    beside = np.asarray(together_rounds)
     slowdown = float(np.median(beside, axis=0).sum() / latency[1].sum() / len(cores)) if beside.size else 1.0
-    handover = float(np.median(handovers_us)) if handovers_us else 0.0
-    return Profile(Costs(latency, handover_us=handover, slowdown=max(slowdown, 1.0)), samples, beside, bound_to)
+    costs = Costs(latency, handover_us=float(np.median(handovers_us)), slowdown=max(slowdown, 1.0))
+    return Profile(costs, samples, beside, bound_to, load)
 
 
 def durations_us(executor: Executor, rounds: int) -> np.ndarray:

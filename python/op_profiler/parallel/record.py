@@ -11,6 +11,7 @@ import numpy as np
 from op_profiler.dataset import Dataset
 from op_profiler.dataset._base import CorunMember
 from op_profiler.measure._base import Settings
+from op_profiler.parallel.plan import Step
 from op_profiler.schedules._base import UNKNOWN
 
 if TYPE_CHECKING:
@@ -50,24 +51,25 @@ def record_coruns(
     Args:
         requests: of the models, in their order.
         profile: what the operators took alone.
-        timed: when the plan ran beside sequential; tells of the load that others put on the machine.
+        timed: when the plan ran beside sequential.
 
     Returns:
         How many groups were stored.
     """
     keys = [_model_key(request, models) for request in requests]
-    groups = [*_stages(models, profile, samples, keys), *_beside_copies(models, profile, keys)]
+    groups = [(members, timed.load) for members in _stages(models, profile, samples, keys)]
+    groups += [(members, profile.load) for members in _beside_copies(models, profile, keys)]
     with Dataset.open(db) as dataset, dataset.transaction():
         dataset.add_device(models.machine.device)
         for number, (key, request) in enumerate(zip(keys, requests, strict=True)):
             _add_model(dataset, key, request, models, number)
-        for members in groups:
+        for members, load in groups:
             dataset.record_corun(
                 models.machine.device,
                 members,
-                load_before=_share(timed.load_before, models),
-                load_after=_share(timed.load_after, models),
-                foreign_load=timed.foreign_load,
+                load_before=_share(load.before, models),
+                load_after=_share(load.after, models),
+                foreign_load=load.foreign,
             )
     return len(groups)
 
@@ -112,11 +114,11 @@ def _stages(models: Models, profile: Profile, samples: PlanSamples, keys: Sequen
         members = []
         for group in stage.groups:
             for step in group.steps:
-                if step.threads in profile.alone_us:
+                alone = profile.alone(step)
+                if alone is not None:
                     cores = group.cores[: step.threads]
                     settings = _settings(models, cores, samples.bound_to, int(samples.threads_used[step.node]))
-                    alone = profile.alone_us[step.threads][:, step.node]
-                    members.append(_member(models, step.node, settings, alone, samples.duration_us[:, step.node], keys))
+                    members.append(_member(models, step, settings, alone, samples.duration_us[:, step.node], keys))
         if members:
             yield members
 
@@ -130,9 +132,10 @@ def _beside_copies(models: Models, profile: Profile, keys: Sequence[str]) -> Ite
         if node.operator.key in seen:
             continue
         seen.add(node.operator.key)
+        step = Step(node.index, 1)
         alone, together = profile.alone_us[1][:, node.index], profile.together_us[:, :, node.index]
         yield [
-            _member(models, node.index, _settings(models, (core,), profile.bound_to, 1), alone, together[:, copy], keys)
+            _member(models, step, _settings(models, (core,), profile.bound_to, 1), alone, together[:, copy], keys)
             for copy, core in enumerate(models.cores)
         ]
 
@@ -152,14 +155,14 @@ def _settings(models: Models, cores: tuple[int, ...], bound_to: dict[int, int | 
 
 
 def _member(
-    models: Models, node: int, settings: Settings, alone: np.ndarray, together: np.ndarray, keys: Sequence[str]
+    models: Models, step: Step, settings: Settings, alone: np.ndarray, together: np.ndarray, keys: Sequence[str]
 ) -> CorunMember:
-    operator = models.graph.nodes[node].operator
+    operator = models.graph.nodes[step.node].operator
     return CorunMember(
         operator_key=operator.key,
-        schedule=models.schedules.get(operator.key, UNKNOWN),
+        schedule=step.schedule or models.schedules.get(operator.key, UNKNOWN),
         settings=settings,
-        model_key=keys[models.graph.nodes[node].model],
+        model_key=keys[models.graph.nodes[step.node].model],
         alone_samples_us=tuple(float(v) for v in alone.round(3)),
         together_samples_us=tuple(float(v) for v in together.round(3)),
     )

@@ -152,7 +152,7 @@ class TargetsResult:
             "speedup_interval": finite(self.timed.speedup_interval(1)),
             "outputs_equal": self.outputs_equal,
             "largest_difference": self.largest_difference,
-            "foreign_load": self.timed.foreign_load,
+            "foreign_load": self.timed.load.foreign,
             "rounds": len(self.timed.samples_us),
             "notes": list(self.notes),
             "stages": [[dataclasses.asdict(placement) for placement in self.placements]],

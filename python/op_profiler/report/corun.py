@@ -55,7 +55,7 @@ def comparison(result: CorunResult | TargetsResult, first: str, second: str, pre
         f"{first} {_us(timed, 0)}; {second} {_us(timed, 1)}"
         + (f", predicted {predicted_us:.1f} us" if predicted_us is not None else ""),
         f"speed-up {timed.speedup(1):.3f}{_interval(timed.speedup_interval(1), 3)}, "
-        f"{len(timed.samples_us)} rounds in turn" + ("; under foreign load" if timed.foreign_load else ""),
+        f"{len(timed.samples_us)} rounds in turn" + ("; under foreign load" if timed.load.foreign else ""),
     ]
     if result.outputs_equal:
         lines.append(f"outputs equal those of {first}, bit for bit")
