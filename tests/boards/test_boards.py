@@ -231,3 +231,55 @@ def test_templates_of_this_project_compute_what_numpy_computes_on_arm(lab: Any, 
             valid = [i for i in points if space.is_index_valid(i)][:3]
             results = runner.run([Candidate(task, i) for i in valid], float("inf"))
             assert len(results) == 3 and all(r.checked and r.error is None for r in results), results
+
+
+@pytest.fixture
+def side_by_side(lab: Any) -> Any:
+    """Two models that choose between this processor and a board."""
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.parallel.targets import TargetsRequest
+
+    models = tuple(CollectRequest(model=ModelRequest(source="local", name=name)) for name in ("mlp", "mlp"))
+    return TargetsRequest(models=models, targets=("llvm", "pynq"), policy="nash", cores=1, rounds=2, place=place(lab))
+
+
+def test_models_run_beside_each_other_on_processor_and_board(
+    lab: Any, side_by_side: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from op_profiler.parallel import targets
+    from op_profiler.parallel.games import Outcome
+
+    board = lab.board()
+    monkeypatch.setattr(targets, "play", lambda load_us: Outcome((1, 0), 5.0, 5.0, True, 1, load_us))
+    result = targets.corun_on_targets(side_by_side, lambda text: None)
+    assert [(p.target, p.models) for p in result.placements] == [
+        ("llvm", ("mlp",)),
+        (f"pynq at {board.address}", ("mlp",)),
+    ]
+    assert result.placements[1].cores == () and result.compiled_for[1].startswith("llvm")
+    costs = result.outcome.load_us
+    assert (costs > 0).all() and (costs[:, 1] > costs[:, 0]).all()  # it is emulated, and reached over a socket
+    assert result.outputs_agree and not result.outputs_equal
+
+
+def test_a_board_that_is_lost_beside_others_ends_the_run(
+    lab: Any, side_by_side: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    from op_profiler.errors import BoardLostError
+    from op_profiler.parallel import targets
+    from op_profiler.parallel.games import Outcome
+
+    board = lab.board()
+
+    def off(load_us: np.ndarray) -> Outcome:
+        board.stop()
+        return Outcome((1, 0), 5.0, 5.0, True, 1, load_us)
+
+    monkeypatch.setattr(targets, "play", off)
+    before = threading.active_count()
+    with pytest.raises(BoardLostError, match=board.address):
+        targets.corun_on_targets(side_by_side, lambda text: None)
+    assert threading.active_count() == before

@@ -50,7 +50,10 @@ def test_json_has_what_scripts_need(files: Path) -> None:
     assert found["sequential_us"] > 0 and found["plan_us"] > 0 and found["predicted_us"] > 0
     low, high = found["speedup_interval"]
     assert low <= found["speedup"] <= high
-    assert all(1 <= o["threads_effective"] <= o["threads"] for s in found["stages"] for g in s for o in g["operators"])
+    for group in (group for stage in found["stages"] for group in stage):
+        for operator in group["operators"]:
+            assert 1 <= operator["threads_effective"] <= operator["threads"]
+            assert operator["core_effective"] in group["cores"]
     there = [o["op"] for stage in found["stages"] for group in stage for o in group["operators"]]
     assert sorted(there) == list(range(len(there)))
 
@@ -89,7 +92,7 @@ def test_co_runs_are_in_the_dataset(files: Path) -> None:
     ("arguments", "code", "reason"),
     [
         (("mlp", "--policy", "gredy"), 2, "unknown policy 'gredy'; the nearest known: greedy"),
-        (("mlp", "--threads", "99"), 2, "--threads 99 is not possible here"),
+        (("mlp", "--threads", "4096"), 2, "--threads 4096 is not possible here"),
         (("mlp", "--costs", "guessed"), 2, "unknown costs 'guessed'"),
         (("nothing-of-that-name",), 2, "unknown local model"),
         (("mlp", "--rounds", "0"), 2, "--rounds 0 is out of range"),

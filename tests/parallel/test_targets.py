@@ -20,11 +20,13 @@ from op_profiler.cli.options import parse_targets
 from op_profiler.collect.request import CollectRequest
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends._base import ModelRequest
+from op_profiler.measure.machines import Place
 from op_profiler.measure.threads import available_cores
 from op_profiler.parallel import targets
 from op_profiler.parallel.games import Outcome
 from op_profiler.parallel.measure import Timed
-from op_profiler.parallel.targets import TargetsRequest, corun_on_targets, split_cores
+from op_profiler.parallel.targets import TargetsRequest, corun_on_targets
+from op_profiler.parallel.workers import split_cores
 
 COMMAND = typer.Typer()
 COMMAND.command()(corun)
@@ -58,6 +60,7 @@ def test_cores_are_shared_out() -> None:
     assert split_cores(("llvm", "cuda"), cores) == [(0, 1, 4, 5), (6,)]
     assert split_cores(("cuda", "llvm", "llvm -keys=cpu"), cores) == [(0,), (1, 4), (5, 6)]
     assert split_cores(("llvm", "llvm -keys=cpu"), cores) == [(0, 1, 4), (5, 6)]
+    assert split_cores(("llvm", "pynq"), cores) == [cores, ()]
     with pytest.raises(UsageError, match="2 targets need a core each, here are 1"):
         split_cores(("llvm", "cuda"), (3,))
 
@@ -68,9 +71,11 @@ def test_cores_are_shared_out() -> None:
         ({"models": asked("mlp")}, "name another model"),
         ({"policy": "ios"}, "--policy ios plans for one target; with several give nash or auto"),
         ({"rounds": 0}, "--rounds 0 is out of range"),
-        ({"targets": ("llvm", "llvm")}, "cuda once and llvm with different options"),
+        ({"targets": ("llvm", "llvm")}, "cuda once, one board, and llvm with different options"),
         ({"targets": ("cuda", "cuda -arch=sm_90")}, "cuda once"),
-        ({"targets": ("llvm", "pynq")}, "cuda once"),
+        ({"targets": ("llvm", "pynq")}, "give --host and --port"),
+        ({"targets": ("llvm", "pynq", "arm_cpu")}, "one board"),
+        ({"place": Place(host="127.0.0.1", port=9190, key="pynq")}, "add pynq or arm_cpu to the targets"),
         ({"cores": 10_000}, "--threads 10000 is not possible here"),
     ],
 )
@@ -104,7 +109,7 @@ def test_models_run_at_once_each_on_cores_of_its_own(loaded: list[Any], monkeypa
     choose(monkeypatch, 0, 1)
     both_at_once = threading.Barrier(2)
     seen: set[tuple[str, frozenset[int]]] = set()
-    run_all, run = targets._run_all, targets._Worker._run
+    run_all, run = targets.run_all, targets.Worker._run
     together = threading.Event()
 
     def all_of(work: Any) -> Any:
@@ -117,8 +122,8 @@ def test_models_run_at_once_each_on_cores_of_its_own(loaded: list[Any], monkeypa
             seen.add((worker.loaded.name, frozenset(os.sched_getaffinity(0))))
         return run(worker, number)
 
-    monkeypatch.setattr(targets, "_run_all", all_of)
-    monkeypatch.setattr(targets._Worker, "_run", meet)
+    monkeypatch.setattr(targets, "run_all", all_of)
+    monkeypatch.setattr(targets.Worker, "_run", meet)
     result = corun_on_targets(REQUEST, lambda text: None)
     first, second = available_cores()[:2]
     assert seen == {(LLVM, frozenset({first})), (GENERIC, frozenset({second}))}
@@ -186,6 +191,7 @@ def test_the_command_tells_who_runs_where(tmp_path: Path) -> None:
             ["mlp", "mlp", "--target", "llvm,llvm -keys=cpu", "--merge", "--trace", "t.json"],
             "leave out --merge, --trace",
         ),
+        (["mlp", "--target", "pynq", "--host", "127.0.0.1", "--port", "9190"], "--target llvm,pynq"),
         (["mlp", "--target", "llvm", "--streams", "2"], "--streams is for --target cuda"),
         (["mlp", "--target", "cuda", "--threads", "2"], "--threads has no meaning for cuda"),
     ],

@@ -29,6 +29,8 @@ op-profiler corun squeezenet_v1.1 --target cuda --streams 4
 
 op-profiler corun resnet-18 mobilenet --target llvm,cuda      (each model chooses where it runs)
 
+op-profiler corun mobilenet squeezenet_v1.1 --target llvm,pynq --host 192.168.2.99 --port 9091
+
 op-profiler corun transformers:bert --sequence-length 64 --merge --policy threads
 
 Policies: sequential (all cores for every operator), threads (each operator with its best thread count), greedy, ios,
@@ -67,7 +69,10 @@ def corun(  # noqa: PLR0913 - the options are the interface
     ] = 40,
     target: Annotated[
         str,
-        typer.Option(help="llvm, cuda, a TVM target, or several of them for several models.", rich_help_panel="Model"),
+        typer.Option(
+            help="llvm, cuda, a TVM target, or several of them, one board's among them, for several models.",
+            rich_help_panel="Model",
+        ),
     ] = "llvm",
     modelsource: Annotated[str, typer.Option(help="Source of plain names.", rich_help_panel="Model")] = "local",
     batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.", rich_help_panel="Model")] = 1,
@@ -75,6 +80,14 @@ def corun(  # noqa: PLR0913 - the options are the interface
     schedules: Annotated[
         str, typer.Option(help="Schedule records: auto, none, or a folder.", rich_help_panel="Model")
     ] = "auto",
+    host: Annotated[
+        str | None, typer.Option(help="Of the board's RPC tracker or RPC server.", rich_help_panel="Model")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Its port.", rich_help_panel="Model")] = None,
+    device_key: Annotated[
+        str | None,
+        typer.Option(help="Which of the tracker's machines. Default: the target's name.", rich_help_panel="Model"),
+    ] = None,
     db: Annotated[
         str | None,
         typer.Option(
@@ -93,6 +106,8 @@ def corun(  # noqa: PLR0913 - the options are the interface
     """Run operators side by side: plan it, measure it beside one after the other, and check the outputs."""
     from op_profiler.cli import options
     from op_profiler.collect.request import CollectRequest
+    from op_profiler.compiler import BOARD_KINDS, target_kind
+    from op_profiler.errors import UsageError
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
     from op_profiler.measure.machines import default_thread_counts
@@ -113,14 +128,20 @@ def corun(  # noqa: PLR0913 - the options are the interface
         get_frontend(source).check(asked)
         counts = default_thread_counts(targets[0], None)
         requests.append(CollectRequest(model=asked, target=targets[0], threads=counts, schedules=schedules))
+    boards = [kind for kind in map(target_kind, targets) if kind in BOARD_KINDS]
+    place = options.parse_place(host, port, device_key or "".join(boards[:1]))
     if len(targets) > 1:
         others = {"--plan": plan, "--merge": merge, "--costs": costs != "measured", "--db": db}
         _refuse(others | {"--save-plan": save_plan, "--trace": trace})
-        on_targets = TargetsRequest(models=tuple(requests), targets=targets, policy=policy, cores=cores, rounds=rounds)
+        on_targets = TargetsRequest(
+            models=tuple(requests), targets=targets, policy=policy, cores=cores, rounds=rounds, place=place
+        )
         with Status(quiet=quiet) as status:
             placed = corun_on_targets(on_targets, status.step)
         _tell(placed, report_targets, json_file, quiet=quiet)
         return
+    if place is not None or boards:
+        raise UsageError("a board is one of several targets that models choose from: --target llvm,pynq")
     request = CorunRequest(
         models=tuple(requests),
         policy=policy,

@@ -132,6 +132,11 @@ class GraphKernels:
     def labels(self) -> list[str]:
         return [kernel.label for kernel in self.kernels]
 
+    def set_inputs(self, inputs: dict[str, np.ndarray]) -> None:
+        """Copy inputs of the model, by their names, to where it reads them."""
+        for name, value in inputs.items():
+            self.executor.set_input(name, value)
+
     def run_model(self) -> None:
         self.run()
 

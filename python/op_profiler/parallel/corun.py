@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import numpy as np
 from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.parallel.collaborate import Collaboration, collaborate
 from op_profiler.parallel.costs import Costs, simulate
-from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, surely_fastest, time_in_turn
+from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, time_in_turn
 from op_profiler.parallel.models import Models, load_models, mergeable
 from op_profiler.parallel.plan import Plan, Stage, read_plan
 from op_profiler.parallel.policies import POLICIES, get_policy
@@ -30,7 +31,8 @@ AUTO_POLICIES = ("sequential", "threads", "greedy", "ios", "nash")
 _UNTUNED_POLICIES = ("greedy", "ios")
 _TUNING_SECONDS = 60.0  # for building the kernels to choose from, and again for the search
 _MOST_MEASURED = 5
-_SHORT_ROUNDS = 21
+_SHORT_ROUNDS, _MOST_ROUNDS = 21, 101
+_CHOICE_SECONDS = 5.0
 _TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
 
 Announce = Callable[[str], None]
@@ -93,7 +95,7 @@ class CorunResult:
     Attributes:
         timed: way 0 is sequential, way 1 the plan (sequential once more where nothing was faster).
         timeline_us: of one run of the plan, start and end of every node, shape (nodes, 2).
-        threads_used: threads that every node really had, shape (nodes,).
+        threads_used: threads that every node really had, shape (nodes,); `ran_on`: the core that it ended on.
         outputs_equal: whether all outputs were those of sequential, bit for bit.
         largest_difference: between two outputs, over the largest value of the sequential one.
         tried: what ``auto`` and ``collaborate`` measured on the way: name, predicted and measured microseconds.
@@ -106,6 +108,7 @@ class CorunResult:
     timed: Timed
     timeline_us: np.ndarray
     threads_used: np.ndarray
+    ran_on: np.ndarray
     outputs_equal: bool
     largest_difference: float
     tried: tuple[tuple[str, float, float], ...]
@@ -142,11 +145,16 @@ class CorunResult:
         }
 
     def _stages(self) -> list[Any]:
-        """The plan's, with what each operator had of threads and time."""
+        """The plan's, with what each operator had of threads, cores and time."""
         stages: list[Any] = self.plan.to_json(self.models.graph)["stages"]
         for operator in (o for stage in stages for group in stage for o in group["operators"]):
             start, end = self.timeline_us[operator["op"]].tolist()
-            operator |= {"threads_effective": int(self.threads_used[operator["op"]]), "start_us": start, "end_us": end}
+            operator |= {
+                "threads_effective": int(self.threads_used[operator["op"]]),
+                "core_effective": int(self.ran_on[operator["op"]]),
+                "start_us": start,
+                "end_us": end,
+            }
         return stages
 
 
@@ -261,30 +269,36 @@ def predicted_costs(request: CorunRequest, models: Models, announce: Announce) -
 def best_of(
     candidates: Sequence[Candidate], announce: Announce
 ) -> tuple[Candidate, tuple[tuple[str, float, float], ...]]:
-    """Measure the first and those of the others that are predicted best, in turn.
+    """Measure the first and those of the others that are predicted best, in turn, and take the fastest.
 
-    The first is taken unless another one is sure to be faster: on shared hosts the costs of one minute are not those of
-    the next, and a plan that runs nothing side by side depends on them least.
+    The first of ``auto`` runs nothing side by side, so it depends least on costs, which on a shared host are not the
+    same from one minute to the next: it is always among them.
     """
     few = sorted(candidates[1:], key=lambda candidate: candidate.plan.predicted_us or 0.0)[: _MOST_MEASURED - 1]
     few = [candidates[0], *few]
     announce(f"measuring {len(few)} plans")
-    timed = _time(few, _SHORT_ROUNDS)
+    timed = _time(few)
     names = [c.plan.policy + (" (merged)" if c.plan.merged else "") for c in few]
     tried = tuple(
         (name, float(c.plan.predicted_us or 0.0), float(us))
         for name, c, us in zip(names, few, timed.median_us, strict=True)
     )
-    return few[surely_fastest(timed.samples_us, 0)], tried
+    return few[int(np.argmin(timed.median_us))], tried
 
 
-def _time(candidates: Sequence[Candidate], rounds: int) -> Timed:
+def _time(candidates: Sequence[Candidate]) -> Timed:
     """The plans in turn."""
     machine = candidates[0].models.machine
     with contextlib.ExitStack() as stack:
         executors = [stack.enter_context(c.models.executor(c.plan)) for c in candidates]
-        ways = [Way(lambda: None, executor.run) for executor in executors]
-        return time_in_turn(ways, rounds=rounds, meter=machine.meter(), limits=machine.limits)
+        return time_in_turn(
+            [Way(lambda: None, executor.run) for executor in executors],
+            rounds=_MOST_ROUNDS,
+            meter=machine.meter(),
+            limits=machine.limits,
+            fewest=_SHORT_ROUNDS,
+            until=time.monotonic() + _CHOICE_SECONDS,
+        )
 
 
 def _measured(
@@ -322,6 +336,7 @@ def _measured(
         timed=timed,
         timeline_us=run.timeline_us,
         threads_used=run.threads_used,
+        ran_on=run.ran_on,
         outputs_equal=run.outputs_equal,
         largest_difference=run.largest_difference,
         tried=tried,
@@ -342,6 +357,7 @@ class _Run:
     durations_us: np.ndarray
     bound_to: dict[int, int | None]
     threads_used: np.ndarray
+    ran_on: np.ndarray
     outputs_equal: bool
     largest_difference: float
 
@@ -361,6 +377,7 @@ def _compared(candidate: Candidate, baseline: Models, rounds: int) -> tuple[Time
             durations_us=durations_us(executor, _SHORT_ROUNDS),
             bound_to=executor.bound_to(),
             threads_used=executor.threads_used(),
+            ran_on=executor.ran_on(),
             outputs_equal=all(np.array_equal(a, b) for a, b in pairs),
             largest_difference=max((relative_difference(a, b) for a, b in pairs), default=0.0),
         )

@@ -74,10 +74,22 @@ class Timed:
         return median_interval(self.samples_us[:, over] / self.samples_us[:, way])
 
 
-def time_in_turn(ways: Sequence[Way], *, rounds: int, meter: LoadMeter | None, limits: Limits) -> Timed:
-    """Time every way once a round, a different one first each time, each after a run that settles caches and threads;
-    for the load of others see `in_quiet_rounds`."""
-    samples, load = in_quiet_rounds(lambda turn: _one_round(ways, turn), rounds=rounds, meter=meter, limits=limits)
+def time_in_turn(
+    ways: Sequence[Way],
+    *,
+    rounds: int,
+    meter: LoadMeter | None,
+    limits: Limits,
+    fewest: int | None = None,
+    until: float = math.inf,
+) -> Timed:
+    """Time every way once a round, a different one first each time, each after a run that settles caches and threads.
+
+    For the arguments see `in_quiet_rounds`.
+    """
+    samples, load = in_quiet_rounds(
+        lambda turn: _one_round(ways, turn), rounds=rounds, meter=meter, limits=limits, fewest=fewest, until=until
+    )
     return Timed(np.asarray(samples), load)
 
 
@@ -110,7 +122,7 @@ def in_quiet_rounds(
     while wanted(len(kept)):
         started = time.monotonic()
         window: list[_Sample] = []
-        while wanted(len(kept) + len(window)) and time.monotonic() - started < limits.window_seconds:
+        while wanted(len(kept) + len(window)) and (not window or time.monotonic() - started < limits.window_seconds):
             window.append(one_round(len(kept) + len(window)))
         after = _read(meter)
         foreign = after is not None and after > limits.foreign_cores

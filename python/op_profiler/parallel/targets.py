@@ -1,35 +1,41 @@
 """Several models on several targets: each model chooses one of them, and those of different targets run side by side.
 
-Targets share nothing: processors get cores of their own, and a GPU one core for the thread that drives it. The choice
-is a game (see `op_profiler.parallel.games`): the players are the models, the resources are the targets, and a model
-costs its own latency there and the wait for the others that chose the same.
+The choice is a game (see `op_profiler.parallel.games`): the players are the models, the resources are the targets, and
+a model costs its own latency there, transfers included, and the wait for the others that chose the same.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.compiler import load_tvm, resolve_target, target_kind, use_build_for
-from op_profiler.errors import MeasureError, UsageError
+from op_profiler.compiler import BOARD_KINDS, resolve_target, target_kind, use_build_for
+from op_profiler.errors import UsageError
 from op_profiler.parallel.games import Outcome, play
 from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, time_in_turn
+from op_profiler.parallel.workers import (
+    OnTarget,
+    Placement,
+    Work,
+    Worker,
+    is_board,
+    load_on_target,
+    run_all,
+    split_cores,
+)
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
-    from op_profiler.measure.kernels import GraphKernels
-    from op_profiler.measure.machines import Machine
+    from op_profiler.measure.machines import Place
     from op_profiler.operators.lower import CompiledModel
 
 _POLICIES = ("nash", "auto")
-_KINDS = ("llvm", "cuda")
+_KINDS = ("llvm", "cuda", *BOARD_KINDS)
 _COST_ROUNDS = 15
 _TOLERANCE = 1e-3  # the kernels of another target add in another order
 
@@ -42,10 +48,11 @@ class TargetsRequest:
 
     Attributes:
         models: two or more; their own target is not looked at.
-        targets: two or more, at most one of them cuda.
+        targets: two or more, at most one of them cuda and one a board's.
         policy: ``nash`` runs the best equilibrium; ``auto`` too, unless everything on one target is faster.
         cores: that all targets together may use.
         rounds: how often the placement and everything on one target are timed.
+        place: of the board.
     """
 
     models: tuple[CollectRequest, ...]
@@ -53,6 +60,15 @@ class TargetsRequest:
     policy: str = "auto"
     cores: int
     rounds: int = 40
+    place: Place | None = None
+
+    def on(self, target: str) -> tuple[CollectRequest, ...]:
+        """The models, to be run on one of the targets."""
+        from op_profiler.measure.machines import default_thread_counts
+
+        place = self.place if is_board(target) else None
+        threads = default_thread_counts(target, place)
+        return tuple(dataclasses.replace(m, target=target, threads=threads, place=place) for m in self.models)
 
     def check(self) -> None:
         """Refuse what cannot work.
@@ -60,7 +76,6 @@ class TargetsRequest:
         Raises:
             UsageError: models, targets or options that do not go together; says what is possible.
         """
-        from op_profiler.measure.machines import default_thread_counts
         from op_profiler.measure.threads import check_thread_counts
 
         if len(self.models) < 2:
@@ -70,29 +85,19 @@ class TargetsRequest:
         if self.rounds < 1:
             raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
         kinds = [target_kind(target) for target in self.targets]
-        if set(kinds) - set(_KINDS) or kinds.count("cuda") > 1 or len(set(self.targets)) < len(self.targets):
+        boards = sum(is_board(target) for target in self.targets)
+        repeated = kinds.count("cuda") > 1 or boards > 1 or len(set(self.targets)) < len(self.targets)
+        if set(kinds) - set(_KINDS) or repeated:
             raise UsageError(
-                f"--target {', '.join(self.targets)}: several targets are cuda once and llvm with different options"
+                f"--target {', '.join(self.targets)}: several targets are cuda once, one board, and llvm with "
+                "different options"
             )
+        if self.place is not None and not boards:
+            raise UsageError(f"--host and --port lead to a board: add {' or '.join(BOARD_KINDS)} to the targets")
         check_thread_counts((self.cores,))
         for target in self.targets:
-            for model in self.models:
-                threads = default_thread_counts(target, None)
-                dataclasses.replace(model, target=target, threads=threads).check()
-
-
-@dataclasses.dataclass(frozen=True)
-class Placement:
-    """What runs on one target, one model after the other.
-
-    Attributes:
-        cores: that run it; of a GPU the one that drives it.
-        models: names.
-    """
-
-    target: str
-    cores: tuple[int, ...]
-    models: tuple[str, ...]
+            for model in self.on(target):
+                model.check()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,54 +178,20 @@ def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResu
     loaded = _load(request, announce)
     with contextlib.ExitStack() as stack:
 
-        def worker(number: int, mine: tuple[int, ...]) -> _Worker:
-            return stack.enter_context(_Worker(loaded[number], mine))
+        def worker(number: int, mine: tuple[int, ...]) -> Worker:
+            return stack.enter_context(Worker(loaded[number], mine))
 
         side_by_side = [worker(number, share) for number, share in enumerate(shares)]
-        alone = [one if one.on_gpu else worker(number, cores) for number, one in enumerate(side_by_side)]
+        alone = [worker(number, cores) if one.on_processor else one for number, one in enumerate(side_by_side)]
         announce("measuring every model on every target")
         load_us, best = _measured_costs(side_by_side, alone, request)
         announce("comparing with everything on the best target")
         return _compared(request, play(load_us), side_by_side, alone[best])
 
 
-def split_cores(targets: Sequence[str], cores: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The cores of each target: one for the thread that drives a GPU, the others in equal parts for processors.
-
-    Raises:
-        UsageError: there are fewer cores than targets.
-    """
-    if len(cores) < len(targets):
-        raise UsageError(
-            f"{len(targets)} targets need a core each, here are {len(cores)}: leave a target out, or give --threads"
-        )
-    gpus = sum(target_kind(target) == "cuda" for target in targets)
-    size, left_over = divmod(len(cores) - gpus, max(len(targets) - gpus, 1))
-    shares, first = [], 0
-    for target in targets:
-        count = 1 if target_kind(target) == "cuda" else size + (left_over > 0)
-        left_over -= target_kind(target) != "cuda"
-        shares.append(cores[first : first + count])
-        first += count
-    return shares
-
-
-@dataclasses.dataclass(frozen=True)
-class _OnTarget:
-    """Every model, loaded on a target, with its inputs on the host."""
-
-    name: str
-    target: Any
-    models: tuple[str, ...]
-    graphs: tuple[GraphKernels, ...]
-    inputs: tuple[dict[str, np.ndarray], ...]
-
-
-def _load(request: TargetsRequest, announce: Announce) -> list[_OnTarget]:
+def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
     """Lower every model once, build it for every target."""
     from op_profiler.collect.source import original_model, random_inputs, static_inputs
-    from op_profiler.compiler import runtime_device
-    from op_profiler.measure.kernels import load_graph
     from op_profiler.operators.lower import compile_model
     from op_profiler.schedules import records
 
@@ -229,122 +200,48 @@ def _load(request: TargetsRequest, announce: Announce) -> list[_OnTarget]:
     targets = [resolve_target(name) for name in request.targets]
     inputs: list[dict[str, np.ndarray]] = []
     compiled: list[list[CompiledModel]] = [[] for _ in targets]
-    for one in request.models:
+    requests = [request.on(name) for name in request.targets]
+    for number, one in enumerate(request.models):
         announce(f"lowering {one.model.name}")
         model = original_model(one)
         inputs.append(random_inputs(static_inputs(model, one)))
-        for name, target, builds in zip(request.targets, targets, compiled, strict=True):
+        for name, target, builds, asked in zip(request.targets, targets, compiled, requests, strict=True):
             announce(f"compiling {one.model.name} for {name}")
-            with records.applied(dataclasses.replace(one, target=name).record_file()):
+            with records.applied(asked[number].record_file()):
                 builds.append(compile_model(model, target))
     announce("loading")
     names = tuple(one.model.name for one in request.models)
     return [
-        _OnTarget(
-            name,
-            target,
-            names,
-            tuple(load_graph(build, runtime_device(target), arrays) for build, arrays in zip(builds, inputs)),
-            tuple(inputs),
-        )
+        load_on_target(name, target, names, builds, inputs, request.place)
         for name, target, builds in zip(request.targets, targets, compiled, strict=True)
     ]
 
 
-_Outputs = dict[int, list[np.ndarray]]
-"""Of each model, by its number."""
-
-
-class _Worker(contextlib.AbstractContextManager["_Worker"]):
-    """A thread that runs models on one target, with the threads of its kernels on some cores.
-
-    TVM keeps the threads of its kernels, asleep, until the process ends.
-    """
-
-    def __init__(self, loaded: _OnTarget, cores: tuple[int, ...]) -> None:
-        from op_profiler.measure.machines import open_machine
-
-        self.loaded = loaded
-        self.cores = cores
-        self.machine: Machine = open_machine(loaded.name, loaded.target, None, cores)
-        self._thread = concurrent.futures.ThreadPoolExecutor(1)
-
-    @property
-    def on_gpu(self) -> bool:
-        return target_kind(self.loaded.name) == "cuda"
-
-    def __enter__(self) -> _Worker:
-        self._thread.submit(self._bind).result()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.shutdown()
-        self.machine.close()
-
-    def _bind(self) -> None:
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, self.cores)
-        self.machine.threads.use(len(self.cores))  # TVM has a pool for each thread that calls kernels
-
-    def start(self, numbers: Sequence[int]) -> concurrent.futures.Future[_Outputs]:
-        """Run models one after the other."""
-        return self._thread.submit(lambda: {number: self._run(number) for number in numbers})
-
-    def _run(self, number: int) -> list[np.ndarray]:
-        graph = self.loaded.graphs[number]
-        try:
-            for name, array in self.loaded.inputs[number].items():
-                graph.executor.set_input(name, array)
-            graph.run()
-            return graph.output_arrays()  # waits for the device
-        except load_tvm().TVMError as error:
-            from op_profiler.operators.lower import last_line
-
-            model = self.loaded.models[number]
-            raise MeasureError(f"{model} failed on {self.loaded.name}: {last_line(error)}") from error
-
-    def placement(self, numbers: Sequence[int]) -> Placement:
-        return Placement(self.loaded.name, self.cores, tuple(self.loaded.models[number] for number in numbers))
-
-
-_Work = Sequence[tuple[_Worker, Sequence[int]]]
-"""Workers, and the numbers of the models that each of them runs."""
-
-
-def _run_all(work: _Work) -> _Outputs:
-    """Everybody at once. Returns or raises when all have ended."""
-    futures = [worker.start(numbers) for worker, numbers in work]
-    concurrent.futures.wait(futures)
-    return {number: arrays for future in futures for number, arrays in future.result().items()}
-
-
-def _way(work: _Work) -> Way:
-    return Way(lambda: None, functools.partial(_run_all, work))
+def _timed(works: Sequence[Work], workers: Sequence[Worker], rounds: int) -> Timed:
+    """In turn; the load is that on this machine."""
+    machine = next(worker.machine for worker in workers if worker.loaded.board is None)
+    ways = [Way(lambda: None, functools.partial(run_all, work)) for work in works]
+    return time_in_turn(ways, rounds=rounds, meter=machine.meter(), limits=machine.limits)
 
 
 def _measured_costs(
-    side_by_side: Sequence[_Worker], alone: Sequence[_Worker], request: TargetsRequest
+    side_by_side: Sequence[Worker], alone: Sequence[Worker], request: TargetsRequest
 ) -> tuple[np.ndarray, int]:
     """Microseconds of every model on every target, shape (models, targets); and the target that is best for all."""
     everything = range(len(request.models))
-    ways = [_way([(worker, [number])]) for number in everything for worker in side_by_side]
-    ways += [_way([(worker, everything)]) for worker in alone]
-    machine = side_by_side[0].machine
-    timed = time_in_turn(ways, rounds=_COST_ROUNDS, meter=machine.meter(), limits=machine.limits)
+    works: list[Work] = [[(worker, [number])] for number in everything for worker in side_by_side]
+    works += [[(worker, everything)] for worker in alone]
+    timed = _timed(works, side_by_side, _COST_ROUNDS)
     split = len(request.models) * len(side_by_side)
     return timed.median_us[:split].reshape(len(request.models), -1), int(np.argmin(timed.median_us[split:]))
 
 
-def _compared(
-    request: TargetsRequest, outcome: Outcome, side_by_side: Sequence[_Worker], best: _Worker
-) -> TargetsResult:
+def _compared(request: TargetsRequest, outcome: Outcome, side_by_side: Sequence[Worker], best: Worker) -> TargetsResult:
     """The equilibrium beside everything on the best target, in fresh rounds: those that chose it favour it."""
     everything = range(len(request.models))
     chosen = [[n for n in everything if outcome.choices[n] == at] for at in range(len(side_by_side))]
     work = [(worker, numbers) for worker, numbers in zip(side_by_side, chosen) if numbers]
-    machine = best.machine
-    ways = [_way([(best, everything)]), _way(work)]
-    timed = time_in_turn(ways, rounds=request.rounds, meter=machine.meter(), limits=machine.limits)
+    timed = _timed([[(best, everything)], work], side_by_side, request.rounds)
     predicted_us: float | None = outcome.makespan_us
     notes = [
         f"this TVM does not know the processor and compiled {one.name} for any of its kind; name it with -mcpu"
@@ -358,7 +255,7 @@ def _compared(
         )
         work, predicted_us = [(best, list(everything))], None
         timed = dataclasses.replace(timed, samples_us=timed.samples_us[:, [0, 0]])
-    expected, found = _run_all([(best, everything)]), _run_all(work)
+    expected, found = run_all([(best, everything)]), run_all(work)
     pairs = [pair for number in everything for pair in zip(expected[number], found[number], strict=True)]
     return TargetsResult(
         policy=request.policy,

@@ -29,7 +29,10 @@ def show(console: Console, result: TargetsResult) -> None:
 def summary(result: TargetsResult) -> str:
     """Who runs where, the game, the times, and whether the outputs are those of one target."""
     outcome = result.outcome
-    placed = [f"{p.target} (cores {','.join(map(str, p.cores))}): {', '.join(p.models)}" for p in result.placements]
+    placed = [
+        p.target + (f" (cores {','.join(map(str, p.cores))})" if p.cores else "") + f": {', '.join(p.models)}"
+        for p in result.placements
+    ]
     found = "in all" if outcome.exact else "found by best responses"
     prices = "the optimum of so large a game is not computed"
     if outcome.price_of_stability is not None and outcome.price_of_anarchy is not None:

@@ -200,6 +200,7 @@ class BoardKernels:
         for name, value in inputs.items():
             executor.set_input(name, tvm.nd.array(value, board.runtime))
         self._module = module
+        self._executor = executor
         self._run = module["run"]
         buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
         self._outputs = [buffers[head] for head in heads]
@@ -222,6 +223,12 @@ class BoardKernels:
     @property
     def labels(self) -> list[str]:
         return [label for _, label, _ in self._kernels]
+
+    def set_inputs(self, inputs: dict[str, np.ndarray]) -> None:
+        """Copy inputs of the model, by their names, to the board."""
+        with self._board.guard("sending the inputs"):
+            for name, value in inputs.items():
+                self._executor.set_input(name, value)
 
     def run_model(self) -> None:
         with self._board.running("running the model"):
