@@ -69,8 +69,9 @@ EXTRAS["test"] = [
     "pytest-xdist",
     "hypothesis",
     "pandas",
-    "ruff",
-    "mypy",
+    # Pinned, since a new release of these may refuse what the last one took.
+    "ruff==0.17.5",
+    "mypy==2.4.1",
 ]
 EXTRAS["all"] = sorted({requirement for requirements in EXTRAS.values() for requirement in requirements})
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
+settings.load_profile("ci")  # the same examples in every run, and no limit on the time that one takes
+CORES = os.sched_getaffinity(0)
+# Typer reads these when it is imported: what commands print must not depend on where the tests run.
+os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"
+for name in ("FORCE_COLOR", "PY_COLORS"):
+    os.environ.pop(name, None)
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 # The tests ask whether load is seen and marked, not for a quiet machine.
 os.environ.setdefault("OP_PROFILER_PATIENCE_SECONDS", "1")
@@ -16,10 +24,11 @@ os.environ.setdefault("OP_PROFILER_PATIENCE_SECONDS", "1")
 
 @pytest.fixture(autouse=True)
 def cores() -> Iterator[None]:
-    """TVM's pool binds the thread that calls it, and the processes of later tests would inherit that."""
-    before = os.sched_getaffinity(0)
+    """TVM's pool binds its threads and the one that calls it, and what later tests start would inherit that."""
     yield
-    os.sched_setaffinity(0, before)
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            os.sched_setaffinity(int(task), CORES)
 
 
 @pytest.fixture(scope="session")

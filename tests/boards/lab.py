@@ -45,7 +45,7 @@ class BoardProcess:
         environment = os.environ | {"QEMU_LD_PREFIX": "/usr/arm-linux-gnueabihf", "TVM_NUM_THREADS": "2"}
         with (self._folder.parent / f"{self._folder.name}.log").open("a") as log:
             self._process = subprocess.Popen(command, env=environment, stderr=log, stdout=log, start_new_session=True)
-        wait_for_port(self.port)
+        wait_for_port(self.port, self._process)
 
     def kill(self) -> None:
         """Pull the plug: the server and its session end at once."""
@@ -72,14 +72,28 @@ class Lab:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        wait_for_port(self.port)
+        wait_for_port(self.port, self._tracker)
 
     def board(self) -> BoardProcess:
-        """One more board."""
+        """One more board, which the tracker offers."""
         folder = self._folder / f"board{len(list(self._folder.glob('board*')))}"
         folder.mkdir()
         self.boards.append(BoardProcess(self._build, folder, self.port))
+        if self.port:  # else it is a server without a tracker
+            self._wait_until_offered(self.boards[-1].address)
         return self.boards[-1]
+
+    def _wait_until_offered(self, address: str, seconds: float = 30.0) -> None:
+        """Until the tracker lists a board, and all of them as free: it tells how many are, not which."""
+        from op_profiler.measure.machines.rpc import list_machines
+
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            listed = list_machines("127.0.0.1", self.port)
+            if address in {machine.address for machine in listed} and all(machine.free for machine in listed):
+                return
+            time.sleep(0.1)
+        raise TimeoutError(f"the tracker does not offer {address} after {seconds:g} s")
 
     def stop(self) -> None:
         """Everything off; the tracker leaves a child behind when only it is stopped."""
@@ -95,14 +109,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for_port(port: int, seconds: float = 30.0) -> None:
+def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float = 120.0) -> None:
+    """Until the process listens there."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode} before it listened on port {port}")
         time.sleep(0.05)
-    raise TimeoutError(f"nothing listens on port {port} after {seconds} s")
+    raise TimeoutError(f"nothing listens on port {port} after {seconds:g} s")
 
 
 def build_board(out: Path) -> None:
@@ -110,8 +127,11 @@ def build_board(out: Path) -> None:
     import tvm
 
     package = Path(tvm.__file__).parent
-    command = ["make", "-s", f"-j{os.cpu_count()}", "-f", str(HERE / "Makefile")]
-    subprocess.run([*command, f"HERE={HERE}", f"TVM={package}", f"BUILD={out}"], check=True, capture_output=True)
+    jobs = 1 if "PYTEST_XDIST_WORKER" in os.environ else os.cpu_count()  # other tests use the other cores
+    command = ["make", "-s", f"-j{jobs}", "-f", str(HERE / "Makefile")]
+    done = subprocess.run([*command, f"HERE={HERE}", f"TVM={package}", f"BUILD={out}"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"the board's runtime could not be built:\n{done.stderr}")
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ def net():
 
 def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(COLLECTOR), *arguments, "--threads", "1", "--db", f"sqlite:///{folder / 'p.db'}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
+    return subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=folder)
 
 
 def test_three_precisions_stand_beside_each_other(tmp_path: Path) -> None:

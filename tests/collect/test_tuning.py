@@ -32,7 +32,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment(folder),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
 

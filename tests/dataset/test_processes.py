@@ -50,10 +50,11 @@ def test_writers_at_the_same_time_lose_nothing(url: str, start: Start) -> None:
 
 def test_a_killed_writer_loses_nothing_that_it_reported(url: str, start: Start, example: Any) -> None:
     reported: list[int] = []
+    rng = random.Random(0)
     for _ in range(KILLS):
         writer = start(WRITE_UNTIL_KILLED, url, str(max(reported, default=0) + 1))
         assert writer.stdout is not None
-        for _ in range(random.randint(1, 40)):
+        for _ in range(rng.randint(1, 40)):
             reported.append(int(writer.stdout.readline()))
         writer.kill()
         reported += [int(line) for line in writer.stdout.read().split("\n")[:-1]]

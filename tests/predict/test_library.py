@@ -157,7 +157,7 @@ def test_the_command_prints_every_split_and_refuses_nonsense(table: Convolutions
     command = [sys.executable, "-c", "from op_profiler.cli import main; main()", "evaluate", "--library", str(file)]
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120)
+        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=900)
 
     done = run("--predictor", "original,xgboost", "--json", "--quiet")
     assert done.returncode == 0, done.stderr

@@ -118,7 +118,7 @@ def test_the_command_measures_no_more_than_it_is_asked_to(tmp_path: Path) -> Non
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "from op_profiler.cli import main; main()", *arguments, "--db", database]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
 
     empty = run("schedule", "mlp", "--trials-from", "none")
     assert empty.returncode == 5 and "too few" in empty.stderr and "--iftune true" in empty.stderr

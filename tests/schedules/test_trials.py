@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from op_profiler.compiler import vector_lanes
 from op_profiler.errors import MeasureError
 from op_profiler.measure.trials import Limits, TrialRunner
 from op_profiler.schedules.tuning._base import VENDOR, Candidate, TaskSpec
@@ -53,7 +54,18 @@ def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
 
 
 GOOD = TaskSpec("dense_pack.op_profiler", (tensor(16, 64), tensor(4, 64, 16), None, "float32"))
-STOCK = TaskSpec("dense_pack.x86", (tensor(16, 64), tensor(2, 64, 32), None, "float32"))  # as its default packs
+
+
+def packed(rows: int, columns: int, reduction: int, target: Any) -> TaskSpec:
+    """A product of TVM's own template, its weights packed as the template's default has them."""
+    width = 2 * vector_lanes(target)
+    weights = tensor(columns // width, reduction, width)
+    return TaskSpec("dense_pack.x86", (tensor(rows, reduction), weights, None, "float32"))
+
+
+@pytest.fixture(scope="module")
+def stock(target: Any) -> TaskSpec:
+    return packed(16, 64, 64, target)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +78,7 @@ def runner(target: Any) -> Iterator[TrialRunner]:
 def bad_runner(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrialRunner]:
     folder = tmp_path_factory.mktemp("templates")
     (folder / "bad_template.py").write_text(BAD_TEMPLATE)
-    limits = Limits(build_seconds=5.0, run_seconds=5.0)
+    limits = Limits(build_seconds=10.0, run_seconds=10.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         with TrialRunner(str(target), 1, limits=limits, modules=["bad_template"]) as made:
@@ -83,13 +95,13 @@ def test_good_candidates_have_samples_and_were_checked(runner: TrialRunner, targ
     assert all(len(r.samples_us) == 1 for r in results if r.stopped_early)
 
 
-def test_the_default_of_a_stock_template_needs_no_index(runner: TrialRunner) -> None:
-    (result,) = runner.run([Candidate(STOCK, None)], float("inf"))
+def test_the_default_of_a_stock_template_needs_no_index(runner: TrialRunner, stock: TaskSpec) -> None:
+    (result,) = runner.run([Candidate(stock, None)], float("inf"))
     assert result.error is None and result.checked and 0 < result.median_us < 1e5
 
 
-def test_a_candidate_far_behind_the_best_is_called_once(runner: TrialRunner) -> None:
-    (result,) = runner.run([Candidate(STOCK, None)], 1e-6)
+def test_a_candidate_far_behind_the_best_is_called_once(runner: TrialRunner, stock: TaskSpec) -> None:
+    (result,) = runner.run([Candidate(stock, None)], 1e-6)
     assert result.stopped_early and len(result.samples_us) == 1
 
 
@@ -100,26 +112,30 @@ def test_settings_are_read_back(runner: TrialRunner) -> None:
 
 
 def test_flushed_weights_make_a_large_product_slower(target: Any) -> None:
-    large = TaskSpec("dense_pack.x86", (tensor(1, 2048), tensor(64, 2048, 32), None, "float32"))
-    medians = {}
-    for cache in ("hot", "cold"):
-        with TrialRunner(str(target), 1, cache=cache) as runner:
-            medians[cache] = min(r.median_us for r in (runner.run([Candidate(large, None)], float("inf")) * 2))
-            assert runner.settings().cache == cache
-    assert medians["cold"] > medians["hot"]
+    large = Candidate(packed(1, 2048, 2048, target), None)
+    hot_us: list[float] = []
+    cold_us: list[float] = []
+    with TrialRunner(str(target), 1, cache="hot") as hot, TrialRunner(str(target), 1, cache="cold") as cold:
+        for _ in range(5):  # in turn, since others may use the machine
+            for runner, medians_us in ((hot, hot_us), (cold, cold_us)):
+                (result,) = runner.run([large], float("inf"))
+                assert result.error is None
+                medians_us.append(result.median_us)
+        assert (hot.settings().cache, cold.settings().cache) == ("hot", "cold")
+    assert min(cold_us) > min(hot_us)
 
 
-def test_candidates_are_compared_in_turns(runner: TrialRunner) -> None:
-    results = runner.compare([Candidate(STOCK, None), Candidate(STOCK, None)], 5)
+def test_candidates_are_compared_in_turns(runner: TrialRunner, stock: TaskSpec) -> None:
+    results = runner.compare([Candidate(stock, None), Candidate(stock, None)], 5)
     assert [len(r.samples_us) for r in results] == [5, 5]
 
 
-def test_the_vendors_kernel_is_timed_and_named(runner: TrialRunner) -> None:
+def test_the_vendors_kernel_is_timed_and_named(runner: TrialRunner, stock: TaskSpec) -> None:
     pytest.importorskip("torch")
     product = TaskSpec("batch_matmul.x86", (tensor(2, 8, 16), tensor(2, 8, 16), (2, 8, 8), "float32", 0, 1))
     rest = ((1, 1), (1, 1, 1, 1), (1, 1), "NCHW8c", "NCHW8c", "float32")
     convolution = TaskSpec("conv2d_NCHWc.x86", (tensor(1, 1, 8, 8, 8), tensor(1, 1, 3, 3, 8, 8), *rest))
-    for task, name in ((STOCK, "linear"), (product, "bmm"), (convolution, "conv2d")):
+    for task, name in ((stock, "linear"), (product, "bmm"), (convolution, "conv2d")):
         (result,) = runner.compare([Candidate(task, VENDOR)], 3)
         assert result.error is None and result.kernel is not None and name in result.kernel
 
@@ -138,7 +154,7 @@ def test_each_way_to_fail_is_recorded_and_ends_nothing_else(bad_runner: TrialRun
     assert found["memory"].failure == "memory"
     assert found["invalid"].failure == "invalid" and "this schedule cannot be" in str(found["invalid"].error)
     assert all(r.samples_us == () for r in results if r.error is not None)
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 300  # one of them sleeps for 600 s
 
 
 def test_wrong_numbers_are_told(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,10 +184,10 @@ def test_workers_that_cannot_start_are_an_error(target: Any) -> None:
         runner.run([Candidate(GOOD, 0)], float("inf"))
 
 
-def test_no_process_is_left_behind(target: Any) -> None:
+def test_no_process_is_left_behind(target: Any, stock: TaskSpec) -> None:
     import psutil
 
     with TrialRunner(str(target), 1) as runner:
-        runner.run([Candidate(STOCK, None)] * 4, float("inf"))
+        runner.run([Candidate(stock, None)] * 4, float("inf"))
         processes = [w._process.pid for w in runner._workers if w is not None]
     assert processes and not any(psutil.pid_exists(pid) for pid in processes)
