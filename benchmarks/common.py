@@ -55,14 +55,30 @@ def in_own_process(script: str, arguments: list[str]) -> dict[str, Any] | None:
     return result
 
 
-def each_in_own_process(script: str, names: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A benchmark's ``--one NAME`` for several names; says which of them failed."""
+def each_in_own_process(
+    script: str, names: Iterable[str], kept: Path | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A benchmark's ``--one NAME`` for several names; says which of them failed.
+
+    Args:
+        kept: file of results, a line of JSON each: what is there is not run again, and told with its own provenance.
+    """
+    now = provenance()
+    lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
+    there = {entry["name"]: entry for entry in map(json.loads, lines)}
     for name in names:
-        found = in_own_process(script, ["--one", name])
-        if found is None:
-            print(f"{name}: failed", flush=True)
-        else:
-            yield name, found
+        if name not in there:
+            found = in_own_process(script, ["--one", name])
+            if found is None:
+                print(f"{name}: failed", flush=True)
+                continue
+            there[name] = {"name": name, "provenance": now, "found": found}
+            if kept is not None:
+                with kept.open("a") as file:
+                    file.write(json.dumps(there[name]) + "\n")
+        elif there[name]["provenance"] != now:
+            print(f"\n{there[name]['provenance']}:", flush=True)
+        yield name, there[name]["found"]
 
 
 def collect(arguments: list[str], folder: Path) -> tuple[int, list[dict[str, Any]]]:

@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,7 @@ def measure(names: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", help="models, or models joined by +; default: all")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="results of earlier runs, which go on from there")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -109,7 +111,9 @@ def main() -> None:
         return
     print(provenance())
     over_limit: list[tuple[float, float]] = []
-    for names, found in each_in_own_process(__file__, arguments.models or (*BRANCHING, *CHAINS, *PAIRS)):
+    for names, found in each_in_own_process(
+        __file__, arguments.models or (*BRANCHING, *CHAINS, *PAIRS), arguments.keep
+    ):
         low, high = found["sequential_interval_us"]
         print(
             f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us "

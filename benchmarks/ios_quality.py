@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,6 +143,7 @@ def _piece(models: Models, predicted: Costs, alone: Costs, stages: StageTimer, f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", help="default: all")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="results of earlier runs, which go on from there")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -149,7 +151,7 @@ def main() -> None:
         return
     print(provenance())
     print(f"{'model':32} {'kernels':>7} {'plan of IOS from':18} {'us':>9} {'over the last':>13} {'measurements':>13}")
-    for name, found in each_in_own_process(__file__, arguments.models or MODELS):
+    for name, found in each_in_own_process(__file__, arguments.models or MODELS, arguments.keep):
         print(f"{name:32} {found['kernels']:>7} {'(sequential)':18} {found['sequential_us']:>9.1f}")
         for (label, (us, count)), ratio in zip(found["plans"].items(), found["over_measured"], strict=True):
             print(f"{'':40} {label:18} {us:>9.1f} {ratio:>13.3f} {count:>13}", flush=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.measure.kernels import _only_read, call_overhead_us, load_graph
+from op_profiler.measure.kernels import call_overhead_us, load_graph, only_read
 from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.rounds import Limits, Rounds, Samples, heavy_operators, per_operator
 from op_profiler.measure.threads import ThreadPool, available_cores, default_thread_counts
@@ -144,4 +144,4 @@ def test_weights_that_are_reshaped_or_answered_stay_in_the_memory_of_the_executo
     weights = [given("read"), given("reshaped"), given("answered")]
     nodes = [given("data"), *weights, call("__nop", 2), call("kernel", 0, 1, 3, 4)]
     graph = {"nodes": nodes, "heads": [[5, 0, 0], [3, 0, 0]]}
-    assert _only_read(graph, ["read", "reshaped", "answered"]) == {"read": (1, 0)}
+    assert only_read(graph, ["read", "reshaped", "answered"]) == {"read": (1, 0)}

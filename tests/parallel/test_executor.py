@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from op_profiler.errors import MeasureError
-from op_profiler.measure.kernels import Kernel, array_address, bind_graph
+from op_profiler.measure.kernels import Kernel, array_address
 from op_profiler.operators.lower import CompiledModel
 from op_profiler.parallel.executor import PlanExecutor, happens_before
 from op_profiler.parallel.lanes import Lanes, LaneStep
+from op_profiler.parallel.memory import _tensors, bind_in_one_piece
 from op_profiler.parallel.models import Models
 from op_profiler.parallel.plan import Group, Plan, Stage, Step
 from op_profiler.parallel.policies import get_policy
@@ -134,13 +135,13 @@ def test_copies_of_a_model_share_neither_tensors_nor_weights(branching: Models) 
 
 
 def test_memory_is_used_again_only_when_it_is_certain_to_be_free(branching: Models) -> None:
-    compiled, device = branching.compiled[0], branching.machine.runtime
+    compiled = branching.compiled[0]
     graph = branching.graph
 
     def addresses(before: list[int]) -> list[int]:
         parsed = json.loads(compiled.library.get_graph_json())
         plan_storage(parsed, before)
-        loaded = bind_graph(compiled, parsed, device, branching.inputs[0])
+        loaded = bind_in_one_piece(compiled, parsed, branching.inputs[0])
         return [_data(kernel.arrays[-1]) for kernel in loaded.kernels]
 
     nothing_known = addresses([0] * len(graph))
@@ -149,9 +150,21 @@ def test_memory_is_used_again_only_when_it_is_certain_to_be_free(branching: Mode
     assert len(set(in_a_row)) < len(graph)
 
 
+def test_tensors_of_every_type_lie_where_the_storage_plan_says(tvm: Any) -> None:
+    attrs = {"storage_id": [0, [3, 1, 3, 0]], "shape": [0, [[2, 3], [5], [3], []]]}
+    attrs["dltype"] = [0, ["bool", "float16", "int64", "float32"]]
+    found = _tensors({"nodes": [{"name": str(i)} for i in range(4)], "attrs": attrs}, without={(1, 0)})
+    assert [(one.shape, one.dtype) for one in found.values()] == [((2, 3), "bool"), ((3,), "int64"), ((), "float32")]
+    mask, numbers, scalar = found.values()
+    assert _data(mask) == _data(numbers) and _data(numbers) % 64 == 0
+    assert _data(scalar) == _data(numbers) + 64
+    numbers.copyfrom(np.array([1, 0, 0]))
+    assert mask.numpy().tolist() == [[True, False, False], [False, False, False]]
+
+
 def _kernels(models: Models, compiled: CompiledModel) -> tuple[Kernel, ...]:
     parsed = json.loads(compiled.library.get_graph_json())
-    return bind_graph(compiled, parsed, models.machine.runtime, models.inputs[0]).kernels
+    return bind_in_one_piece(compiled, parsed, models.inputs[0]).kernels
 
 
 def _data(array: Any) -> int:

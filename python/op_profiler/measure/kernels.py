@@ -217,7 +217,7 @@ def bind_graph(
     factory = compiled.library
     heads = [(int(node), int(output)) for node, output, *_ in graph["heads"]]
     weights = factory.get_params()
-    where_they_are = _only_read(graph, weights) if device.device_type == tvm.cpu().device_type else {}
+    where_they_are = only_read(graph, weights) if device.device_type == tvm.cpu().device_type else {}
     entries = expose_every_entry(graph)
     executor = graph_executor.create(json.dumps(graph), factory.get_lib(), device)
     executor.set_input(**{name: array for name, array in weights.items() if name not in where_they_are})
@@ -236,7 +236,7 @@ def bind_graph(
     return GraphKernels(kernels, executor.module["run"], _flusher(), executor, outputs)
 
 
-def _only_read(graph: dict[str, Any], weights: Iterable[str]) -> dict[str, tuple[int, int]]:
+def only_read(graph: dict[str, Any], weights: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Weights that only kernels read, with their entries; reshapes and outputs are views of the executor's memory."""
     viewed = {int(node) for node, *_ in graph["heads"]}
     for node in graph["nodes"]:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.compiler import load_tvm
-from op_profiler.measure.kernels import Call, GraphKernels, Kernel, bind_graph
+from op_profiler.measure.kernels import Call, Kernel, bind_graph
 from op_profiler.parallel.lanes import Lanes, LaneStep, native_library, run_on_lanes
+from op_profiler.parallel.memory import Bound, bind_in_one_piece
 from op_profiler.parallel.storage import plan_storage
 
 if TYPE_CHECKING:
@@ -168,15 +169,20 @@ def load_side_by_side(
     before: list[int],
     device: Any,
     inputs: Sequence[dict[str, np.ndarray]],
-) -> list[GraphKernels]:
+) -> list[Bound]:
     """Models over storage that allows for their kernels to run side by side; `before` is what `happens_before` says."""
+    on_processor = device.device_type == load_tvm().cpu().device_type
     loaded = []
     for model, (one, arrays) in enumerate(zip(compiled, inputs, strict=True)):
         nodes = graph.slice_of(model)
         mine = (1 << len(before[nodes])) - 1
         executor_graph = json.loads(one.library.get_graph_json())
         plan_storage(executor_graph, [others >> nodes.start & mine for others in before[nodes]])
-        loaded.append(bind_graph(one, executor_graph, device, arrays))
+        if on_processor:
+            loaded.append(bind_in_one_piece(one, executor_graph, arrays))
+        else:
+            on_device = bind_graph(one, executor_graph, device, arrays)
+            loaded.append(Bound(on_device.kernels, on_device.outputs))
     return loaded
 
 
