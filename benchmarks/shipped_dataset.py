@@ -1,0 +1,44 @@
+"""What the dataset that ships holds, and in which states of the machine it was measured.
+
+    python benchmarks/shipped_dataset.py [DB]         (default: the dataset that ships; seconds)
+
+The gauge is two kernels that never change (`op_profiler.measure.gauge`). Printed is how long they took over their
+median, of all runs of networks and of batches of sampled operators.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from common import provenance
+
+
+def main() -> None:
+    import numpy as np
+
+    from op_profiler.measure.gauge import NAMES
+    from op_profiler.predict.latency.open import examples_for
+    from op_profiler.predict.latency.state import FARTHEST
+
+    examples = examples_for(db=sys.argv[1] if len(sys.argv) > 1 else None, device=None)
+    sampled = examples.sampled[examples.model]
+    operators = [len(np.unique(examples.operator[rows])) for rows in (sampled, slice(None))]
+    networks = sorted({examples.models[model] for model in np.unique(examples.model[~sampled])})
+    print(provenance())
+    print(f"{len(networks)} networks: {', '.join(networks)}")
+    print(f"{operators[0]} sampled operators, {operators[1]} distinct ones in all, {len(examples)} measurements")
+    print(f"left out: {examples.left_out}")
+    print("\nthe gauge over its median     runs    10 %    50 %    90 %    99 %  beyond what is learned from")
+    for threads in np.unique(examples.threads):
+        mine = examples.threads == threads
+        _, first = np.unique(examples.model[mine], return_index=True)
+        gauge = examples.gauge_us[mine][first]
+        gauge = gauge[np.isfinite(gauge).all(axis=1)]
+        for name, over in zip(NAMES, (gauge / np.median(gauge, axis=0)).T, strict=True):
+            parts = "".join(f"{part:>8.2f}" for part in np.quantile(over, [0.1, 0.5, 0.9, 0.99]))
+            beyond = np.mean(np.abs(np.log(over)) > np.log(FARTHEST))
+            print(f"{name:12} {threads} thread(s) {len(over):>7}{parts}  {beyond:.0%}")
+
+
+if __name__ == "__main__":
+    main()
