@@ -40,11 +40,10 @@ def measure(names: str) -> dict[str, Any]:
     from op_profiler.cli.options import parse_model
     from op_profiler.collect.request import CollectRequest
     from op_profiler.compiler import usable_cores
-    from op_profiler.errors import ModelError
     from op_profiler.frontends._base import ModelRequest
-    from op_profiler.parallel.corun import AUTO, CorunRequest, best_of, candidates_of
+    from op_profiler.parallel.corun import AUTO, CorunRequest, best_of, candidates_of, merged_candidates
     from op_profiler.parallel.measure import Way, time_in_turn
-    from op_profiler.parallel.models import load_models, mergeable
+    from op_profiler.parallel.models import load_models
 
     def quiet(text: str) -> None:
         pass
@@ -55,13 +54,7 @@ def measure(names: str) -> dict[str, Any]:
     base = load_models(requests, cores=request.cores, merge=False, announce=quiet)
     plans = candidates_of(request, base, quiet)
     costs = plans[0].profile.costs if plans[0].profile else None
-    if mergeable(requests):
-        try:
-            merged = load_models(requests, cores=request.cores, merge=True, announce=quiet)
-        except ModelError as error:
-            print(f"merged: {error}", file=sys.stderr)
-        else:
-            plans += candidates_of(request, merged, quiet)
+    plans += merged_candidates(request, base, lambda text: print(text, file=sys.stderr))
     auto = best_of(plans, quiet)[0]
     with contextlib.ExitStack() as stack:
         executors = [stack.enter_context(plan.models.executor(plan.plan)) for plan in plans]

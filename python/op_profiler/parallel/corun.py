@@ -31,6 +31,7 @@ AUTO_POLICIES = ("sequential", "threads", "greedy", "ios", "nash")
 _UNTUNED_POLICIES = ("greedy", "ios")
 _TUNING_SECONDS = 60.0  # for building the kernels to choose from, and again for the search
 _MOST_MEASURED = 5
+_LONG_BUILD_SECONDS = 240.0
 _SHORT_ROUNDS, _MOST_ROUNDS = 21, 101
 _CHOICE_SECONDS = 5.0
 _TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
@@ -196,11 +197,8 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult:
         winner = Candidate(models, plan)
     else:
         candidates = candidates_of(request, models, announce)
-        if request.policy == AUTO and not merge and mergeable(request.models):
-            try:
-                candidates += candidates_of(request, load(True), announce)
-            except ModelError as error:
-                announce(f"without merged operators: {error}")
+        if request.policy == AUTO and not merge:
+            candidates += merged_candidates(request, baseline, announce)
         winner, tried = best_of(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
     return _measured(request, winner, baseline, tried, announce)
 
@@ -231,6 +229,23 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
     if request.policy == COLLABORATE and profile is not None:
         candidates = _tuned(request, models, profile, candidates, announce)
     return candidates
+
+
+def merged_candidates(request: CorunRequest, models: Models, announce: Announce) -> list[Candidate]:
+    """The same for the models with merged operators; none where there is nothing to merge, where it cannot be built, or
+    where the build of `models` took minutes: this one would take as long."""
+    seconds = sum(one.seconds for one in models.compiled)
+    if seconds > _LONG_BUILD_SECONDS:
+        announce(f"without merged operators, since a build takes {seconds:.0f} s: --merge plans for them alone")
+        return []
+    if not mergeable(request.models):
+        return []
+    try:
+        merged = load_models(request.models, cores=request.cores, merge=True, announce=announce)
+    except ModelError as error:
+        announce(f"without merged operators: {error}")
+        return []
+    return candidates_of(request, merged, announce)
 
 
 def _tuned(
