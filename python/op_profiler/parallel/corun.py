@@ -234,7 +234,7 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
 def merged_candidates(request: CorunRequest, models: Models, announce: Announce) -> list[Candidate]:
     """The same for the models with merged operators; none where there is nothing to merge, where it cannot be built, or
     where the build of `models` took minutes: this one would take as long."""
-    seconds = sum(one.seconds for one in models.compiled)
+    seconds = sum(one.build_seconds for one in models.compiled)
     if seconds > _LONG_BUILD_SECONDS:
         announce(f"without merged operators, since a build takes {seconds:.0f} s: --merge plans for them alone")
         return []
