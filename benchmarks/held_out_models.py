@@ -5,7 +5,7 @@
 Each network is predicted by a predictor that was fitted without any measurement of it, twice: with what other networks
 and sampled operators measured (exact look-ups of an operator that another network shares count, as for a user), and
 strictly, without its operators wherever they were measured. Measured times are those at the machine's usual state
-(`op_profiler.predict.latency.state`): on a shared host the same network takes 10 to 40 % longer for minutes.
+(`op_profiler.predict.latency.state`), since on a shared host the same network takes longer for minutes.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from op_profiler.collect.request import CollectRequest
@@ -90,7 +91,7 @@ def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:
         frontend.check(request)
         shapes = "_".join("x".join(map(str, shape)) for shape in request.input_shapes)
         details = [f"b{request.batch_size}", shapes, f"s{request.sequence_length}" if request.sequence_length else ""]
-        label = "-".join(filter(None, ["of", request.name, *details]))
+        label = "-".join(filter(None, ["of", Path(request.name).name, *details]))
         yield Batch(label, frontend.fingerprint(request), lambda target, r=request: _operators_of_model(r, target))  # type: ignore[misc]
 
 
