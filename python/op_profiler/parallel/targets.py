@@ -170,9 +170,12 @@ def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResu
     Raises:
         OpProfilerError: a model, a target or a setting stands in the way; or a model fails on a target (both named).
     """
+    from op_profiler.measure.machines.rpc import is_tracker
     from op_profiler.measure.threads import available_cores
 
     request.check()
+    if request.place is not None:
+        is_tracker(request.place.host, request.place.port)  # before minutes of compiling: does anybody answer?
     cores = available_cores()[: request.cores]
     shares = split_cores(request.targets, cores)
     loaded = _load(request, announce)
