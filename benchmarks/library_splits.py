@@ -1,11 +1,14 @@
 """How far off each predictor is on held-out rows of a convolution library: MAPE per split, side by side.
 
-python benchmarks/library_splits.py ../shared/data/tinynas_v100_fp32.txt
+python benchmarks/library_splits.py ../shared/data/tinynas_v100_fp32.txt [--keep FILE]     (half an hour)
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
+import sys
 from pathlib import Path
 
 from common import provenance
@@ -14,12 +17,13 @@ from common import provenance
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", type=Path)
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="scores of earlier runs, which go on from there")
     arguments = parser.parse_args()
     print(provenance())
 
     from op_profiler.dataset.formats.tinynas import read_library
     from op_profiler.predict.library import PREDICTORS, without_suspicious
-    from op_profiler.predict.library.evaluate import evaluate
+    from op_profiler.predict.library.evaluate import Score, evaluate
     from op_profiler.predict.library.splits import DESCRIPTIONS, SPLITS
 
     read = read_library(arguments.library)
@@ -28,12 +32,23 @@ def main() -> None:
         f"{len(table)} rows; left out: {read.failed} failed, {len(findings)} suspicious. MAPE; of the default also how"
     )
     print("many of the held-out rows lie inside its 90 % interval")
+    keep: Path | None = arguments.keep
+    lines = keep.read_text().splitlines() if keep is not None and keep.exists() else []
+    scores = {(score.split, score.predictor): score for score in (Score(**json.loads(line)) for line in lines)}
+    for name in PREDICTORS:
+        for split in SPLITS:
+            if (split, name) in scores:
+                continue
+            scores[split, name] = score = evaluate(table, split, name)
+            print(f"{name}, {split}: {score.mape:.2%} after {score.seconds:.0f} s", file=sys.stderr, flush=True)
+            if keep is not None:
+                with keep.open("a") as file:
+                    file.write(json.dumps(dataclasses.asdict(score)) + "\n")
     print(f"{'held out':42}" + "".join(f"{name:>14}" for name in PREDICTORS) + f"{'inside':>8}")
     for split in SPLITS:
-        scores = {name: evaluate(table, split, name) for name in PREDICTORS}
-        inside = scores["default"].coverage_90
-        columns = "".join(f"{score.mape:14.2%}" for score in scores.values())
-        print(f"{DESCRIPTIONS[split]:42}{columns}{'-' if inside is None else f'{inside:.1%}':>8}", flush=True)
+        inside = scores[split, "default"].coverage_90
+        columns = "".join(f"{scores[split, name].mape:14.2%}" for name in PREDICTORS)
+        print(f"{DESCRIPTIONS[split]:42}{columns}{'-' if inside is None else f'{inside:.1%}':>8}")
 
 
 if __name__ == "__main__":
