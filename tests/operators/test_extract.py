@@ -6,9 +6,12 @@ import dataclasses
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from op_profiler.errors import ModelError
+from op_profiler.frontends._base import InputSpec, RelayModel
+from op_profiler.operators import lower
 from op_profiler.operators.extract import describe
 from op_profiler.operators.lower import compile_model, optimize
 
@@ -29,6 +32,24 @@ def test_fusing_alone_finds_the_operators_of_a_build(small_network: Any, target:
     fused = [o.operator.key for o in optimize(small_network, target)]
     built = [o.operator.key for o in compiled_small.occurrences]
     assert sorted(fused) == sorted(built)
+
+
+def test_networks_of_many_convolutions_are_lowered_to_the_same_operators(
+    tvm: Any, target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A padding of its own, as torch's models have it, becomes a part of the convolution either way."""
+    relay = tvm.relay
+    x, w = relay.var("x", shape=(1, 16, 14, 14)), relay.var("w", shape=(16, 16, 3, 3))
+    padded = relay.nn.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    network = relay.nn.relu(relay.nn.conv2d(padded, w, channels=16, kernel_size=(3, 3)))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, w], network)))
+    weights = {"w": tvm.nd.array(np.ones((16, 16, 3, 3), "float32"))}
+    model = RelayModel("padded", "test", module, weights, (InputSpec("x", (1, 16, 14, 14)),))
+    usual = [o.operator.key for o in optimize(model, target)]
+    monkeypatch.setattr(lower, "_MOST_CONVOLUTIONS", 0)
+    assert [o.operator.key for o in optimize(model, target)] == usual
+    assert [o.operator.key for o in compile_model(model, target).occurrences] == usual
+    assert not any("nn.pad" in o.operator.op_names for o in optimize(model, target))
 
 
 def test_convolutions_are_anchors_and_their_flops_add_up(compiled_small: Any) -> None:
