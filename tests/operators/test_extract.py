@@ -37,7 +37,7 @@ def test_fusing_alone_finds_the_operators_of_a_build(small_network: Any, target:
 def test_networks_of_many_convolutions_are_lowered_to_the_same_operators(
     tvm: Any, target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A padding of its own, as torch's models have it, becomes a part of the convolution either way."""
+    """Without a pass that takes too long for them; a padding of its own, as nasnet has it, stays one either way."""
     relay = tvm.relay
     x, w = relay.var("x", shape=(1, 16, 14, 14)), relay.var("w", shape=(16, 16, 3, 3))
     padded = relay.nn.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
@@ -49,7 +49,7 @@ def test_networks_of_many_convolutions_are_lowered_to_the_same_operators(
     monkeypatch.setattr(lower, "_MOST_CONVOLUTIONS", 0)
     assert [o.operator.key for o in optimize(model, target)] == usual
     assert [o.operator.key for o in compile_model(model, target).occurrences] == usual
-    assert not any("nn.pad" in o.operator.op_names for o in optimize(model, target))
+    assert lower._left_out(model.mod) == ["SimplifyExpr"]
 
 
 def test_convolutions_are_anchors_and_their_flops_add_up(compiled_small: Any) -> None:

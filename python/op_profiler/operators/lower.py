@@ -61,8 +61,7 @@ def fuse(module: Any, target: Any, params: dict[str, Any], weights: Collection[s
         weights: names of further variables that stand for weights.
     """
     tvm = load_tvm()
-    module, left_out = _prepared(module)
-    with _quiet(), tvm.transform.PassContext(opt_level=3, config=_config(), disabled_pass=left_out):
+    with _quiet(), tvm.transform.PassContext(opt_level=3, config=_config(), disabled_pass=_left_out(module)):
         optimized, _ = tvm.relay.optimize(module, target=target, params=params)
     return extract(optimized, weights)
 
@@ -96,13 +95,14 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
     launches: dict[str, list[Launch]] = {}
     started = time.perf_counter()
     config = _config() | ({} if "cpu" in target.keys else {"tir.add_lower_pass": [(3, launch_capture(launches))]})
-    with _quiet(), _compile_errors(model):
-        module, left_out = _prepared(model.mod)
-        with tvm.transform.PassContext(opt_level=3, config=config, instruments=[capture], disabled_pass=left_out):
-            if executor == "vm":
-                library = tvm.relay.vm.compile(module, target=target, params=model.params)
-            else:
-                library = tvm.relay.build(module, target=target, params=model.params)
+    context = tvm.transform.PassContext(
+        opt_level=3, config=config, instruments=[capture], disabled_pass=_left_out(model.mod)
+    )
+    with _quiet(), _compile_errors(model), context:
+        if executor == "vm":
+            library = tvm.relay.vm.compile(model.mod, target=target, params=model.params)
+        else:
+            library = tvm.relay.build(model.mod, target=target, params=model.params)
     seconds = time.perf_counter() - started
     extracted = [extract(module) for module in capture.modules]
     by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
@@ -110,12 +110,11 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
     return CompiledModel(library, tuple(extracted[0]), by_label, seconds, executor, labelled)
 
 
-def _prepared(module: Any) -> tuple[Any, list[str]]:
-    """The module to compile, and the names of the passes to leave out.
+def _left_out(module: Any) -> list[str]:
+    """Names of the compiler's passes that are left out for a module.
 
     `SimplifyExpr` infers all types anew at each place that one of its patterns fits, and TVM infers the type of a
-    convolution slowly: with hundreds of them (nasnet) the pass alone takes over a quarter of an hour. There only what
-    it does for convolutions is done, which is to take paddings in.
+    convolution slowly: with hundreds of them (nasnet) the pass alone takes over a quarter of an hour.
     """
     relay = load_tvm().relay
     convolutions = 0
@@ -125,9 +124,7 @@ def _prepared(module: Any) -> tuple[Any, list[str]]:
         convolutions += isinstance(node, relay.Call) and "conv" in getattr(node.op, "name", "")
 
     relay.analysis.post_order_visit(module["main"], visit)
-    if convolutions <= _MOST_CONVOLUTIONS:
-        return module, []
-    return relay.transform.FoldExplicitPadding()(relay.transform.InferType()(module)), ["SimplifyExpr"]
+    return ["SimplifyExpr"] if convolutions > _MOST_CONVOLUTIONS else []
 
 
 def _by_label(library: Any, launches: dict[str, list[Launch]]) -> dict[str, list[Launch]]:
