@@ -88,14 +88,14 @@ def compiled_small(small_network: Any, target: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def broken_network(tvm: Any) -> Any:
-    """A convolution that builds, then a grouped 3-D one for which TVM 0.19 emits code that LLVM refuses."""
+    """A convolution that builds, then a grouped transposed 3-D one, for which TVM 0.19 has no schedule."""
     from op_profiler.frontends._base import InputSpec, RelayModel
 
     relay = tvm.relay
     data, first = relay.var("data", shape=(1, 8, 8, 8, 8)), relay.var("w1", shape=(8, 8, 3, 3, 3))
     second = relay.var("w2", shape=(8, 4, 3, 3, 3))
     x = relay.nn.relu(relay.nn.conv3d(data, first, channels=8, kernel_size=(3, 3, 3)))
-    y = relay.nn.softmax(relay.nn.conv3d(x, second, groups=2, channels=8, kernel_size=(3, 3, 3)))
+    y = relay.nn.softmax(relay.nn.conv3d_transpose(x, second, groups=2, channels=8, kernel_size=(3, 3, 3)))
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([data, first, second], y)))
     shapes = {"data": (1, 8, 8, 8, 8), "w1": (8, 8, 3, 3, 3), "w2": (8, 4, 3, 3, 3)}
     return RelayModel("broken", "test", module, {}, tuple(InputSpec(n, s) for n, s in shapes.items()))

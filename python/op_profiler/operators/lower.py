@@ -18,6 +18,9 @@ from op_profiler.operators.extract import Occurrence, extract
 from op_profiler.operators.launch import Launch, launch_capture
 
 _MOST_CONVOLUTIONS = 300
+_FLOAT_DECLARED = "#dbg_declare"
+"""In what LLVM (from 20 on) says of kernels in which TVM gives a name to a floating-point value that occurs twice, such
+as a coordinate of a bilinear resize: it takes debug information for integers and pointers only."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,14 +98,21 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
     launches: dict[str, list[Launch]] = {}
     started = time.perf_counter()
     config = _config() | ({} if "cpu" in target.keys else {"tir.add_lower_pass": [(3, launch_capture(launches))]})
-    context = tvm.transform.PassContext(
-        opt_level=3, config=config, instruments=[capture], disabled_pass=_left_out(model.mod)
-    )
-    with _quiet(), _compile_errors(model), context:
-        if executor == "vm":
-            library = tvm.relay.vm.compile(model.mod, target=target, params=model.params)
-        else:
-            library = tvm.relay.build(model.mod, target=target, params=model.params)
+    build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
+
+    def built(**more: Any) -> Any:
+        settings = {"config": config | more, "disabled_pass": _left_out(model.mod)}
+        with tvm.transform.PassContext(opt_level=3, instruments=[capture], **settings):
+            return build(model.mod, target=target, params=model.params)
+
+    with _quiet(), _compile_errors(model):
+        try:
+            library = built()
+        except tvm.TVMError as error:
+            if _FLOAT_DECLARED not in str(error):
+                raise
+            capture.modules.clear()
+            library = built(**{"tir.disable_cse_tir": True})
     seconds = time.perf_counter() - started
     extracted = [extract(module) for module in capture.modules]
     by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
