@@ -190,7 +190,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_operators_that_do_not_build_are_recorded_and_the_exit_code_says_so(tmp_path: Path) -> None:
-    """A model file with a grouped 3-D convolution, which TVM 0.19 cannot compile for llvm."""
+    """A model file with a grouped transposed 3-D convolution, which TVM 0.19 cannot compile for llvm."""
     onnx = pytest.importorskip("onnx", reason="the broken model is written as ONNX")
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
@@ -200,11 +200,11 @@ def test_operators_that_do_not_build_are_recorded_and_the_exit_code_says_so(tmp_
         [
             helper.make_node("Relu", ["x"], ["r"]),
             helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2, 2]),
-            helper.make_node("Conv", ["p", "w"], ["y"], group=2, kernel_shape=[3, 3, 3]),
+            helper.make_node("ConvTranspose", ["p", "w"], ["y"], group=2, kernel_shape=[3, 3, 3]),
         ],
         "broken",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 8, 8, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 5, 5, 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 9, 9, 9])],
         [weights],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
