@@ -219,6 +219,28 @@ def test_operators_that_do_not_build_are_recorded_and_the_exit_code_says_so(tmp_
     assert times and all(t > 0 for (t,) in times)
 
 
+def test_a_build_without_one_of_the_compilers_passes_is_told_and_stored(tmp_path: Path) -> None:
+    """LLVM refuses a kernel in which `CommonSubexprElim` names a coordinate of a bilinear resize."""
+    onnx = pytest.importorskip("onnx", reason="the model is written as ONNX")
+    from onnx import TensorProto, helper
+
+    graph = helper.make_graph(
+        [helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")],
+        "resized",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 32, 32])],
+        [helper.make_tensor("scales", TensorProto.FLOAT, [4], [1.0, 1.0, 2.0, 2.0])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "resized.onnx")
+    done = run(tmp_path, "--modelsource=file", "--modelname=resized.onnx", "--threads=1", "--summary-json=summary.json")
+    assert done.returncode == 0, done.stderr
+    (entry,) = summary(tmp_path)
+    assert any("CommonSubexprElim" in note for note in entry["notes"])
+    ((details,),) = rows(tmp_path, "SELECT details FROM model_timings")
+    assert json.loads(details)["left_out_passes"] == ["tir.CommonSubexprElim"]
+
+
 def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker is killed by a signal while it checks one kernel, as a crash would do."""
     hook = tmp_path / "sitecustomize.py"

@@ -184,6 +184,10 @@ class Worker:
             if occurrence.label in compiled.launches:
                 self.launches[occurrence.operator.key] = compiled.launches[occurrence.label]
         self.build_seconds = compiled.build_seconds
+        if compiled.left_out:
+            self.details["left_out_passes"] = list(compiled.left_out)
+            self.notes += tuple(note for note in compiled.notes if note not in self.notes)
+            self.announce(notes=list(self.notes))
         return compiled, specs
 
     def _measure_model(self, model: RelayModel, target: Any) -> None:

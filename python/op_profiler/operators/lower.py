@@ -21,6 +21,11 @@ _MOST_CONVOLUTIONS = 300
 _FLOAT_DECLARED = "#dbg_declare"
 """In what LLVM (from 20 on) says of kernels in which TVM gives a name to a floating-point value that occurs twice, such
 as a coordinate of a bilinear resize: it takes debug information for integers and pointers only."""
+_SIMPLIFICATION, _ELIMINATION = "SimplifyExpr", "tir.CommonSubexprElim"
+_WHY = {
+    _SIMPLIFICATION: f"takes a quarter of an hour and more for models of over {_MOST_CONVOLUTIONS} convolutions",
+    _ELIMINATION: "names floating-point values, and this LLVM refuses a kernel for that",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +39,7 @@ class CompiledModel:
         build_seconds: time that the compiler took.
         executor: ``graph`` or ``vm``.
         launches: by the compiler's hash, how a GPU launches each kernel; empty for processors and for the vm.
+        left_out: names of the compiler's passes that could not be used.
     """
 
     library: Any
@@ -42,6 +48,12 @@ class CompiledModel:
     build_seconds: float
     executor: str
     launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know about the build."""
+        return tuple(f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in self.left_out)
 
 
 def optimize(model: RelayModel, target: Any) -> list[Occurrence]:
@@ -100,8 +112,10 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
     config = _config() | ({} if "cpu" in target.keys else {"tir.add_lower_pass": [(3, launch_capture(launches))]})
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
 
+    left_out = _left_out(model.mod)
+
     def built(**more: Any) -> Any:
-        settings = {"config": config | more, "disabled_pass": _left_out(model.mod)}
+        settings = {"config": config | more, "disabled_pass": left_out}
         with tvm.transform.PassContext(opt_level=3, instruments=[capture], **settings):
             return build(model.mod, target=target, params=model.params)
 
@@ -113,11 +127,12 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
                 raise
             capture.modules.clear()
             library = built(**{"tir.disable_cse_tir": True})
+            left_out = [*left_out, _ELIMINATION]
     seconds = time.perf_counter() - started
     extracted = [extract(module) for module in capture.modules]
     by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
     labelled = _by_label(library, launches) if launches and executor == "graph" else {}
-    return CompiledModel(library, tuple(extracted[0]), by_label, seconds, executor, labelled)
+    return CompiledModel(library, tuple(extracted[0]), by_label, seconds, executor, labelled, tuple(left_out))
 
 
 def _left_out(module: Any) -> list[str]:
@@ -134,7 +149,7 @@ def _left_out(module: Any) -> list[str]:
         convolutions += isinstance(node, relay.Call) and "conv" in getattr(node.op, "name", "")
 
     relay.analysis.post_order_visit(module["main"], visit)
-    return ["SimplifyExpr"] if convolutions > _MOST_CONVOLUTIONS else []
+    return [_SIMPLIFICATION] if convolutions > _MOST_CONVOLUTIONS else []
 
 
 def _by_label(library: Any, launches: dict[str, list[Launch]]) -> dict[str, list[Launch]]:

@@ -325,7 +325,7 @@ def _measured(
 ) -> CorunResult:
     """The winner beside sequential, in fresh rounds: those that chose it favour it."""
     announce("comparing with sequential")
-    notes = list(winner.notes)
+    notes = list(dict.fromkeys([*winner.notes, *(note for one in winner.models.compiled for note in one.notes)]))
     timed, run = _compared(winner, baseline, request.rounds)
     if request.db is not None and winner.profile is None:
         notes.append("co-runs are not stored: what operators take alone was not measured, only predicted or not asked")
