@@ -71,7 +71,7 @@ def measure(names: str) -> dict[str, Any]:
             equal.append(all(np.array_equal(a, b) for a, b in zip(expected, executor.outputs(), strict=True)))
     rows = [
         {
-            "policy": candidate.plan.policy + (" merged" if candidate.plan.merged else ""),
+            "policy": candidate.plan.title,
             "us": float(timed.median_us[2 + way]),
             "speedup": timed.speedup(2 + way),
             "speedup_interval": timed.speedup_interval(2 + way),

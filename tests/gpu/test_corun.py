@@ -110,7 +110,7 @@ module = tvm.IRModule.from_expr(relay.Function([data, weight], relay.nn.softmax(
 model = RelayModel("m", "test", relay.transform.InferType()(module), {}, (InputSpec("data", (1, 8, 14, 14)),))
 allocates, capture = {}, lower.launch_capture
 
-def with_temporaries(found):
+def with_temporaries(found, read):
     @tvm.tir.transform.prim_func_pass(opt_level=0)
     def note(function, module, context):
         def visit(statement):
@@ -122,7 +122,7 @@ def with_temporaries(found):
             return any(visit(child) for child in children if child is not None)
         allocates[str(function.attrs["global_symbol"])] = visit(function.body)
         return function
-    return tvm.transform.Sequential([capture(found), note])
+    return tvm.transform.Sequential([capture(found, read), note])
 
 lower.launch_capture = with_temporaries
 compiled = lower.compile_model(model, target)

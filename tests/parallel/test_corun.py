@@ -14,6 +14,7 @@ import pytest
 
 from op_profiler.dataset import Dataset
 from op_profiler.measure.rounds import Limits
+from op_profiler.parallel.corun import CorunRequest, best_of, candidates_of
 from op_profiler.parallel.measure import Load, Timed, Way, in_quiet_rounds, surely_fastest, time_in_turn
 from op_profiler.parallel.merge import merged
 from op_profiler.parallel.models import Models
@@ -195,6 +196,25 @@ def test_measured_stages_agree_with_the_exhaustive_search(branching: Models) -> 
     if len(branching.graph) <= 12:
         best = exhaustive(branching.graph, costs, branching.cores)
         assert sorted(step.node for stage in best for step in stage.steps) == list(range(len(branching.graph)))
+
+
+def test_auto_measures_running_in_order_by_blocks_and_by_rows(branching: Models) -> None:
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.frontends._base import ModelRequest
+
+    if len(branching.cores) < 2:
+        pytest.skip("one core only")
+    request = CollectRequest(model=ModelRequest(source="local", name="mlp"))
+    candidates = candidates_of(CorunRequest(models=(request,), cores=2), branching, lambda text: None)
+    profile = candidates[0].profile
+    assert profile is not None and set(profile.in_order_us) == {"blocks", "rows"}
+    assert {one.models.split for one in candidates[:-1]} == {profile.split} == {candidates[0].plan.split}
+    other = candidates[-1].plan
+    assert other.policy == "sequential" and other.split != profile.split
+    assert other.predicted_us == profile.in_order_us[other.split]
+    winner, tried = best_of(candidates, lambda text: None)
+    assert {"sequential", "sequential, by rows"} <= {name for name, *_ in tried}
+    assert any(winner is one for one in candidates)
 
 
 def test_nothing_is_stored_of_a_plan_without_neighbours(branching: Models, tmp_path: Path) -> None:

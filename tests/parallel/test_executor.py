@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import time
@@ -17,7 +18,7 @@ from op_profiler.parallel.executor import PlanExecutor, happens_before
 from op_profiler.parallel.lanes import Lanes, LaneStep
 from op_profiler.parallel.memory import _tensors, bind_in_one_piece
 from op_profiler.parallel.models import Models
-from op_profiler.parallel.plan import Group, Plan, Stage, Step
+from op_profiler.parallel.plan import ROWS, Group, Plan, Stage, Step
 from op_profiler.parallel.policies import get_policy
 from op_profiler.parallel.profile import in_order, measure_costs, plan_of
 from op_profiler.parallel.storage import plan_storage
@@ -63,7 +64,7 @@ def _zigzag(models: Models) -> Plan:
     return plan_of(models, "zigzag", tuple(stages))
 
 
-@pytest.mark.parametrize("shape", ["one thread", "all threads", "levels", "zigzag", "greedy", "ios", "nash"])
+@pytest.mark.parametrize("shape", ["one thread", "all threads", "rows", "levels", "zigzag", "greedy", "ios", "nash"])
 def test_outputs_are_those_of_the_graph_executor_bit_for_bit(branching: Models, shape: str) -> None:
     expected = _expected(branching)
     if shape in ("greedy", "ios", "nash"):
@@ -73,6 +74,7 @@ def test_outputs_are_those_of_the_graph_executor_bit_for_bit(branching: Models, 
         plans = {
             "one thread": in_order(branching, 1),
             "all threads": in_order(branching, len(branching.cores)),
+            "rows": in_order(dataclasses.replace(branching, split=ROWS), len(branching.cores)),
             "levels": _levels(branching),
             "zigzag": _zigzag(branching),
         }

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from op_profiler.parallel.graph import KernelGraph
-from op_profiler.parallel.plan import Group, Plan, PlanError, Stage, Step, read_plan
+from op_profiler.parallel.plan import ROWS, Group, Plan, PlanError, Stage, Step, read_plan
 
 from .graphs import diamond
 
@@ -46,6 +46,15 @@ def test_a_plan_comes_back_from_its_file(graph: KernelGraph, plan: Plan, tmp_pat
     assert names == [node.name for node in graph.nodes]
 
 
+def test_how_operators_are_cut_comes_back_too(plan: Plan, graph: KernelGraph) -> None:
+    by_rows = dataclasses.replace(plan, split=ROWS)
+    assert Plan.from_json(by_rows.to_json(graph)) == by_rows
+    assert by_rows.title == "by hand, by rows"
+    older = plan.to_json(graph)
+    del older["split"]
+    assert Plan.from_json(older) == plan
+
+
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -65,6 +74,7 @@ Change = Callable[[dict[str, Any]], object]
         (lambda p: p.update(format="something else"), '"format" has to be'),
         (lambda p: p.update(version=99), "of version 99"),
         (lambda p: p.pop("merged"), "lacks 'merged'"),
+        (lambda p: p.update(split="columns"), '"split" is \'columns\'; it has to be "blocks" or "rows"'),
         (lambda p: p["stages"][0][0]["operators"][0].update(threads="2"), "'2' is no whole number"),
     ],
 )

@@ -1,28 +1,31 @@
-"""How many blocks and threads a GPU runs a kernel with, read from the loops that the schedule bound to them."""
+"""How a kernel is launched, read from the loops that the schedule bound to blocks and threads, or made parallel."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from op_profiler.compiler import load_tvm
 
 Launch = dict[str, list[int]]
 """One launch: ``grid`` and ``block``, each x, y, z."""
+_Launched = TypeVar("_Launched")
 _DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
 
 
-def launch_capture(found: dict[str, list[Launch]]) -> Any:
-    """A pass of TIR that changes nothing and notes the launches of each function.
+def launch_capture(found: dict[str, list[_Launched]], read: Callable[[Any], list[_Launched]]) -> Any:
+    """A pass of TIR that changes nothing and notes how each function is launched.
 
     Args:
         found: by the function's name; filled in while the compiler runs.
+        read: `launches_of` for a GPU, `parallel_loops_of` for a processor; gets the function's body.
     """
     tvm = load_tvm()
 
     @tvm.tir.transform.prim_func_pass(opt_level=0)
     def note(function: Any, module: Any, context: Any) -> Any:
         symbol = function.attrs["global_symbol"] if function.attrs and "global_symbol" in function.attrs else None
-        launches = launches_of(function.body)
+        launches = read(function.body)
         if symbol is not None and launches:
             found[str(symbol)] = launches
         return function
@@ -48,6 +51,28 @@ def launches_of(body: Any) -> list[Launch]:
 
     visit(body, None)
     return launches
+
+
+def parallel_loops_of(body: Any) -> list[int]:
+    """Iterations of the parallel loops of a function in order, without those inside others; 0 where that is not static.
+
+    Empty where iterations wait for each other, so that how they are cut into parts is not free.
+    """
+    tir = load_tvm().tir
+    loops: list[int] = []
+    waits = False
+
+    def visit(statement: Any) -> None:
+        nonlocal waits
+        waits |= isinstance(statement, tir.AttrStmt) and str(statement.attr_key).startswith("pragma_parallel")
+        if isinstance(statement, tir.For) and int(statement.kind) == tir.ForKind.PARALLEL:
+            loops.append(int(statement.extent) if isinstance(statement.extent, tir.IntImm) else 0)
+        else:
+            for child in _children(statement):
+                visit(child)
+
+    visit(body)
+    return [] if waits else loops
 
 
 def _children(statement: Any) -> list[Any]:

@@ -15,7 +15,7 @@ from op_profiler.errors import ModelError
 from op_profiler.frontends._base import RelayModel
 from op_profiler.operators import cost
 from op_profiler.operators.extract import Occurrence, extract
-from op_profiler.operators.launch import Launch, launch_capture
+from op_profiler.operators.launch import Launch, launch_capture, launches_of, parallel_loops_of
 
 _MOST_CONVOLUTIONS = 300
 _FLOAT_DECLARED = "#dbg_declare"
@@ -39,6 +39,8 @@ class CompiledModel:
         build_seconds: time that the compiler took.
         executor: ``graph`` or ``vm``.
         launches: by the compiler's hash, how a GPU launches each kernel; empty for processors and for the vm.
+        loops: the same for a processor: how many iterations each parallel loop of a kernel has, in order;
+            kernels without such loops are left out.
         left_out: names of the compiler's passes that could not be used.
     """
 
@@ -48,6 +50,7 @@ class CompiledModel:
     build_seconds: float
     executor: str
     launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
+    loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
     @property
@@ -108,8 +111,10 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
     tvm = load_tvm()
     capture = _label_capture()
     launches: dict[str, list[Launch]] = {}
+    loops: dict[str, list[int]] = {}
+    note = launch_capture(loops, parallel_loops_of) if "cpu" in target.keys else launch_capture(launches, launches_of)
     started = time.perf_counter()
-    config = _config() | ({} if "cpu" in target.keys else {"tir.add_lower_pass": [(3, launch_capture(launches))]})
+    config = _config() | {"tir.add_lower_pass": [(3, note)]}
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
 
     left_out = _left_out(model.mod)
@@ -131,8 +136,17 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
     seconds = time.perf_counter() - started
     extracted = [extract(module) for module in capture.modules]
     by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
-    labelled = _by_label(library, launches) if launches and executor == "graph" else {}
-    return CompiledModel(library, tuple(extracted[0]), by_label, seconds, executor, labelled, tuple(left_out))
+    labels = _labels(library) if executor == "graph" else {}
+    return CompiledModel(
+        library,
+        tuple(extracted[0]),
+        by_label,
+        seconds,
+        executor,
+        launches={label: launches[name] for label, name in labels.items() if name in launches},
+        loops={label: loops[name] for label, name in labels.items() if name in loops},
+        left_out=tuple(left_out),
+    )
 
 
 def _left_out(module: Any) -> list[str]:
@@ -152,10 +166,10 @@ def _left_out(module: Any) -> list[str]:
     return [_SIMPLIFICATION] if convolutions > _MOST_CONVOLUTIONS else []
 
 
-def _by_label(library: Any, launches: dict[str, list[Launch]]) -> dict[str, list[Launch]]:
+def _labels(library: Any) -> dict[str, str]:
+    """Names of the kernels of an executor's graph, by the compiler's hash."""
     nodes = [node["attrs"] for node in json.loads(library.get_graph_json())["nodes"] if "attrs" in node]
-    named = {str(a["func_name"]): str(a.get("hash", a["func_name"])) for a in nodes if "func_name" in a}
-    return {label: launches[name] for name, label in named.items() if name in launches}
+    return {str(a.get("hash", a["func_name"])): str(a["func_name"]) for a in nodes if "func_name" in a}
 
 
 def single_operator_model(occurrence: Occurrence) -> RelayModel:

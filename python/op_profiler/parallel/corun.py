@@ -30,7 +30,7 @@ COSTS = ("measured", "predicted")
 AUTO_POLICIES = ("sequential", "threads", "greedy", "ios", "nash")
 _UNTUNED_POLICIES = ("greedy", "ios")
 _TUNING_SECONDS = 60.0  # for building the kernels to choose from, and again for the search
-_MOST_MEASURED = 5
+_MOST_MEASURED = 6
 _LONG_BUILD_SECONDS = 240.0
 _SHORT_ROUNDS, _MOST_ROUNDS = 21, 101
 _CHOICE_SECONDS = 5.0
@@ -209,6 +209,7 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
     if request.costs == "measured":
         announce("measuring the operators")
         profile = measure_costs(models)
+        models = dataclasses.replace(models, split=profile.split)
     from op_profiler.parallel.policies.nash import nash_forks, told
 
     costs = profile.costs if profile is not None else predicted_costs(request, models, announce)
@@ -226,9 +227,26 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
         plan = plan_of(models, name, stages, predicted_us)
         found.setdefault(stages, Candidate(models, plan, profile, notes=notes))
     candidates = list(found.values())
+    if request.policy == AUTO:
+        candidates += _otherwise_cut(candidates[0])
     if request.policy == COLLABORATE and profile is not None:
         candidates = _tuned(request, models, profile, candidates, announce)
     return candidates
+
+
+def _otherwise_cut(candidate: Candidate) -> list[Candidate]:
+    """The plan with operators cut in the other way, where there is one: which is faster may have changed meanwhile."""
+    models, plan, profile = candidate.models, candidate.plan, candidate.profile
+    return [
+        Candidate(
+            dataclasses.replace(models, split=split),
+            dataclasses.replace(
+                plan, split=split, predicted_us=profile.in_order_us[split] if profile else plan.predicted_us
+            ),
+        )
+        for split in models.splits
+        if split != models.split
+    ]
 
 
 def merged_candidates(request: CorunRequest, models: Models, announce: Announce) -> list[Candidate]:
@@ -284,19 +302,19 @@ def predicted_costs(request: CorunRequest, models: Models, announce: Announce) -
 def best_of(
     candidates: Sequence[Candidate], announce: Announce
 ) -> tuple[Candidate, tuple[tuple[str, float, float], ...]]:
-    """Measure the first and those of the others that are predicted best, in turn, and take the fastest.
+    """Measure those that are predicted best, in turn, and take the fastest.
 
-    The first of ``auto`` runs nothing side by side, so it depends least on costs, which on a shared host are not the
-    same from one minute to the next: it is always among them.
+    Those of ``auto`` that run nothing side by side, cut by blocks and by rows, depend least on costs, which on a shared
+    host are not the same from one minute to the next: they are always among them.
     """
-    few = sorted(candidates[1:], key=lambda candidate: candidate.plan.predicted_us or 0.0)[: _MOST_MEASURED - 1]
-    few = [candidates[0], *few]
+    always = [one.plan.policy == "sequential" and not one.plan.merged for one in candidates]
+    few = [one for one, must in zip(candidates, always, strict=True) if must]
+    others = [one for one, must in zip(candidates, always, strict=True) if not must]
+    few += sorted(others, key=lambda one: one.plan.predicted_us or 0.0)[: _MOST_MEASURED - len(few)]
     announce(f"measuring {len(few)} plans")
     timed = _time(few)
-    names = [c.plan.policy + (" (merged)" if c.plan.merged else "") for c in few]
     tried = tuple(
-        (name, float(c.plan.predicted_us or 0.0), float(us))
-        for name, c, us in zip(names, few, timed.median_us, strict=True)
+        (c.plan.title, float(c.plan.predicted_us or 0.0), float(us)) for c, us in zip(few, timed.median_us, strict=True)
     )
     return few[int(np.argmin(timed.median_us))], tried
 

@@ -16,6 +16,7 @@ from op_profiler.compiler import load_tvm
 from op_profiler.measure.kernels import Call, Kernel, bind_graph
 from op_profiler.parallel.lanes import Lanes, LaneStep, native_library, run_on_lanes
 from op_profiler.parallel.memory import Bound, bind_in_one_piece
+from op_profiler.parallel.plan import ROWS
 from op_profiler.parallel.storage import plan_storage
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
                 own = self._kernels[entry.node]
                 function = functions.get(entry.node)
                 call = own if function is None else Kernel(own.name, own.label, function, own.arrays)
-                self._lanes.replace(lane, place, call)
+                self._lanes.replace(lane, place, call, same_loops=function is None)
 
     def outputs(self) -> list[np.ndarray]:
         """Of the last run, model after model."""
@@ -188,10 +189,11 @@ def load_side_by_side(
 
 @dataclasses.dataclass
 class _Entry:
-    """What a lane does with a node: `mates` are the lanes of the node's further cores."""
+    """What a lane does with a node: `mates` are the lanes of the node's further cores; for `loops` see `LaneStep`."""
 
     node: int
     mates: tuple[int, ...]
+    loops: tuple[tuple[int, int], ...]
     waits: tuple[int, ...] = ()
     posts: tuple[int, ...] = ()
 
@@ -216,7 +218,7 @@ class Programme:
         last_on: dict[int, int] = {}
         for step, group in plan.steps:
             lane, *mates = (number[core] for core in group.cores[: step.threads])
-            entry = _Entry(step.node, tuple(mates))
+            entry = _Entry(step.node, tuple(mates), graph.nodes[step.node].rows if plan.split == ROWS else ())
             mine = self.lanes[lane][-1].node if self.lanes[lane] else None
             known = 0 if mine is None else before[mine] | 1 << mine
             sources = {source for source in graph.nodes[step.node].inputs if source in entries}
@@ -233,7 +235,7 @@ class Programme:
 def lane_tables(programme: Programme, kernels: Sequence[Call]) -> list[list[LaneStep]]:
     """A programme with the calls of its nodes, for `Lanes`."""
     return [
-        [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates) for entry in lane]
+        [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates, entry.loops) for entry in lane]
         for lane in programme.lanes
     ]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.measure.kernels import computes
+from op_profiler.parallel.rows import cut_by_rows
 
 if TYPE_CHECKING:
     from op_profiler.operators._base import Operator
@@ -29,6 +30,7 @@ class Node:
         name: the compiler's name of the kernel.
         operator: what it computes.
         inputs: nodes whose output it reads, each once, rising; all of them have smaller numbers.
+        rows: how its parallel loops are cut by rows; see `cut_by_rows`.
     """
 
     index: int
@@ -36,6 +38,7 @@ class Node:
     name: str
     operator: Operator
     inputs: tuple[int, ...]
+    rows: tuple[tuple[int, int], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +61,9 @@ class KernelGraph:
             first = len(nodes)
             for name, label, inputs in kernels_with_inputs(json.loads(one.library.get_graph_json())):
                 sources = tuple(first + source for source in inputs)
-                nodes.append(Node(len(nodes), model, name, one.by_label[label].operator, sources))
+                operator = one.by_label[label].operator
+                rows = cut_by_rows(operator, one.loops.get(label, ()))
+                nodes.append(Node(len(nodes), model, name, operator, sources, rows))
         return cls(tuple(names), tuple(nodes))
 
     def __len__(self) -> int:

@@ -34,21 +34,29 @@ typedef struct {
     int64_t count;
     int64_t first_wait, waits, first_post, posts; /* in `waits` and `posts` of the lane */
     int64_t first_mate, mates;                    /* in `mates` of the lane: lanes that take parts of the kernel */
+    int64_t first_loop, loops;                    /* in `loops` of the lane: how its parallel loops are cut */
     int64_t start_ns, end_ns, cpu, threads;       /* of the last run */
 } Step;
 
-typedef struct {
-    _Atomic uint64_t posted, finished; /* numbers of the last part that was given, and that was done */
+typedef struct { /* a parallel loop that a team of lanes runs */
     Lambda lambda;
     void *data;
-    Group *group;
-    int first_task, stride, result;
+    Group group;
+    int64_t rows, team;
+} Loop;
+
+typedef struct {
+    _Atomic uint64_t posted, finished; /* numbers of the last share that was given, and that was done */
+    Loop *loop;
+    int64_t member;
+    int result;
 } Mailbox;
 
 typedef struct { /* what the caller keeps in memory until lanes_close; numbers are those of lanes and signals */
     Step *steps;
     int64_t count, core;
     const int64_t *waits, *posts, *mates;
+    const int64_t *loops; /* two numbers a loop: its parts and the rows among them; 0 where it is cut into blocks */
 } Table;
 
 typedef struct Lanes Lanes;
@@ -60,6 +68,7 @@ typedef struct {
     Lanes *all;
     Table table;
     Step *step;          /* being called; NULL: what is called now may not be split */
+    int64_t loop;        /* how many parallel loops the step has begun */
     int64_t failed_step; /* -1: none */
     char message[MESSAGE];
 } Lane;
@@ -86,14 +95,27 @@ static void wake(Lane *lane) {
     if (atomic_load(&lane->sleeping)) sem_post(&lane->wake);
 }
 
-/* Do the part of another lane's kernel that lies in the mailbox, if there is one. */
+/* Run a member's share of a loop. Parts are numbered column by column, as channels are: part = column * rows + row. Every
+ * member gets equally many neighbours in the order of rows, and runs them column by column. */
+static int run_share(Loop *loop, int64_t member) {
+    int64_t parts = loop->group.num_task, columns = parts / loop->rows;
+    int64_t first = parts * member / loop->team, end = parts * (member + 1) / loop->team;
+    for (int64_t column = 0; column < columns; column++) {
+        int64_t row = first > column ? (first - column + columns - 1) / columns : 0;
+        for (; row * columns + column < end; row++) {
+            int result = loop->lambda((int)(column * loop->rows + row), &loop->group, loop->data);
+            if (result != 0) return result;
+        }
+    }
+    return 0;
+}
+
+/* Do the share of another lane's loop that lies in the mailbox, if there is one. */
 static int serve(Lane *me) {
     Mailbox *box = &me->mailbox;
     uint64_t posted = atomic_load_explicit(&box->posted, memory_order_acquire);
     if (posted == atomic_load_explicit(&box->finished, memory_order_relaxed)) return 0;
-    box->result = 0;
-    for (int task = box->first_task; task < box->group->num_task && box->result == 0; task += box->stride)
-        box->result = box->lambda(task, box->group, box->data);
+    box->result = run_share(box->loop, box->member);
     if (box->result != 0) strncpy(me->message, TVMGetLastError(), MESSAGE - 1);
     atomic_store_explicit(&box->finished, posted, memory_order_release);
     return 1;
@@ -129,37 +151,40 @@ static void give(Lanes *all, int64_t signal) {
     wake(&all->lanes[all->waiter_of[signal]]);
 }
 
-/* In place of TVMBackendParallelLaunch. `wanted` is 0 where the kernel leaves the number of parts to the runtime. */
+/* In place of TVMBackendParallelLaunch. `wanted` is 0 where the kernel leaves the number of parts to the runtime: then it
+ * is that of the team, or where the step says how to cut the loop by rows, what the step says. */
 int lanes_launch(Lambda lambda, void *data, int wanted) {
     Lane *me = current;
     Step *step = me != NULL ? me->step : NULL;
-    int team = step != NULL ? (int)step->mates + 1 : 1;
-    int tasks = wanted > 0 ? wanted : team;
-    if (tasks > MOST_TASKS) {
+    int64_t team = step != NULL ? step->mates + 1 : 1;
+    int64_t parts = wanted > 0 ? wanted : team, rows = parts;
+    int64_t number = step != NULL ? me->loop++ : 0;
+    if (team > 1 && wanted <= 0 && 2 * number < step->loops) {
+        const int64_t *cut = &me->table.loops[step->first_loop + 2 * number];
+        if (cut[0] > 0) parts = cut[0], rows = cut[1];
+    }
+    int whole = rows == parts;
+    if (whole && parts > MOST_TASKS) {
         TVMAPISetLastError("a kernel asks for more than 256 parts");
         return -1;
     }
-    _Atomic int sync[tasks * SYNC_STRIDE]; /* for TVMBackendParallelBarrier: a counter a task, a cache line each */
+    /* For TVMBackendParallelBarrier a counter a part, a cache line each; loops that are cut by rows have no barriers. */
+    _Atomic int sync[(whole ? parts : 1) * SYNC_STRIDE];
     memset(sync, 0, sizeof(sync));
-    Group group = {(void *)sync, tasks};
-    int result = 0;
-    if (team == 1 || tasks == 1) {
-        for (int task = 0; task < tasks && result == 0; task++) result = lambda(task, &group, data);
-        return result;
-    }
-    int used = tasks < team ? tasks : team;
-    if (step->threads < used) step->threads = used;
+    if (team > parts) team = parts;
+    Loop loop = {lambda, data, {(void *)sync, (int32_t)parts}, rows, team};
+    if (team == 1) return run_share(&loop, 0);
+    if (step->threads < team) step->threads = team;
     me->step = NULL; /* a parallel loop inside a parallel loop is run by whoever comes to it */
-    for (int i = 0; i < step->mates && i + 1 < tasks; i++) {
+    for (int64_t i = 0; i + 1 < team; i++) {
         Lane *mate = &me->all->lanes[me->table.mates[step->first_mate + i]];
         Mailbox *box = &mate->mailbox;
-        box->lambda = lambda, box->data = data, box->group = &group;
-        box->first_task = i + 1, box->stride = team;
+        box->loop = &loop, box->member = i + 1;
         atomic_store(&box->posted, atomic_load_explicit(&box->finished, memory_order_relaxed) + 1);
         wake(mate);
     }
-    for (int task = 0; task < tasks && result == 0; task += team) result = lambda(task, &group, data);
-    for (int i = 0; i < step->mates && i + 1 < tasks; i++) {
+    int result = run_share(&loop, 0);
+    for (int64_t i = 0; i + 1 < team; i++) {
         Lane *mate = &me->all->lanes[me->table.mates[step->first_mate + i]];
         Mailbox *box = &mate->mailbox;
         uint64_t posted = atomic_load_explicit(&box->posted, memory_order_relaxed);
@@ -186,6 +211,7 @@ static void walk(Lane *me) {
         step->start_ns = now_ns();
         if (!atomic_load_explicit(&all->failed, memory_order_relaxed)) {
             me->step = step;
+            me->loop = 0;
             if (TVMFuncCall(step->function, step->values, step->codes, (int)step->count, step->result,
                             step->result_code) != 0) {
                 me->failed_step = i;

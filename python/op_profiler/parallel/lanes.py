@@ -13,6 +13,7 @@ import ctypes
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
 import shutil
 import subprocess
@@ -30,7 +31,7 @@ from op_profiler.operators.lower import last_line
 _SOURCE = Path(__file__).with_name("lanes.c")
 _FLAGS = ("-O2", "-shared", "-fPIC", "-pthread")
 # Columns of a step, as in lanes.c; all are 64 bits wide.
-_CALL, _WAITS, _POSTS, _MATES, _TIMES, _CPU, _THREADS, _STEP_WORDS = 0, 6, 8, 10, 12, 14, 15, 16
+_CALL, _WAITS, _POSTS, _MATES, _LOOPS, _TIMES, _CPU, _THREADS, _STEP_WORDS = 0, 6, 8, 10, 12, 14, 16, 17, 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,12 +42,15 @@ class LaneStep:
         waits: numbers of the signals that must have come; each signal has one step that waits for it.
         posts: numbers of the signals that are given afterwards.
         mates: numbers of the lanes that take parts of the kernel; nothing else may occupy them meanwhile.
+        loops: for each parallel loop of the kernel how many parts it is cut into and how many rows these lie in, so
+            that every lane gets neighbouring rows; (0, 0), as where there is no entry: a block for every lane.
     """
 
     call: Call
     waits: tuple[int, ...] = ()
     posts: tuple[int, ...] = ()
     mates: tuple[int, ...] = ()
+    loops: tuple[tuple[int, int], ...] = ()
 
 
 class Lanes(contextlib.AbstractContextManager["Lanes"]):
@@ -96,9 +100,13 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         if self._library.lanes_run(self._handle):
             raise MeasureError("; ".join(self._failures()) or "a lane failed")
 
-    def replace(self, lane: int, step: int, call: Call) -> None:
-        """Make another call in a step, from the next run on."""
-        self._tables[lane].replace(step, call)
+    def replace(self, lane: int, step: int, call: Call, *, same_loops: bool) -> None:
+        """Make another call in a step, from the next run on.
+
+        Args:
+            same_loops: whether its kernel has the loops that the step tells of; otherwise they are cut into blocks.
+        """
+        self._tables[lane].replace(step, call, same_loops)
 
     def times_us(self) -> list[np.ndarray]:
         """For each lane start and end of every step of the last run, shape (steps, 2), on the monotonic clock."""
@@ -136,27 +144,27 @@ class _Table:
         self.names = [step.call.name for step in steps]
         self.steps = np.zeros((max(len(steps), 1), _STEP_WORDS), dtype=np.int64)[: len(steps)]
         self._calls = [step.call for step in steps]
-        self._lists: list[list[int]] = [[], [], []]
+        self._loops = [tuple(itertools.chain(*step.loops)) for step in steps]
+        self._lists: list[list[int]] = [[], [], [], []]
         for number, (row, step) in enumerate(zip(self.steps, steps, strict=True)):
-            self.replace(number, step.call)
-            for column, kept, new in zip(
-                (_WAITS, _POSTS, _MATES), self._lists, (step.waits, step.posts, step.mates), strict=True
-            ):
+            lists = (step.waits, step.posts, step.mates, self._loops[number])
+            for column, kept, new in zip((_WAITS, _POSTS, _MATES, _LOOPS), self._lists, lists, strict=True):
                 row[column : column + 2] = len(kept), len(new)
                 kept += new
+            self.replace(number, step.call, same_loops=True)
 
-    def replace(self, step: int, call: Call) -> None:
+    def replace(self, step: int, call: Call, same_loops: bool) -> None:
         """Let a step make a call."""
         function, values, codes, count, result, result_code = call.addresses
         self.steps[step, _CALL:_WAITS] = function, values, codes, result, result_code, count
+        self.steps[step, _LOOPS + 1] = len(self._loops[step]) if same_loops else 0
         self._calls[step] = call
 
     def words(self, first_signal: int) -> list[int]:
         """A ``Table``; the signals of tables are numbered from `first_signal`."""
-        waits, posts, mates = self._lists
         self._arrays = [
             np.array([*numbers, 0], dtype=np.int64) + shift
-            for numbers, shift in ((waits, first_signal), (posts, first_signal), (mates, 0))
+            for numbers, shift in zip(self._lists, (first_signal, first_signal, 0, 0), strict=True)
         ]
         return [self.steps.ctypes.data, len(self.steps), self.core, *(array.ctypes.data for array in self._arrays)]
 

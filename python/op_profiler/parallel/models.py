@@ -17,6 +17,7 @@ from op_profiler.measure.threads import available_cores, default_thread_counts
 from op_profiler.parallel.executor import PlanExecutor, on_lanes, with_own_weights
 from op_profiler.parallel.graph import KernelGraph, kernels_with_inputs
 from op_profiler.parallel.measure import Way
+from op_profiler.parallel.plan import BLOCKS, ROWS
 from op_profiler.parallel.streams import StreamExecutor
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Models:
         merged: kinds of operators that were merged (parallel type ``full``).
         schedules: what the builds gave to the operators, by workload key.
         cores: that plans may use; of a GPU its streams.
+        split: how plans cut operators with several threads; see `Plan.split`.
     """
 
     graph: KernelGraph
@@ -56,6 +58,7 @@ class Models:
     machine: Machine
     cores: tuple[int, ...]
     schedules: dict[str, Schedule] = dataclasses.field(default_factory=dict)
+    split: str = BLOCKS
 
     @property
     def on_gpu(self) -> bool:
@@ -71,6 +74,12 @@ class Models:
     def thread_counts(self) -> tuple[int, ...]:
         """That an operator may have, rising; a GPU's kernels have threads of their own, whatever a plan says."""
         return (1,) if self.on_gpu else default_thread_counts(len(self.cores))
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Ways to cut operators with several threads that make a difference."""
+        by_rows = self.thread_counts[-1] > 1 and any(node.rows for node in self.graph.nodes)
+        return (BLOCKS, ROWS) if by_rows else (BLOCKS,)
 
     @functools.cached_property
     def labels(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FORMAT = "op_profiler plan"
 VERSION = 1
+BLOCKS, ROWS = "blocks", "rows"
 
 
 class PlanError(OpProfilerError):
@@ -79,6 +80,8 @@ class Plan:
         stages: every node of the graph exactly once.
         predicted_us: what the policy expects; None where it expects nothing.
         merged: kinds of operators that were merged into one kernel before the model was built (parallel type ``full``).
+        split: how an operator with several threads is cut: ``blocks``, as TVM does it, which mostly are channels; or
+            ``rows`` (see `op_profiler.parallel.rows`), so that cores read what they wrote themselves.
     """
 
     policy: str
@@ -89,6 +92,7 @@ class Plan:
     stages: tuple[Stage, ...]
     predicted_us: float | None = None
     merged: tuple[str, ...] = ()
+    split: str = BLOCKS
 
     @property
     def steps(self) -> Iterator[tuple[Step, Group]]:
@@ -102,6 +106,12 @@ class Plan:
     def as_built(self) -> bool:
         """Whether all kernels are those of the model: its outputs are then the same, bit for bit."""
         return not self.merged and all(step.schedule is None for step, _ in self.steps)
+
+    @property
+    def title(self) -> str:
+        """Its policy, and how its kernels are not what they usually are."""
+        rows = ("by rows",) if self.split == ROWS else ()
+        return ", ".join((self.policy, *(f"{kind} merged" for kind in self.merged), *rows))
 
     @property
     def cores(self) -> tuple[int, ...]:
@@ -168,6 +178,7 @@ class Plan:
             "processor": self.processor,
             "predicted_us": self.predicted_us,
             "merged": list(self.merged),
+            "split": self.split,
             "stages": [
                 [
                     {
@@ -208,6 +219,9 @@ class Plan:
                 for stage in found["stages"]
             )
             predicted = found["predicted_us"]
+            split = found.get("split", BLOCKS)
+            if split not in (BLOCKS, ROWS):
+                raise ValueError(f'"split" is {split!r}; it has to be "{BLOCKS}" or "{ROWS}"')
             return cls(
                 policy=str(found["policy"]),
                 models=tuple(str(name) for name in found["models"]),
@@ -217,6 +231,7 @@ class Plan:
                 stages=stages,
                 predicted_us=None if predicted is None else float(predicted),
                 merged=tuple(str(kind) for kind in found["merged"]),
+                split=split,
             )
         except KeyError as error:
             raise PlanError(f"the plan lacks {error}") from error

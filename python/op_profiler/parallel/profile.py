@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,13 +13,14 @@ import numpy as np
 
 from op_profiler.parallel.costs import Costs
 from op_profiler.parallel.measure import Load, in_quiet_rounds
-from op_profiler.parallel.plan import Group, Plan, Stage, Step
+from op_profiler.parallel.plan import BLOCKS, ROWS, Group, Plan, Stage, Step
 
 if TYPE_CHECKING:
     from op_profiler.parallel._base import Executor
     from op_profiler.parallel.models import Models
 
 _ROUNDS, _SECONDS = 15, 15.0
+_CLOSE = 1.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +33,9 @@ class Profile:
             one core.
         bound_to: for every core the one that its lane was bound to while copies ran, as the system told.
         load: of others meanwhile.
+        split: how operators with several threads were cut, as which they took less; by rows if both are close, since
+            that changes less when a host moves its virtual cores closer together or further apart.
+        in_order_us: by each way to cut them, what all operators take one after the other on all cores.
         tuned_us: with other schedules than those of the build, alone, shape (rounds,).
     """
 
@@ -39,6 +44,8 @@ class Profile:
     together_us: np.ndarray
     bound_to: dict[int, int | None]
     load: Load
+    split: str
+    in_order_us: dict[str, float]
     tuned_us: Mapping[Step, np.ndarray] = dataclasses.field(default_factory=dict)
 
     def alone(self, step: Step) -> np.ndarray | None:
@@ -49,7 +56,8 @@ class Profile:
 
 
 def measure_costs(models: Models) -> Profile:
-    """Run the models in order at every thread count, from core to core, and as copies on every core.
+    """Run the models in order at every thread count and way to cut operators, from core to core, and as copies on every
+    core.
 
     All of it in turn, so that costs that are compared come from the same minute. The factor by which operators slow
     each other down is that of the sum over all operators.
@@ -57,7 +65,11 @@ def measure_costs(models: Models) -> Profile:
     cores = models.cores
     counts = models.thread_counts
     with contextlib.ExitStack() as stack:
-        alone = {n: stack.enter_context(models.executor(in_order(models, n))) for n in counts}
+        alone = {
+            (n, split): stack.enter_context(models.executor(in_order(dataclasses.replace(models, split=split), n)))
+            for n in counts
+            for split in (models.splits if n > 1 else (BLOCKS,))
+        }
         wandering = together = None
         if len(cores) > 1:
             wandering = stack.enter_context(models.executor(_from_core_to_core(models)))
@@ -78,12 +90,15 @@ def measure_costs(models: Models) -> Profile:
         )
         bound_to = together.bound_to() if together is not None else {}
     alone_rounds, together_rounds, handovers_us = zip(*rounds, strict=True)
-    samples = {count: np.asarray(rows) for count, rows in zip(alone, zip(*alone_rounds), strict=True)}
+    by_way = {way: np.asarray(rows) for way, rows in zip(alone, zip(*alone_rounds), strict=True)}
+    in_order_us = {way: float(np.median(by_way[counts[-1], way], axis=0).sum()) for way in models.splits}
+    split = ROWS if in_order_us.get(ROWS, math.inf) < _CLOSE * in_order_us[BLOCKS] else BLOCKS
+    samples = {count: by_way[count, split if count > 1 else BLOCKS] for count in counts}
     latency = {count: np.median(rows, axis=0) for count, rows in samples.items()}
     beside = np.asarray(together_rounds)
     slowdown = float(np.median(beside, axis=0).sum() / latency[1].sum() / len(cores)) if beside.size else 1.0
     costs = Costs(latency, handover_us=float(np.median(handovers_us)), slowdown=max(slowdown, 1.0))
-    return Profile(costs, samples, beside, bound_to, load)
+    return Profile(costs, samples, beside, bound_to, load, split, in_order_us)
 
 
 def durations_us(executor: Executor, rounds: int) -> np.ndarray:
@@ -118,6 +133,7 @@ def plan_of(models: Models, policy: str, stages: tuple[Stage, ...], predicted_us
         stages=stages,
         predicted_us=predicted_us,
         merged=models.merged,
+        split=models.split,
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from op_profiler.dataset import Dataset
 from op_profiler.dataset._base import CorunMember
 from op_profiler.measure._base import Settings
-from op_profiler.parallel.plan import Step
+from op_profiler.parallel.plan import BLOCKS, Step
 from op_profiler.schedules._base import UNKNOWN
 
 if TYPE_CHECKING:
@@ -83,7 +83,8 @@ def _model_key(request: CollectRequest, models: Models) -> str:
     from op_profiler.frontends import get_frontend
 
     content = get_frontend(request.model.source).fingerprint(request.model)
-    return request.model_key(" merged ".join((content, *models.merged)))
+    content = " merged ".join((content, *models.merged))
+    return request.model_key(content if models.split == BLOCKS else f"{content} by rows")
 
 
 def _add_model(dataset: Dataset, key: str, request: CollectRequest, models: Models, number: int) -> None:
@@ -100,7 +101,7 @@ def _add_model(dataset: Dataset, key: str, request: CollectRequest, models: Mode
         precision=request.precision,
         executor=request.executor,
         target=request.target,
-        notes=tuple(f"merged: {kind}" for kind in models.merged),
+        notes=(*(f"merged: {kind}" for kind in models.merged), *([] if models.split == BLOCKS else ["cut by rows"])),
         device_key=models.machine.device.key,
     )
     found = [(operators[key], tuple(places)) for key, places in positions.items()]

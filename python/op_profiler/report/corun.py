@@ -18,7 +18,7 @@ def show(console: Console, result: CorunResult) -> None:
     from rich.table import Table
 
     plan, graph = result.plan, result.models.graph
-    table = Table(title=f"{' + '.join(plan.models)}: plan of {plan.policy}" + _merged(plan.merged))
+    table = Table(title=f"{' + '.join(plan.models)}: plan of {plan.title}")
     lanes = f"{result.models.lane}s"
     for name in ("stage", lanes, "threads", "start us", "us", "operator"):
         table.add_column(name, justify="left" if name in (lanes, "operator") else "right", overflow="fold")
@@ -45,7 +45,7 @@ def show(console: Console, result: CorunResult) -> None:
 def summary(result: CorunResult) -> str:
     """Predicted, measured, and whether the outputs are those of sequential."""
     plan = result.plan
-    return comparison(result, "sequential", f"plan ({plan.policy}{_merged(plan.merged)})", plan.predicted_us)
+    return comparison(result, "sequential", f"plan ({plan.title})", plan.predicted_us)
 
 
 def comparison(result: CorunResult | TargetsResult, first: str, second: str, predicted_us: float | None) -> str:
@@ -72,7 +72,3 @@ def _interval(interval: tuple[float, float], digits: int) -> str:
 
 def _us(timed: Timed, way: int) -> str:
     return f"{timed.median_us[way]:.1f} us{_interval(timed.interval_us(way), 1)}"
-
-
-def _merged(kinds: tuple[str, ...]) -> str:
-    return f", {', '.join(kinds)} merged" if kinds else ""

@@ -1,0 +1,109 @@
+"""What tuning together gains over tuning each operator alone, and both over the schedules of the build.
+
+    python benchmarks/collaborate.py [MODEL ...]        (about three minutes each; models joined by + run together)
+
+Each line of models runs in a process of its own. *sequential* is TVM's graph executor with all threads; *untuned* the
+better of the plans greedy and ios with the kernels of the build; *tuned alone* a plan for the schedules that are best
+while nothing runs beside them; *collaborate* the same after the search among thread splits and schedules together. All
+are timed in turn, after the search; where the search found nothing better than *tuned alone*, that is what is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import each_in_own_process, provenance
+
+MODELS = ("squeezenet_v1.1", "squeezenet_v1.1+mobilenet", "resnet-18+mobilenet", "densenet-121")
+ROUNDS = 41
+
+
+def measure(names: str) -> dict[str, Any]:
+    """Speed-ups of every plan over sequential and over *tuned alone*, with intervals."""
+    from op_profiler.cli.options import parse_model
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.compiler import usable_cores
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.parallel.corun import COLLABORATE, CorunRequest, candidates_of
+    from op_profiler.parallel.measure import Way, relative_difference, time_in_turn
+    from op_profiler.parallel.models import load_models
+
+    def quiet(text: str) -> None:
+        pass
+
+    models = [ModelRequest(source=s, name=n) for s, n in (parse_model(name, "local") for name in names.split("+"))]
+    requests = tuple(CollectRequest(model=model) for model in models)
+    base = load_models(requests, cores=usable_cores(), merge=False, announce=quiet)
+    request = CorunRequest(models=requests, policy=COLLABORATE, cores=usable_cores())
+    candidates = {one.plan.policy: one for one in candidates_of(request, base, quiet)}
+    search = next(one.collaboration for one in candidates.values())
+    assert search is not None
+    with contextlib.ExitStack() as stack:
+        executors = {name: stack.enter_context(base.executor(one.plan)) for name, one in candidates.items()}
+        sequential = base.sequential()
+        ways = [sequential, *(Way(lambda: None, executor.run) for executor in executors.values())]
+        timed = time_in_turn(ways, rounds=ROUNDS, meter=base.machine.meter(), limits=base.machine.limits)
+        sequential.prepare()
+        sequential.run()
+        expected = [array.copy() for array in base.sequential_outputs()]
+        difference = 0.0
+        for executor in executors.values():
+            executor.run()
+            pairs = zip(expected, executor.outputs(), strict=True)
+            difference = max(difference, *(relative_difference(a, b) for a, b in pairs))
+    places = {name: 1 + place for place, name in enumerate(executors)}
+    untuned = min((name for name in places if name in ("greedy", "ios")), key=lambda n: timed.median_us[places[n]])
+    alone = places["tuned alone"]
+    rows = {"untuned": places[untuned], "tuned alone": alone, COLLABORATE: places.get(COLLABORATE, alone)}
+    return {
+        "kernels": len(base.graph),
+        "sequential_us": float(timed.median_us[0]),
+        "foreign_load": timed.load.foreign or search.foreign_load,
+        "difference": difference,
+        "plans": {
+            name: {
+                "us": float(timed.median_us[way]),
+                "speedup": [timed.speedup(way), *timed.speedup_interval(way)],
+                "over_alone": [timed.speedup(way, alone), *timed.speedup_interval(way, alone)],
+            }
+            for name, way in rows.items()
+        },
+        "shared_stages": len(search.shared),
+        "shared_us": [float(np.sum([us[i] for i in search.shared])) for us in (search.alone_us, search.jointly_us)],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="models, or models joined by +; default: all")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="results of earlier runs, which go on from there")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one)))
+        return
+    print(provenance())
+    for names, found in each_in_own_process(__file__, arguments.models or MODELS, arguments.keep):
+        alone_us, jointly_us = found["shared_us"]
+        print(
+            f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us; "
+            f"{found['shared_stages']} stages with operators side by side, {alone_us:.0f} us tuned alone, "
+            f"{jointly_us:.0f} together; outputs within {found['difference']:.0e} of the largest value"
+            + ("; under foreign load" if found["foreign_load"] else "")
+        )
+        for name, row in found["plans"].items():
+            (speedup, low, high), (over, low_over, high_over) = row["speedup"], row["over_alone"]
+            print(
+                f"  {name:12} {row['us']:>9.0f} us  speed-up {speedup:.3f} ({low:.3f} to {high:.3f})  "
+                f"over tuned alone {over:.3f} ({low_over:.3f} to {high_over:.3f})",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

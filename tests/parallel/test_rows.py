@@ -1,0 +1,108 @@
+"""Operators that are cut by rows: which, how, and that every part is run once, by the lane that has its row."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+import pytest
+
+from op_profiler.measure.kernels import Call
+from op_profiler.measure.threads import available_cores
+from op_profiler.operators._base import Operator, TensorSpec
+from op_profiler.operators.launch import parallel_loops_of
+from op_profiler.parallel.lanes import Lanes, LaneStep, native_library
+from op_profiler.parallel.models import Models
+from op_profiler.parallel.rows import cut_by_rows
+
+
+def _operator(*, weights: int = 1) -> Operator:
+    """A convolution from 8 x 14 x 14 to 4 x 14 x 14 packed channels."""
+    data, out = TensorSpec((1, 8, 14, 14, 16), "float32"), TensorSpec((1, 4, 14, 14, 16), "float32")
+    params = (TensorSpec((4, 8, 1, 1, 16, 16 * weights), "float32"),)
+    return Operator("conv", "nn.conv2d", ("nn.conv2d",), (data,), params, (out,), ({},), {}, "", 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("loops", "cut"),
+    [
+        ([56], ((56, 14),)),  # channels and rows
+        ([128, 56], ((128, 16), (56, 14))),  # with a padding, which lies on the input
+        ([28], ((28, 7),)),  # two rows at once
+        ([56 * 14], ((56, 14),)),  # channels, rows, and columns
+        ([7], ()),  # rows alone: in order they are neighbours anyway
+        ([4], ()),  # channels alone
+        ([128, 4], ((128, 16), (0, 0))),
+        ([0], ()),  # not static
+        ([], ()),
+    ],
+)
+def test_loops_over_channels_and_rows_are_cut_by_rows(loops: list[int], cut: tuple[tuple[int, int], ...]) -> None:
+    assert cut_by_rows(_operator(), loops) == cut
+
+
+def test_an_operator_of_many_weights_is_not_cut_by_rows() -> None:
+    """Each lane would read all of them."""
+    assert cut_by_rows(_operator(weights=100), [56]) == ()
+
+
+def test_the_loops_of_a_model_are_those_of_its_kernels(branching: Models) -> None:
+    loops = branching.compiled[0].loops
+    assert loops and set(loops) <= set(branching.labels)
+    assert all(all(count > 0 for count in counts) for counts in loops.values())
+    assert any(node.rows for node in branching.graph.nodes)
+    for node in branching.graph.nodes:
+        for parts, rows in node.rows:
+            assert rows == 0 or parts % rows == 0
+
+
+def test_loops_whose_parts_wait_for_each_other_are_left_as_they_are(tvm: Any) -> None:
+    tir = tvm.tir
+    body = tir.Evaluate(0)
+    variables = [tir.Var(name, "int32") for name in ("i", "j", "k")]
+    inner = tir.For(variables[1], 0, 4, tir.ForKind.PARALLEL, body)
+    outer = tir.For(variables[0], 0, 8, tir.ForKind.PARALLEL, inner)
+    behind = tir.For(variables[2], 0, tir.Var("n", "int32"), tir.ForKind.PARALLEL, body)
+    assert parallel_loops_of(tir.SeqStmt([outer, tir.For(variables[1], 0, 3, tir.ForKind.SERIAL, behind)])) == [8, 0]
+    waiting = tir.AttrStmt(variables[0], "pragma_parallel_barrier_when_finish", tir.IntImm("int32", 1), outer)
+    assert parallel_loops_of(waiting) == []
+
+
+@pytest.mark.parametrize(("parts", "rows"), [(56, 14), (15, 5), (9, 3), (6, 1), (7, 7), (1200, 300), (0, 0)])
+def test_every_part_is_run_once_and_rows_stay_together(tvm: Any, parts: int, rows: int) -> None:
+    """The second loop of a step; the first has no entry of its own, and is cut into blocks."""
+    cores = available_cores()
+    if len(cores) < 2:
+        pytest.skip("one core only")
+    seen: list[list[tuple[int, int, int]]] = [[], []]  # of each loop: thread, part, how many parts
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Group), ctypes.c_void_p)
+    def part(number: int, group: Any, data: int | None) -> int:
+        seen[0 if data is None else 1].append((threading.get_native_id(), number, group.contents.num_task))
+        return 0
+
+    def kernel() -> None:
+        launch = native_library().lanes_launch
+        assert launch(part, ctypes.c_void_p(None), 0) == 0
+        assert launch(part, ctypes.c_void_p(1), 0) == 0
+
+    step = LaneStep(Call("kernel", tvm.runtime.convert(kernel), [], []), mates=(1,), loops=((0, 0), (parts, rows)))
+    with Lanes(cores[:2], [[step], []], 0) as lanes:
+        lanes.run()
+        assert lanes.threads()[0].tolist() == [2]
+    blocks, by_rows = seen
+    assert sorted((number, count) for _, number, count in blocks) == [(0, 2), (1, 2)]
+    assert len({thread for thread, *_ in blocks}) == 2
+    if not parts:
+        assert sorted(number for _, number, _ in by_rows) == [0, 1]
+        return
+    assert sorted(number for _, number, _ in by_rows) == list(range(parts))
+    mine = [{number for thread, number, _ in by_rows if thread == one} for one in {thread for thread, *_ in by_rows}]
+    first, second = sorted(mine, key=lambda numbers: min(number % rows for number in numbers))
+    assert abs(len(first) - len(second)) <= 1
+    assert max(number % rows for number in first) <= min(number % rows for number in second)
+
+
+class _Group(ctypes.Structure):
+    _fields_ = (("sync_handle", ctypes.c_void_p), ("num_task", ctypes.c_int32))
