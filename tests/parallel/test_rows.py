@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import threading
 from typing import Any
 
@@ -14,7 +15,7 @@ from op_profiler.operators._base import Operator, TensorSpec
 from op_profiler.operators.launch import parallel_loops_of
 from op_profiler.parallel.lanes import Lanes, LaneStep, native_library
 from op_profiler.parallel.models import Models
-from op_profiler.parallel.rows import cut_by_rows
+from op_profiler.parallel.rows import cut_by_rows, for_team
 
 
 def _operator(*, weights: int = 1) -> Operator:
@@ -40,6 +41,18 @@ def _operator(*, weights: int = 1) -> Operator:
 )
 def test_loops_over_channels_and_rows_are_cut_by_rows(loops: list[int], cut: tuple[tuple[int, int], ...]) -> None:
     assert cut_by_rows(_operator(), loops) == cut
+
+
+def test_a_team_gets_few_parts_of_whole_rows_where_they_can_be_shared_evenly() -> None:
+    assert for_team([(56, 14), (0, 0)], 2) == ((8, 2), (0, 0))
+    assert for_team([(4 * 13, 13), (4 * 9, 9)], 2) == ((4 * 13, 13), (4 * 9, 9))
+    assert for_team([(4 * 9, 9), (4 * 12, 12)], 3) == ((4 * 3, 3), (4 * 3, 3))
+    assert for_team([(8, 2)], 4) == ((8, 2),)
+
+
+def test_blocks_of_one_channel_are_rows_anyway() -> None:
+    operator = dataclasses.replace(_operator(), outputs=(TensorSpec((1, 1, 299, 299, 3), "float32"),))
+    assert cut_by_rows(operator, [299]) == ()
 
 
 def test_an_operator_of_many_weights_is_not_cut_by_rows() -> None:
@@ -69,7 +82,9 @@ def test_loops_whose_parts_wait_for_each_other_are_left_as_they_are(tvm: Any) ->
     assert parallel_loops_of(waiting) == []
 
 
-@pytest.mark.parametrize(("parts", "rows"), [(56, 14), (15, 5), (9, 3), (6, 1), (7, 7), (1200, 300), (0, 0)])
+@pytest.mark.parametrize(
+    ("parts", "rows"), [(56, 14), (15, 5), (9, 3), (6, 1), (7, 7), (1200, 300), (300, 300), (0, 0)]
+)
 def test_every_part_is_run_once_and_rows_stay_together(tvm: Any, parts: int, rows: int) -> None:
     """The second loop of a step; the first has no entry of its own, and is cut into blocks."""
     cores = available_cores()

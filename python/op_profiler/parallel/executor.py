@@ -17,6 +17,7 @@ from op_profiler.measure.kernels import Call, Kernel, bind_graph
 from op_profiler.parallel.lanes import Lanes, LaneStep, native_library, run_on_lanes
 from op_profiler.parallel.memory import Bound, bind_in_one_piece
 from op_profiler.parallel.plan import ROWS
+from op_profiler.parallel.rows import for_team
 from op_profiler.parallel.storage import plan_storage
 
 if TYPE_CHECKING:
@@ -218,7 +219,8 @@ class Programme:
         last_on: dict[int, int] = {}
         for step, group in plan.steps:
             lane, *mates = (number[core] for core in group.cores[: step.threads])
-            entry = _Entry(step.node, tuple(mates), graph.nodes[step.node].rows if plan.split == ROWS else ())
+            rows = graph.nodes[step.node].rows if plan.split == ROWS else ()
+            entry = _Entry(step.node, tuple(mates), for_team(rows, step.threads))
             mine = self.lanes[lane][-1].node if self.lanes[lane] else None
             known = 0 if mine is None else before[mine] | 1 << mine
             sources = {source for source in graph.nodes[step.node].inputs if source in entries}

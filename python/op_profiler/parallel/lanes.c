@@ -159,17 +159,17 @@ int lanes_launch(Lambda lambda, void *data, int wanted) {
     int64_t team = step != NULL ? step->mates + 1 : 1;
     int64_t parts = wanted > 0 ? wanted : team, rows = parts;
     int64_t number = step != NULL ? me->loop++ : 0;
+    int by_rows = 0;
     if (team > 1 && wanted <= 0 && 2 * number < step->loops) {
         const int64_t *cut = &me->table.loops[step->first_loop + 2 * number];
-        if (cut[0] > 0) parts = cut[0], rows = cut[1];
+        if (cut[0] > 0) parts = cut[0], rows = cut[1], by_rows = 1;
     }
-    int whole = rows == parts;
-    if (whole && parts > MOST_TASKS) {
+    if (!by_rows && parts > MOST_TASKS) {
         TVMAPISetLastError("a kernel asks for more than 256 parts");
         return -1;
     }
     /* For TVMBackendParallelBarrier a counter a part, a cache line each; loops that are cut by rows have no barriers. */
-    _Atomic int sync[(whole ? parts : 1) * SYNC_STRIDE];
+    _Atomic int sync[(by_rows ? 1 : parts) * SYNC_STRIDE];
     memset(sync, 0, sizeof(sync));
     if (team > parts) team = parts;
     Loop loop = {lambda, data, {(void *)sync, (int32_t)parts}, rows, team};

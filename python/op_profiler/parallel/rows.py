@@ -9,7 +9,7 @@ another one's, it decides. Weights are the price: each core reads all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.operators.cost import size_bytes
@@ -37,13 +37,23 @@ def cut_by_rows(operator: Operator, loops: Sequence[int]) -> tuple[tuple[int, in
     return found if any(cut != _WHOLE for cut in found) else ()
 
 
+def for_team(cuts: Iterable[tuple[int, int]], threads: int) -> tuple[tuple[int, int], ...]:
+    """The same cuts in the fewest parts of whole rows that so many threads can share evenly: each part is a call."""
+    return tuple(_shared(parts, rows, threads) for parts, rows in cuts)
+
+
+def _shared(parts: int, rows: int, threads: int) -> tuple[int, int]:
+    fewest = next((count for count in range(threads, rows, threads) if rows % count == 0), rows)
+    return (parts // rows * fewest, fewest) if rows else (parts, rows)
+
+
 def _cut(iterations: int, tensor: TensorSpec) -> tuple[int, int]:
     if len(tensor.shape) != _PACKED_DIMENSIONS:
         return _WHOLE
     batch, channels, height = tensor.shape[:3]
     columns = batch * channels
-    if not columns or not iterations or height < 2 or iterations % columns:
-        return _WHOLE
+    if columns < 2 or height < 2 or not iterations or iterations % columns:
+        return _WHOLE  # among them one channel: blocks are rows then
     each = iterations // columns
     if each % height == 0:
         return columns * height, height  # a row, or all that is computed of it
