@@ -1,12 +1,13 @@
 """What plans gain over running one operator after the other: every policy, interleaved in one run.
 
-    python benchmarks/corun.py [MODEL ...]        (about 25 minutes for all; models joined by + run together)
+    python benchmarks/corun.py [MODEL ...]        (about 30 minutes for all; models joined by + run together)
 
-Each line of models runs in a process of its own. *sequential* is TVM's graph executor with all threads; *limit* the sum
+Each line of models runs in a process of its own; of two models that run together once and twice each, the second line is
+their throughput with two requests at a time. *sequential* is TVM's graph executor with all threads; *limit* the sum
 of its operators at one thread over the cores, measured in the same run: but for caches, no plan of the same kernels can
 be faster. *gap closed*: how much of the way from sequential to the limit a policy goes. ``auto`` is chosen by a short
-run of the plan ``sequential`` and the four others that are predicted best, merged kernels among them, before the run
-that is printed.
+run of the plans ``sequential``, by blocks and by rows, and the four others that are predicted best, merged kernels among
+them, before the run that is printed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ BRANCHING = (
     "transformers:bert",
 )
 CHAINS = ("resnet-18", "mobilenet")
-PAIRS = ("resnet-18+mobilenet", "transformers:bert+resnet-18", "resnet-18+mobilenet+resnet-18+mobilenet")
+PAIRS = (
+    "resnet-18+mobilenet",
+    "transformers:bert+resnet-18",
+    "resnet-18+mobilenet+resnet-18+mobilenet",
+    "transformers:bert+resnet-18+transformers:bert+resnet-18",
+)
 ROUNDS = 21
 
 
@@ -120,7 +126,7 @@ def main() -> None:
             low, high = row["speedup_interval"]
             closed = (found["sequential_us"] - row["us"]) / gap if gap > 0 else float("nan")
             print(
-                f"  {row['policy']:20} {row['us']:>9.0f} us  speed-up {row['speedup']:.3f} ({low:.3f} to {high:.3f})  "
+                f"  {row['policy']:32} {row['us']:>9.0f} us  speed-up {row['speedup']:.3f} ({low:.3f} to {high:.3f})  "
                 f"gap closed {closed:>6.1%}  limit over it {found['limit_us'] / row['us']:.3f}  "
                 f"predicted {row['predicted_us']:>9.0f}  {'equal' if row['outputs_equal'] else 'rounded differently'}"
                 + ("  <- auto" if row["auto"] else ""),
