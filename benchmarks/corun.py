@@ -2,12 +2,12 @@
 
     python benchmarks/corun.py [MODEL ...]        (about 30 minutes for all; models joined by + run together)
 
-Each line of models runs in a process of its own; of two models that run together once and twice each, the second line is
-their throughput with two requests at a time. *sequential* is TVM's graph executor with all threads; *limit* the sum
+Each line of models runs in a process of its own; of two models that run together once and twice each, the second line
+is their throughput with two requests at a time. *sequential* is TVM's graph executor with all threads; *limit* the sum
 of its operators at one thread over the cores, measured in the same run: but for caches, no plan of the same kernels can
 be faster. *gap closed*: how much of the way from sequential to the limit a policy goes. ``auto`` is chosen by a short
-run of the plans ``sequential``, by blocks and by rows, and the four others that are predicted best, merged kernels among
-them, before the run that is printed.
+run of the plans ``sequential``, by blocks and by rows, and the four others that are predicted best, merged kernels
+among them, before the run that is printed.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import itertools
 import threading
 from typing import Any
 
@@ -82,11 +83,12 @@ def test_loops_whose_parts_wait_for_each_other_are_left_as_they_are(tvm: Any) ->
     assert parallel_loops_of(waiting) == []
 
 
+@pytest.mark.parametrize("team", [2, 3])
 @pytest.mark.parametrize(
     ("parts", "rows"), [(56, 14), (15, 5), (9, 3), (6, 1), (7, 7), (1200, 300), (300, 300), (0, 0)]
 )
-def test_every_part_is_run_once_and_rows_stay_together(tvm: Any, parts: int, rows: int) -> None:
-    """The second loop of a step; the first has no entry of its own, and is cut into blocks."""
+def test_every_part_is_run_once_and_rows_stay_together(tvm: Any, parts: int, rows: int, team: int) -> None:
+    """The second loop of a step; the first is cut into blocks. A third lane has the first one's core."""
     cores = available_cores()
     if len(cores) < 2:
         pytest.skip("one core only")
@@ -102,21 +104,22 @@ def test_every_part_is_run_once_and_rows_stay_together(tvm: Any, parts: int, row
         assert launch(part, ctypes.c_void_p(None), 0) == 0
         assert launch(part, ctypes.c_void_p(1), 0) == 0
 
-    step = LaneStep(Call("kernel", tvm.runtime.convert(kernel), [], []), mates=(1,), loops=((0, 0), (parts, rows)))
-    with Lanes(cores[:2], [[step], []], 0) as lanes:
+    call = Call("kernel", tvm.runtime.convert(kernel), [], [])
+    step = LaneStep(call, mates=tuple(range(1, team)), loops=((0, 0), (parts, rows)))
+    with Lanes([*cores[:2], cores[0]][:team], [[step], *([] for _ in range(1, team))], 0) as lanes:
         lanes.run()
-        assert lanes.threads()[0].tolist() == [2]
+        assert lanes.threads()[0].tolist() == [team]
     blocks, by_rows = seen
-    assert sorted((number, count) for _, number, count in blocks) == [(0, 2), (1, 2)]
-    assert len({thread for thread, *_ in blocks}) == 2
+    assert sorted((number, count) for _, number, count in blocks) == [(number, team) for number in range(team)]
+    assert len({thread for thread, *_ in blocks}) == team
     if not parts:
-        assert sorted(number for _, number, _ in by_rows) == [0, 1]
+        assert sorted(number for _, number, _ in by_rows) == list(range(team))
         return
     assert sorted(number for _, number, _ in by_rows) == list(range(parts))
     mine = [{number for thread, number, _ in by_rows if thread == one} for one in {thread for thread, *_ in by_rows}]
-    first, second = sorted(mine, key=lambda numbers: min(number % rows for number in numbers))
-    assert abs(len(first) - len(second)) <= 1
-    assert max(number % rows for number in first) <= min(number % rows for number in second)
+    assert max(map(len, mine)) - min(map(len, mine)) <= 1
+    for upper, lower in itertools.pairwise(sorted(mine, key=lambda numbers: sorted(n % rows for n in numbers))):
+        assert max(number % rows for number in upper) <= min(number % rows for number in lower)
 
 
 class _Group(ctypes.Structure):

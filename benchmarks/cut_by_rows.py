@@ -1,0 +1,79 @@
+"""Operators on all cores, cut into blocks and by rows, where the host's cores are near each other and where far apart.
+
+    python benchmarks/cut_by_rows.py [MODEL ...]        (about two minutes each)
+
+One operator after the other on lanes, timed in turn: by blocks and by rows on all cores, and on one. A round in which
+blocks take over 1.2 times the time of one core over the cores counts as *far*. A host may move its virtual cores at any
+minute; a state that did not come up within the time is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import each_in_own_process, provenance
+
+MODELS = ("squeezenet_v1.1", "densenet-121", "randwire-0")
+_SECONDS = 90.0
+_FAR = 1.2
+
+
+def measure(name: str) -> dict[str, Any]:
+    """By state of the host: rounds, and medians of the sum of all operators in microseconds, with quartiles."""
+    from op_profiler.cli.options import parse_model
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.compiler import usable_cores
+    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.parallel.models import load_models
+    from op_profiler.parallel.plan import BLOCKS, ROWS
+    from op_profiler.parallel.profile import durations_us, in_order
+
+    source, model = parse_model(name, "local")
+    requests = (CollectRequest(model=ModelRequest(source=source, name=model)),)
+    models = load_models(requests, cores=usable_cores(), merge=False, announce=lambda text: None)
+    cores = len(models.cores)
+    rounds: dict[str, list[list[float]]] = {"near": [], "far": []}
+    with contextlib.ExitStack() as stack:
+        executors = []
+        for split, threads in ((BLOCKS, cores), (ROWS, cores), (BLOCKS, 1)):
+            cut = dataclasses.replace(models, split=split)
+            executors.append(stack.enter_context(cut.executor(in_order(cut, threads))))
+        end = time.monotonic() + _SECONDS
+        while time.monotonic() < end:
+            blocks, rows, one = (float(durations_us(executor, 1).sum()) for executor in executors)
+            rounds["far" if blocks > _FAR * one / cores else "near"].append([blocks, rows, one / cores])
+    return {
+        state: {"rounds": len(found), "quartiles_us": np.percentile(found, (25, 50, 75), axis=0).T.tolist()}
+        for state, found in rounds.items()
+        if len(found) > 2
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="default: all")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="results of earlier runs, which go on from there")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one)))
+        return
+    print(provenance())
+    print(f"{'model':18} {'cores':6} {'rounds':>6} {'blocks us':>24} {'rows us':>24} {'one core over cores us':>24}")
+    for name, found in each_in_own_process(__file__, arguments.models or MODELS, arguments.keep):
+        for state, medians in found.items():
+            texts = (f"{middle:.0f} ({low:.0f} to {high:.0f})" for low, middle, high in medians["quartiles_us"])
+            print(
+                f"{name:18} {state:6} {medians['rounds']:>6} " + " ".join(f"{text:>24}" for text in texts), flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
