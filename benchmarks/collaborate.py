@@ -10,14 +10,11 @@ are timed in turn, after the search; where the search found nothing better than 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import each_in_own_process, provenance
+from common import requests_of, results_of
 
 MODELS = ("squeezenet_v1.1", "squeezenet_v1.1+mobilenet", "resnet-18+mobilenet", "densenet-121")
 ROUNDS = 41
@@ -25,10 +22,7 @@ ROUNDS = 41
 
 def measure(names: str) -> dict[str, Any]:
     """Speed-ups of every plan over sequential and over *tuned alone*, with intervals."""
-    from op_profiler.cli.options import parse_model
-    from op_profiler.collect.request import CollectRequest
     from op_profiler.compiler import usable_cores
-    from op_profiler.frontends._base import ModelRequest
     from op_profiler.parallel.corun import COLLABORATE, CorunRequest, candidates_of
     from op_profiler.parallel.measure import Way, relative_difference, time_in_turn
     from op_profiler.parallel.models import load_models
@@ -36,8 +30,7 @@ def measure(names: str) -> dict[str, Any]:
     def quiet(text: str) -> None:
         pass
 
-    models = [ModelRequest(source=s, name=n) for s, n in (parse_model(name, "local") for name in names.split("+"))]
-    requests = tuple(CollectRequest(model=model) for model in models)
+    requests = requests_of(names)
     base = load_models(requests, cores=usable_cores(), merge=False, announce=quiet)
     request = CorunRequest(models=requests, policy=COLLABORATE, cores=usable_cores())
     candidates = {one.plan.policy: one for one in candidates_of(request, base, quiet)}
@@ -79,16 +72,8 @@ def measure(names: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", help="models, or models joined by +; default: all")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="results of earlier runs, which go on from there")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        print(json.dumps(measure(arguments.one)))
-        return
-    print(provenance())
-    for names, found in each_in_own_process(__file__, arguments.models or MODELS, arguments.keep):
+    results = results_of(__file__, __doc__, measure, MODELS)
+    for names, found in results:
         alone_us, jointly_us = found["shared_us"]
         print(
             f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us; "

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from op_profiler.collect.request import CollectRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
@@ -79,6 +83,35 @@ def each_in_own_process(
         elif there[name]["provenance"] != now:
             print(f"\n{there[name]['provenance']}:", flush=True)
         yield name, there[name]["found"]
+
+
+def results_of(
+    script: str, description: str | None, measure: Callable[[str], dict[str, Any]], names: Iterable[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The command line of a benchmark that measures models one by one, each in a process of its own.
+
+    Prints provenance; in such a process prints what `measure` finds as JSON, and exits.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="models, or models joined by + where the text says so; default: all")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="results of earlier runs, which go on from there")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one)))
+        raise SystemExit(0)
+    print(provenance())
+    return each_in_own_process(script, arguments.models or names, arguments.keep)
+
+
+def requests_of(names: str) -> tuple[CollectRequest, ...]:
+    """What to build for models that are joined by +."""
+    from op_profiler.cli.options import parse_model
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.frontends._base import ModelRequest
+
+    found = (parse_model(name, "local") for name in names.split("+"))
+    return tuple(CollectRequest(model=ModelRequest(source=source, name=name)) for source, name in found)
 
 
 def collect(arguments: list[str], folder: Path) -> tuple[int, list[dict[str, Any]]]:

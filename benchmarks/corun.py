@@ -12,15 +12,12 @@ among them, before the run that is printed.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import each_in_own_process, provenance
+from common import requests_of, results_of
 
 BRANCHING = (
     "squeezenet_v1.1",
@@ -43,10 +40,7 @@ ROUNDS = 21
 
 def measure(names: str) -> dict[str, Any]:
     """Medians and intervals of every way to run the models, microseconds."""
-    from op_profiler.cli.options import parse_model
-    from op_profiler.collect.request import CollectRequest
     from op_profiler.compiler import usable_cores
-    from op_profiler.frontends._base import ModelRequest
     from op_profiler.parallel.corun import AUTO, CorunRequest, best_of, candidates_of, merged_candidates
     from op_profiler.parallel.measure import Way, time_in_turn
     from op_profiler.parallel.models import load_models
@@ -54,8 +48,7 @@ def measure(names: str) -> dict[str, Any]:
     def quiet(text: str) -> None:
         pass
 
-    models = [ModelRequest(source=s, name=n) for s, n in (parse_model(name, "local") for name in names.split("+"))]
-    requests = tuple(CollectRequest(model=model) for model in models)
+    requests = requests_of(names)
     request = CorunRequest(models=requests, policy=AUTO, cores=usable_cores())
     base = load_models(requests, cores=request.cores, merge=False, announce=quiet)
     plans = candidates_of(request, base, quiet)
@@ -100,19 +93,9 @@ def measure(names: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", help="models, or models joined by +; default: all")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="results of earlier runs, which go on from there")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        print(json.dumps(measure(arguments.one)))
-        return
-    print(provenance())
+    results = results_of(__file__, __doc__, measure, (*BRANCHING, *CHAINS, *PAIRS))
     over_limit: list[tuple[float, float]] = []
-    for names, found in each_in_own_process(
-        __file__, arguments.models or (*BRANCHING, *CHAINS, *PAIRS), arguments.keep
-    ):
+    for names, found in results:
         low, high = found["sequential_interval_us"]
         print(
             f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us "

@@ -9,16 +9,13 @@ minute; a state that did not come up within the time is left out.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
-import json
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import each_in_own_process, provenance
+from common import requests_of, results_of
 
 MODELS = ("squeezenet_v1.1", "densenet-121", "randwire-0")
 _SECONDS = 90.0
@@ -27,16 +24,12 @@ _FAR = 1.2
 
 def measure(name: str) -> dict[str, Any]:
     """By state of the host: rounds, and medians of the sum of all operators in microseconds, with quartiles."""
-    from op_profiler.cli.options import parse_model
-    from op_profiler.collect.request import CollectRequest
     from op_profiler.compiler import usable_cores
-    from op_profiler.frontends._base import ModelRequest
     from op_profiler.parallel.models import load_models
     from op_profiler.parallel.plan import BLOCKS, ROWS
     from op_profiler.parallel.profile import durations_us, in_order
 
-    source, model = parse_model(name, "local")
-    requests = (CollectRequest(model=ModelRequest(source=source, name=model)),)
+    requests = requests_of(name)
     models = load_models(requests, cores=usable_cores(), merge=False, announce=lambda text: None)
     cores = len(models.cores)
     rounds: dict[str, list[list[float]]] = {"near": [], "far": []}
@@ -57,17 +50,9 @@ def measure(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", help="default: all")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="results of earlier runs, which go on from there")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        print(json.dumps(measure(arguments.one)))
-        return
-    print(provenance())
+    results = results_of(__file__, __doc__, measure, MODELS)
     print(f"{'model':18} {'cores':6} {'rounds':>6} {'blocks us':>24} {'rows us':>24} {'one core over cores us':>24}")
-    for name, found in each_in_own_process(__file__, arguments.models or MODELS, arguments.keep):
+    for name, found in results:
         for state, medians in found.items():
             texts = (f"{middle:.0f} ({low:.0f} to {high:.0f})" for low, middle, high in medians["quartiles_us"])
             print(

@@ -11,15 +11,12 @@ which is found with measured stages as well.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
-import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import each_in_own_process, provenance
+from common import requests_of, results_of
 
 if TYPE_CHECKING:
     from op_profiler.parallel.costs import Costs
@@ -37,10 +34,7 @@ _STAGES = 3000  # where there are more, the search looks at a part of them
 
 def measure(name: str) -> dict[str, Any]:
     """Medians of the plans, microseconds, and how many measurements each took."""
-    from op_profiler.cli.options import parse_model
-    from op_profiler.collect.request import CollectRequest
     from op_profiler.compiler import usable_cores
-    from op_profiler.frontends._base import ModelRequest
     from op_profiler.parallel.corun import CorunRequest, predicted_costs
     from op_profiler.parallel.measure import Way, time_in_turn
     from op_profiler.parallel.models import load_models
@@ -52,8 +46,7 @@ def measure(name: str) -> dict[str, Any]:
     def quiet(text: str) -> None:
         pass
 
-    source, model = parse_model(name, "local")
-    requests = (CollectRequest(model=ModelRequest(source=source, name=model)),)
+    requests = requests_of(name)
     models = load_models(requests, cores=usable_cores(), merge=False, announce=quiet)
     request = CorunRequest(models=requests, policy="ios", cores=usable_cores())
 
@@ -141,17 +134,9 @@ def _piece(models: Models, predicted: Costs, alone: Costs, stages: StageTimer, f
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", help="default: all")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="results of earlier runs, which go on from there")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.one:
-        print(json.dumps(measure(arguments.one)))
-        return
-    print(provenance())
+    results = results_of(__file__, __doc__, measure, MODELS)
     print(f"{'model':32} {'kernels':>7} {'plan of IOS from':18} {'us':>9} {'over the last':>13} {'measurements':>13}")
-    for name, found in each_in_own_process(__file__, arguments.models or MODELS, arguments.keep):
+    for name, found in results:
         print(f"{name:32} {found['kernels']:>7} {'(sequential)':18} {found['sequential_us']:>9.1f}")
         for (label, (us, count)), ratio in zip(found["plans"].items(), found["over_measured"], strict=True):
             print(f"{'':40} {label:18} {us:>9.1f} {ratio:>13.3f} {count:>13}", flush=True)

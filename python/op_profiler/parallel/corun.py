@@ -139,6 +139,7 @@ class CorunResult:
             "foreign_load": self.timed.load.foreign,
             "rounds": len(self.timed.samples_us),
             "merged": list(self.plan.merged),
+            "split": self.plan.split,
             "tried": [{"policy": n, "predicted_us": p, "measured_us": m} for n, p, m in self.tried],
             "tuned_stages": self.collaboration.to_json() if self.collaboration is not None else None,
             "notes": list(self.notes),
@@ -237,12 +238,12 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
 def _otherwise_cut(candidate: Candidate) -> list[Candidate]:
     """The plan with operators cut in the other way, where there is one: which is faster may have changed meanwhile."""
     models, plan, profile = candidate.models, candidate.plan, candidate.profile
+    in_order_us = profile.in_order_us if profile is not None else {}
     return [
         Candidate(
             dataclasses.replace(models, split=split),
-            dataclasses.replace(
-                plan, split=split, predicted_us=profile.in_order_us[split] if profile else plan.predicted_us
-            ),
+            dataclasses.replace(plan, split=split, predicted_us=in_order_us.get(split, plan.predicted_us)),
+            profile,
         )
         for split in models.splits
         if split != models.split
