@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -215,6 +216,10 @@ def test_auto_measures_running_in_order_by_blocks_and_by_rows(branching: Models)
     winner, tried = best_of(candidates, lambda text: None)
     assert {"sequential", "sequential, by rows"} <= {name for name, *_ in tried}
     assert any(winner is one for one in candidates)
+    slow = [dataclasses.replace(one, plan=dataclasses.replace(one.plan, predicted_us=1e9)) for one in candidates]
+    others = [dataclasses.replace(one, plan=dataclasses.replace(one.plan, policy="other")) for one in candidates * 4]
+    tried = best_of([slow[0], *others, slow[-1]], lambda text: None)[1]
+    assert {"sequential", "sequential, by rows"} <= {name for name, *_ in tried} and len(tried) == 6
 
 
 def test_nothing_is_stored_of_a_plan_without_neighbours(branching: Models, tmp_path: Path) -> None:

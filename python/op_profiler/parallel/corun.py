@@ -308,7 +308,7 @@ def best_of(
     Those of ``auto`` that run nothing side by side, cut by blocks and by rows, depend least on costs, which on a shared
     host are not the same from one minute to the next: they are always among them.
     """
-    always = [one.plan.policy == "sequential" and not one.plan.merged for one in candidates]
+    always = [one.plan.policy == "sequential" and one.plan.merged == candidates[0].plan.merged for one in candidates]
     few = [one for one, must in zip(candidates, always, strict=True) if must]
     others = [one for one, must in zip(candidates, always, strict=True) if not must]
     few += sorted(others, key=lambda one: one.plan.predicted_us or 0.0)[: _MOST_MEASURED - len(few)]
