@@ -26,8 +26,12 @@ def export(
     file: Annotated[Path | None, typer.Argument(help="File to write; the same as --output.")] = None,
     output: Annotated[Path | None, typer.Option(help="File to write.")] = None,
     format: Annotated[
-        str, typer.Option(help="parquet, csv or jsonl; tinynas, runtime_lut, autotvm, paddle or gsoc: what fits.")
-    ] = "parquet",
+        str | None,
+        typer.Option(
+            help="parquet, csv or jsonl; tinynas, runtime_lut, autotvm, paddle or gsoc: what fits. Left out: what the "
+            "file's name ends with, otherwise parquet."
+        ),
+    ] = None,
     table: Annotated[
         str, typer.Option(help="measurements, or coruns: operators that ran side by side, beside themselves alone.")
     ] = "measurements",
@@ -53,6 +57,8 @@ def export(
         given = "--output is missing" if output is None else "the file is given twice"
         raise UsageError(f"{given}; name the file to write once, such as operators.parquet")
     path = Path(file or output or "")
+    if format is None:
+        format = {".csv": "csv", ".jsonl": "jsonl"}.get(path.suffix.lower(), "parquet")
     with Dataset.open(db, create=False, read_only=True) as dataset:
         done = exporting.export_table_as(
             dataset, path, format=format, where=where or None, threads=threads, device=device, table=table
