@@ -65,6 +65,32 @@ def test_a_fingerprint_depends_on_the_request_and_nothing_else(source: str, name
     assert first != frontend.fingerprint(ModelRequest(source=source, name=name, batch_size=2))
 
 
+@pytest.mark.parametrize(
+    ("name", "packages"),
+    [
+        ("mlp", set()),
+        ("gru", set()),
+        ("randwire-7", set()),
+        ("resnet18", {"torch", "torchvision"}),
+        ("dpn68", {"torch", "torchvision", "pretrainedmodels"}),
+        ("yolov3-tiny", {"torch", "torchvision", "libreyolo"}),
+    ],
+)
+def test_a_local_model_depends_on_the_packages_that_make_it(
+    name: str, packages: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Installing the extra `models`, or another version of what is in it, leaves TVM's own models as they were."""
+    monkeypatch.setattr("op_profiler.frontends._zoo.torchvision_names", lambda: ("resnet18",))
+    installed: dict[str, str] = {}
+    monkeypatch.setattr("op_profiler.frontends._content._version", installed.get)
+    request = ModelRequest(source="local", name=name)
+    without = get_frontend("local").fingerprint(request)
+    for package in ("torch", "torchvision", "pretrainedmodels", "libreyolo"):
+        installed[package] = "1"
+        assert (get_frontend("local").fingerprint(request) != without) == (package in packages), package
+        del installed[package]
+
+
 def test_a_fingerprint_depends_on_the_content_of_files_and_not_their_place(tmp_path: Path) -> None:
     frontend = get_frontend("tflite")
     prints = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +57,21 @@ def pretrainedmodels_names() -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
+def package_of(name: str) -> str:
+    """The package that makes a model; a name that two have is torchvision's."""
+    if name in DARKNET_NAMES:
+        return "libreyolo"
+    return "torchvision" if name in torchvision_names() else "pretrainedmodels"
+
+
 def load(request: ModelRequest) -> RelayModel:
-    """A model by name; a name that both packages have is torchvision's."""
+    """A model by name."""
     from op_profiler.frontends import _torch
 
     torch = _torch.load_torch()
     torch.manual_seed(0)
     with _torch.quiet():
-        make = _torchvision if request.name in torchvision_names() else _pretrainedmodels
-        make = _darknet if request.name in DARKNET_NAMES else make
-        model, image = make(request.name)
+        model, image = _MAKERS[package_of(request.name)](request.name)
     shape = shape_of(request, image)
     example = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
     names = request.input_names or ("data",)
@@ -135,3 +140,10 @@ def _pretrainedmodels(name: str) -> tuple[Any, tuple[int, ...]]:
     settings = pretrainedmodels.pretrained_settings.get(name, {})
     size = next(iter(settings.values()))["input_size"] if settings else [3, _DEFAULT_IMAGE, _DEFAULT_IMAGE]
     return model, tuple(size)
+
+
+_MAKERS: dict[str, Callable[[str], tuple[Any, tuple[int, ...]]]] = {
+    "torchvision": _torchvision,
+    "pretrainedmodels": _pretrainedmodels,
+    "libreyolo": _darknet,
+}

@@ -67,7 +67,7 @@ class LocalFrontend(Frontend):
         raise UnknownNameError("local model", name, self.names(), hint)
 
     def fingerprint(self, request: ModelRequest) -> str:
-        return fingerprint(request, packages=("torch", "torchvision", "pretrainedmodels"))
+        return fingerprint(request, packages=_packages(request.name))
 
     def load(self, request: ModelRequest) -> RelayModel:
         self.check(request)
@@ -81,6 +81,13 @@ class LocalFrontend(Frontend):
 
 
 FRONTEND = LocalFrontend()
+
+
+def _packages(name: str) -> tuple[str, ...]:
+    """What besides TVM a model is made with: a new version may make another model of the same name."""
+    if name in _TESTING or name in _RECURRENT or _randwire.seed_of(name) is not None:
+        return ()
+    return ("torch", "torchvision", _zoo.package_of(name))
 
 
 def _random_wires(request: ModelRequest) -> RelayModel:
