@@ -86,6 +86,7 @@ class Example:
             load_after=0.015625,
             foreign_load=True,
             energy_mj=1.5,
+            settled=True,
         )
 
     def row(self, index: int = 0, **changes: Any) -> Row:
@@ -106,7 +107,8 @@ class Example:
             after_us=None,
             sum_of_operators_us=901.25,
             unmeasured=("abc",),
-            details={"rounds": rounds, "settled": True},
+            coverage=0.95,
+            details={"rounds": rounds},
         )
 
     def add_model(self, dataset: Dataset, key: str = "m", operators: int = 2, **changes: Any) -> None:

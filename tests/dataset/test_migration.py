@@ -15,7 +15,7 @@ from op_profiler.schedules._base import Schedule
 KNOBS = {"tile_ic": [4, 16], "tile_oc": [4, 16], "tile_ow": [8, 14], "unroll_kw": True}
 
 
-@pytest.fixture(params=["version1.sql", "version2.sql", "version3.sql"])
+@pytest.fixture(params=["version1.sql", "version2.sql", "version3.sql", "version4.sql"])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     path = tmp_path / "old.db"
     connection = sqlite3.connect(path)
@@ -72,6 +72,34 @@ def test_a_resumed_collection_finds_what_an_older_version_stored(old: str, examp
         assert dataset.find_model_timing("m", threads=2, cache="model", resources={"governor": "powersave"}) is None
 
 
+def test_failures_of_an_older_dataset_are_kept_with_their_cause(old: str) -> None:
+    path = old.removeprefix("sqlite:///")
+    threads = "asked for 2 threads, TVM's pool answers 1; TVM_NUM_THREADS was 1 when TVM was imported"
+    with sqlite3.connect(path) as connection:
+        no_times = "median_us = NULL, min_us = NULL, mean_us = NULL, rounds = 0"
+        connection.execute(f"UPDATE model_timings SET error = ?, {no_times}", (threads,))
+    connection.close()
+    with Dataset.open(old) as dataset:
+        failures = {row["operator_key"]: row for row in dataset.rows(schema.failures.select())}
+        assert len(failures) == 2
+        whole = failures.pop(None)
+        assert (whole["error"], whole["error_cause"], whole["schedule_key"]) == (threads, "machine", None)
+        (operator,) = failures.values()
+        assert operator["error_cause"] == "operator" and operator["model_key"] == "m"
+        key = schema.failure_key(operator["measured_key"], operator["error"], operator["failed_at"])
+        assert operator["key"] == key and operator["machine_state"] is None
+        by_error = {row["error"]: row for row in flat_rows(dataset)}
+        assert by_error[operator["error"]]["error_cause"] == "operator"
+        assert by_error[None]["error_cause"] is None and by_error[None]["settled"] is True
+
+
+def test_whether_an_older_timing_settled_is_told_by_a_column(old: str, example: Any) -> None:
+    with Dataset.open(old) as dataset:
+        found = dataset.find_model_timing("m", threads=2, cache="model", resources={"core_set": (0, 1)})
+        assert found is not None and found.timing.coverage is None
+        assert found.timing.whole_model.settled is True and "settled" not in found.timing.details
+
+
 def test_keys_are_those_of_version_3(example: Any) -> None:
     """Computed by the code before there were resources."""
     assert example.settings.key == "c1e927b8660276d0"
@@ -101,9 +129,13 @@ def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) ->
         connection.exec_driver_sql("ALTER TABLE devices ALTER COLUMN cores SET NOT NULL")
         for name in RESOURCES:
             connection.exec_driver_sql(f"ALTER TABLE settings DROP COLUMN {name}, DROP COLUMN {name}_effective")
-        connection.exec_driver_sql("DROP TABLE corun_members, coruns")
+        connection.exec_driver_sql("DROP TABLE corun_members, coruns, failures")
+        for table in ("measurements", "model_timings"):
+            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN error_cause, DROP COLUMN settled")
+        connection.exec_driver_sql("ALTER TABLE model_timings DROP COLUMN coverage")
         connection.exec_driver_sql("UPDATE op_profiler_schema SET version = 1")
     with Dataset.open(postgres_url) as dataset:
         assert len(list(flat_rows(dataset))) == 2
         assert dataset.coruns() == []
+        assert len(dataset.rows(schema.failures.select())) == 1
         dataset.add_device(dataclasses.replace(example.device, processor="unnamed", cores=None))

@@ -179,6 +179,7 @@ class Session:
         load_before = _share(outcome.load_before, cores) if outcome else None
         load_after = _share(outcome.load_after, cores) if outcome else None
         foreign = any(samples.foreign)
+        settled = outcome.settled if outcome else None
         matrix = samples.matrix()
         results = []
         for group, operator in enumerate(self.operators):
@@ -188,7 +189,8 @@ class Session:
                 measurement = Measurement(error=self.errors[group])
             elif len(rows):
                 measurement = summarize(rows, load_before=load_before, load_after=load_after, foreign_load=foreign)
-                measurement = dataclasses.replace(measurement, energy_mj=self._energy.get((threads, group)))
+                energy_mj = self._energy.get((threads, group))
+                measurement = dataclasses.replace(measurement, energy_mj=energy_mj, settled=settled)
             else:
                 continue
             results.append(OperatorResult(operator, settings, measurement))
@@ -198,7 +200,7 @@ class Session:
             load_after=load_after,
             foreign_load=foreign,
         )
-        whole = dataclasses.replace(whole, energy_mj=self._energy.get((threads, None)))
+        whole = dataclasses.replace(whole, energy_mj=self._energy.get((threads, None)), settled=settled)
         timing = self._timing(threads, whole, results, samples, outcome, before, after)
         return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
 
@@ -227,7 +229,6 @@ class Session:
             details["gauge_us"] = dict(zip(GAUGE_NAMES, np.median(samples.gauge_us, axis=0).round(3).tolist()))
         if outcome is not None:
             details |= {
-                "settled": outcome.settled,
                 "repeated_rounds": outcome.repeated_rounds,
                 "measuring_seconds": round(outcome.seconds, 3),
             }
@@ -237,6 +238,7 @@ class Session:
             after_us=after,
             sum_of_operators_us=total,
             unmeasured=missing,
+            coverage=self.request.coverage,
             details=details,
         )
 

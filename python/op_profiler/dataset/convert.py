@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from op_profiler.dataset._base import Model, StoredMeasurement, StoredTiming
 from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
+from op_profiler.measure.failures import cause_of
 from op_profiler.operators._base import Operator, TensorSpec
 from op_profiler.schedules._base import Schedule
 from op_profiler.schedules.factors import Factors
@@ -33,6 +34,7 @@ def measurement_columns(measurement: Measurement) -> Columns:
     columns: Columns = {f.name: getattr(measurement, f.name) for f in dataclasses.fields(measurement)}
     if measurement.error is not None:
         columns["error"] = storable(measurement.error)
+    columns["error_cause"] = None if measurement.error is None else cause_of(measurement.error)
     return columns | {"rounds": len(measurement.samples_us)}
 
 
@@ -48,6 +50,7 @@ def timing_columns(timing: ModelTiming) -> Columns:
         "after_us": timing.after_us,
         "sum_of_operators_us": timing.sum_of_operators_us,
         "unmeasured": timing.unmeasured,
+        "coverage": timing.coverage,
         "details": timing.details,
     } | measurement_columns(timing.whole_model)
 
@@ -96,6 +99,7 @@ def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
         after_us=row["after_us"],
         sum_of_operators_us=row["sum_of_operators_us"],
         unmeasured=tuple(row["unmeasured"]),
+        coverage=row["coverage"],
         details=row["details"],
     )
     return StoredTiming(

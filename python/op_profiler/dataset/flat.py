@@ -159,6 +159,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("foreign_load", "boolean", "taken under foreign load although repeated", measurements.c.foreign_load),
     Column("energy_mj", "real", "energy of one call, millijoules", measurements.c.energy_mj),
     Column("error", "text", "why there is no time", measurements.c.error),
+    Column("error_cause", "text", "machine (trying again may help) or operator", measurements.c.error_cause),
+    Column("settled", "boolean", "the intervals that the rounds waited for became narrow", measurements.c.settled),
     Column("complete", "boolean", "false: a check point of a run that did not finish", measurements.c.complete),
     Column("measured_at", "text", "when it was stored, UTC, ISO 8601", measurements.c.measured_at),
 )

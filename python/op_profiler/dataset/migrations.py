@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Callable
 
 from sqlalchemy import Connection, text
 
+from op_profiler.measure.failures import cause_of
 from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
 from op_profiler.schedules.factors import factors_of_knobs
 
@@ -102,6 +104,88 @@ _CORUNS = (
     "CREATE INDEX corun_members_of_operator ON corun_members (operator_key)",
 )
 
-MIGRATIONS: dict[int, Migration] = {1: _add_schedule_factors, 2: _add_launches, 3: _add_resources_and_coruns}
+
+def _add_failures(connection: Connection) -> None:
+    """4 to 5: failures beside the times, what they come from, and how far a run had to go."""
+    for name, kind in _NEW_COLUMNS:
+        connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {kind}"))
+    for statement in _FAILURES:
+        connection.execute(text(statement))
+    _fill_settled(connection)
+    _fill_failures(connection, "measurements", "operator_key, schedule_key")
+    _fill_failures(connection, "model_timings", "NULL, NULL")
+
+
+_NEW_COLUMNS = (
+    ("measurements", "error_cause TEXT"),
+    ("measurements", "settled BOOLEAN"),
+    ("model_timings", "error_cause TEXT"),
+    ("model_timings", "settled BOOLEAN"),
+    ("model_timings", "coverage DOUBLE PRECISION"),
+)
+
+_FAILURES = (
+    """CREATE TABLE failures (
+        key TEXT NOT NULL PRIMARY KEY,
+        measured_key TEXT NOT NULL,
+        operator_key TEXT REFERENCES operators (key),
+        schedule_key TEXT REFERENCES schedules (key),
+        settings_key TEXT NOT NULL REFERENCES settings (key),
+        device_key TEXT NOT NULL REFERENCES devices (key),
+        model_key TEXT REFERENCES models (key),
+        error TEXT NOT NULL,
+        error_cause TEXT NOT NULL,
+        machine_state TEXT,
+        failed_at TEXT NOT NULL
+    )""",
+    "CREATE INDEX failures_of_measured ON failures (measured_key)",
+    "CREATE INDEX failures_of_model ON failures (model_key)",
+)
+
+
+def _fill_settled(connection: Connection) -> None:
+    """What the details of a model's timing said moves to a column, and from there to the operators of the same run."""
+    for key, details in connection.execute(text("SELECT key, details FROM model_timings")).all():
+        values = json.loads(details)
+        if "settled" in values:
+            row = {"key": key, "settled": values.pop("settled"), "details": json.dumps(values, separators=(",", ":"))}
+            connection.execute(
+                text("UPDATE model_timings SET settled = :settled, details = :details WHERE key = :key"), row
+            )
+    connection.execute(
+        text(
+            "UPDATE measurements SET settled = (SELECT t.settled FROM model_timings t WHERE "
+            "t.model_key = measurements.model_key AND t.settings_key = measurements.settings_key "
+            "AND t.device_key = measurements.device_key) WHERE error IS NULL AND complete"
+        )
+    )
+
+
+def _fill_failures(connection: Connection, table: str, operator: str) -> None:
+    columns = f"key, {operator}, settings_key, device_key, model_key, error, measured_at"
+    for row in connection.execute(text(f"SELECT {columns} FROM {table} WHERE error IS NOT NULL")).all():
+        key, error, failed_at = row[0], row[6], row[7]
+        identity = json.dumps([key, error, failed_at])
+        values = {
+            "key": hashlib.sha256(identity.encode()).hexdigest()[:32],
+            "cause": cause_of(error),
+            **dict(zip(("measured", "operator", "schedule", "settings", "device", "model", "error", "at"), row)),
+        }
+        connection.execute(
+            text(
+                "INSERT INTO failures VALUES (:key, :measured, :operator, :schedule, :settings, :device, :model, "
+                ":error, :cause, NULL, :at)"
+            ),
+            values,
+        )
+        connection.execute(text(f"UPDATE {table} SET error_cause = :cause WHERE key = :measured"), values)
+
+
+MIGRATIONS: dict[int, Migration] = {
+    1: _add_schedule_factors,
+    2: _add_launches,
+    3: _add_resources_and_coruns,
+    4: _add_failures,
+}
 """For each older version n the step from n to n + 1. A step runs inside the transaction that upgrades the dataset, uses
 plain SQL (the tables of `schema` show the newest version only), and never loses a row."""

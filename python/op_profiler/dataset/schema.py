@@ -34,7 +34,7 @@ from op_profiler.dataset.migrations import MIGRATIONS
 from op_profiler.measure._base import Settings
 from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
 
-VERSION = 4
+VERSION = 5
 """Version of the tables below; counts up with every change to them."""
 
 _FACTOR_COLUMN = "factor_{}"
@@ -183,6 +183,8 @@ def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
         Column("foreign_load", Boolean, nullable=False),
         Column("energy_mj", Double),
         Column("error", Text),
+        Column("error_cause", Text),  # `Cause`; NULL where there is no error
+        Column("settled", Boolean),  # NULL: not known
         Column("complete", Boolean, nullable=False),
         Column("measured_at", Text, nullable=False),
         CheckConstraint("NOT complete OR (error IS NULL) <> (median_us IS NULL)", name=f"{table}_time_or_error"),
@@ -219,10 +221,30 @@ model_timings = Table(
     Column("after_us", Double),
     Column("sum_of_operators_us", Double),
     Column("unmeasured", Json, nullable=False),
+    Column("coverage", Double),  # share of the time whose operators had to settle; NULL: not known
     Column("details", Json, nullable=False),
     *_time_columns("model_timings"),
     Index("model_timings_of_model", "model_key"),
 )
+
+failures = Table(
+    "failures",
+    metadata,
+    Column("key", Text, primary_key=True),  # `failure_key`
+    Column("measured_key", Text, nullable=False),  # what the time has, or would have, in one of the tables with times
+    Column("operator_key", ForeignKey("operators.key")),  # NULL: the whole model
+    Column("schedule_key", ForeignKey("schedules.key")),  # NULL: the whole model
+    Column("settings_key", ForeignKey("settings.key"), nullable=False),
+    Column("device_key", ForeignKey("devices.key"), nullable=False),
+    Column("model_key", ForeignKey("models.key")),  # NULL: outside a model
+    Column("error", Text, nullable=False),
+    Column("error_cause", Text, nullable=False),
+    Column("machine_state", Json),  # NULL: not known
+    Column("failed_at", Text, nullable=False),
+    Index("failures_of_measured", "measured_key"),
+    Index("failures_of_model", "model_key"),
+)
+"""Every failure, also of what was measured before or afterwards; rows are added and never changed."""
 
 coruns = Table(
     "coruns",
@@ -270,6 +292,11 @@ def corun_key(device_key: str, members: Iterable[CorunMember]) -> str:
     """Identity of a group, 32 hex digits: what ran and how it was asked to, in whatever order it is told."""
     told = [[m.operator_key, m.schedule.key, m.settings.requested, m.model_key] for m in members]
     return _digest([device_key, sorted(told, key=lambda one: json.dumps(one, sort_keys=True))])
+
+
+def failure_key(measured_key: str, error: str, failed_at: str) -> str:
+    """Identity of a failure, 32 hex digits."""
+    return _digest([measured_key, error, failed_at])
 
 
 def _digest(identity: list[Any]) -> str:

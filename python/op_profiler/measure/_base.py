@@ -140,6 +140,7 @@ class Measurement:
         foreign_load: True where samples were taken under foreign load and repeating did not help.
         energy_mj: energy of one call, None where the device has no counter.
         error: why there is no time; None where there is one.
+        settled: whether the intervals that the rounds waited for became narrow enough; None where that is not known.
     """
 
     samples_us: tuple[tuple[float, ...], ...] = ()
@@ -154,6 +155,7 @@ class Measurement:
     foreign_load: bool = False
     energy_mj: float | None = None
     error: str | None = None
+    settled: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,6 +167,7 @@ class ModelTiming:
         before_us, after_us: median of the whole model before the first and after the last round.
         sum_of_operators_us: sum over all operators of median times occurrences; None where one has no time.
         unmeasured: workload keys that are missing from the sum.
+        coverage: share of the model's time whose operators had to settle; None where that is not known.
     """
 
     whole_model: Measurement
@@ -172,6 +175,7 @@ class ModelTiming:
     after_us: float | None
     sum_of_operators_us: float | None
     unmeasured: tuple[str, ...] = ()
+    coverage: float | None = None
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property

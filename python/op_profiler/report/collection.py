@@ -225,7 +225,7 @@ def _remarks(report: ModelReport, count: int) -> str:
     if thread.timing is not None:
         if thread.timing.whole_model.foreign_load:
             remarks.append("under foreign load")
-        if thread.timing.details.get("settled") is False:
+        if thread.timing.whole_model.settled is False:
             remarks.append("not all intervals under 1 %")
         if thread.timing.unmeasured:
             remarks.append(f"{len(thread.timing.unmeasured)} operators not in the sum")
