@@ -144,6 +144,25 @@ def test_a_dry_run_counts_and_measures_nothing(tmp_path: Path) -> None:
     assert rows(tmp_path, "SELECT count(*) FROM measurements") == [(0,)]
 
 
+def test_the_batch_is_that_of_what_was_lowered(tmp_path: Path) -> None:
+    """It may come from the shape that the user gives, or from the model itself."""
+    helper = pytest.importorskip("onnx").helper
+    image = [helper.make_tensor_value_info(name, 1, (4, 3, 8, 8)) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "fixed", image[:1], image[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (tmp_path / "fixed.onnx").write_bytes(model.SerializeToString())
+    asked = {
+        8: ("--modelname", "mlp", "--inputshape", "8,1,28,28"),
+        4: ("--modelsource", "file", "--modelname", "fixed.onnx"),
+    }
+    for batch, arguments in asked.items():
+        done = run(tmp_path, *arguments, "--dry-run", "--summary-json", "summary.json")
+        assert done.returncode == 0, done.stderr
+        assert f", batch {batch}, float32" in done.stdout
+        assert {entry["batch_size"] for entry in summary(tmp_path)} == {batch}
+    assert rows(tmp_path, "SELECT batch_size FROM models ORDER BY 1") == [(4,), (8,)]
+
+
 @pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     """Killed while it measures: the samples that were stored stay, and the next run adds to them."""

@@ -78,3 +78,19 @@ def test_reference_outputs_are_computed_once(small_network: Any, monkeypatch: py
     monkeypatch.setattr(References, "_compute", None)
     again = References("small", inputs).outputs(small_network)
     np.testing.assert_array_equal(first[0], again[0])
+
+
+def test_an_accuracy_that_is_no_number_is_null(tmp_path: Path) -> None:
+    """Both precisions answer with infinity, whose difference is no number; readers of JSON know neither."""
+    helper = pytest.importorskip("onnx").helper
+    tensors = [helper.make_tensor_value_info(name, 1, (1, 8)) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "exp", tensors[:1], tensors[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (tmp_path / "exp.onnx").write_bytes(model.SerializeToString())
+    file, summary = tmp_path / "inputs.npz", tmp_path / "summary.json"
+    np.savez(file, x=np.full((1, 8), 1e3, "float32"))
+    arguments = ("--precision", "float16", "--inputdata", str(file), "--summary-json", str(summary))
+    done = collect(tmp_path, "--modelsource", "file", "--modelname", "exp.onnx", *arguments)
+    assert done.returncode == 0, done.stderr + done.stdout
+    (entry,) = json.loads(summary.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert entry["accuracy"]["relative_error"] is None

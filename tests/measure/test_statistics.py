@@ -40,3 +40,7 @@ def test_summary_takes_each_round_as_the_mean_of_its_occurrences() -> None:
     assert measurement.min_us == 2.0
     assert measurement.samples_us == ((1.0, 3.0), (2.0, 4.0), (5.0, 7.0))
     assert measurement.ci_low_us is None and measurement.error is None
+
+
+def test_one_round_has_no_standard_deviation() -> None:
+    assert summarize(np.array([[2.0, 4.0]])).std_us is None

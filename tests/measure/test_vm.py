@@ -28,3 +28,18 @@ def test_dynamic_dense(tvm: Any, target: Any) -> None:
     assert all(t > 0 for t in kernels.walk("model", [True] * len(operators)))
     with pytest.raises(MeasureError, match="--cache model only"):
         kernels.cache_mechanism("hot")
+
+
+def test_kernels_are_told_apart_by_more_than_their_number(tvm: Any, target: Any) -> None:
+    """Both branches are one kernel; which of them runs, the input decides."""
+    relay = tvm.relay
+    x = relay.var("x", shape=(4, 4))
+    condition = relay.greater(relay.sum(x), relay.const(0.0))
+    branch = relay.If(condition, relay.nn.relu(x), relay.tanh(x))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], branch)))
+    model = RelayModel("branches", "test", module, {}, (InputSpec("x", (4, 4)),))
+    kernels = VmKernels(compile_model(model, target, "vm"), tvm.cpu(), [np.ones((4, 4), "float32")])
+    assert all(time > 0 for time in kernels.walk("model", [True] * len(kernels.labels)))
+    kernels._profiler.set_input("main", tvm.nd.array(-np.ones((4, 4), "float32")))
+    with pytest.raises(MeasureError, match="calls other kernels"):
+        kernels.walk("model", [True] * len(kernels.labels))

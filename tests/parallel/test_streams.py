@@ -278,6 +278,7 @@ def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.Monk
         compiled=(branches,),
         loaded=(load_graph(branches, tvm.cpu(), INPUTS),),
         inputs=(INPUTS,),
+        batch_sizes=(1,),
         merged=(),
         machine=machine,
         cores=(0, 1, 2, 3),

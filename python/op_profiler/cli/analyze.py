@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from op_profiler import json_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,7 +111,7 @@ def _tell(text: str, quiet: bool) -> None:
 def _print_json(found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[Prediction]) -> None:
     parts: dict[str, Sequence[Any]] = {"correlations": found, "turnarounds": turned, "predictions": predicted}
     plain = {name: [dataclasses.asdict(entry) for entry in entries] for name, entries in parts.items()}
-    print(json.dumps(plain, indent=1, allow_nan=False))
+    print(json_text.dumps(plain, indent=1))
 
 
 def _print_csv(found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[Prediction]) -> None:
@@ -122,7 +123,7 @@ def _print_csv(found: Sequence[Correlation], turned: Sequence[Turnaround], predi
     writer.writeheader()
     for row in rows:
         nested = (list, tuple, dict)
-        writer.writerow({k: json.dumps(v) if isinstance(v, nested) else v for k, v in row.items()})
+        writer.writerow({k: json_text.dumps(v) if isinstance(v, nested) else v for k, v in row.items()})
 
 
 def _print_tables(found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[Prediction]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from op_profiler import json_text
 
 if TYPE_CHECKING:
     from op_profiler.collect.summary import ModelReport
@@ -270,7 +271,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         screen.show(summaries, collection.dataset if tables else None, partial=studies.partial)
     if summary_json is not None:
         entries = [entry for summary in summaries for entry in summary.to_json()]
-        _write_atomically(summary_json, json.dumps(entries, indent=1) + "\n")
+        _write_atomically(summary_json, json_text.dumps(entries, indent=1) + "\n")
     code = max((s.exit_code for s in summaries), default=0) if len(requests) == 1 else _exit_of_many(summaries)
     if code:
         raise typer.Exit(code)
@@ -298,7 +299,7 @@ def _measure_module(
         )
     found = measure_module(path, entry, target, place, options.parse_tensors("--inputshape", shapes), db)
     if summary_json is not None:
-        _write_atomically(summary_json, json.dumps([found], indent=1) + "\n")
+        _write_atomically(summary_json, json_text.dumps([found], indent=1) + "\n")
     if not quiet:
         time = f"{found['median_us']:.1f} us" if found["error"] is None else f"failed: {found['error']}"
         print(f"{found['operator']} on {found['processor']} at {found['address']}: {time}")

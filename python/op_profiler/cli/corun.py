@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from op_profiler import json_text
 
 if TYPE_CHECKING:
     from op_profiler.parallel.corun import CorunResult
@@ -155,10 +156,10 @@ def corun(  # noqa: PLR0913 - the options are the interface
     with Status(quiet=quiet) as status:
         result = run(request, status.step)
     if save_plan is not None:
-        save_plan.write_text(json.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
+        save_plan.write_text(json_text.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
     if trace is not None:
         events = chrome_trace(result.models.graph, result.plan, result.timeline_us, lane=result.models.lane)
-        trace.write_text(json.dumps(events) + "\n")
+        trace.write_text(json_text.dumps(events) + "\n")
     _tell(result, report, json_file, quiet=quiet)
 
 
@@ -187,7 +188,7 @@ def _refuse(options: dict[str, Any]) -> None:
 
 def _tell(result: CorunResult | TargetsResult, report: Any, json_file: Path | None, *, quiet: bool) -> None:
     """Print the result, write it, and end with exit code 1 where the outputs are wrong."""
-    text = json.dumps(result.to_json(), indent=1)
+    text = json_text.dumps(result.to_json(), indent=1)
     if json_file is not None and str(json_file) != "-":
         json_file.write_text(text + "\n")
     if str(json_file) == "-":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Annotated, Any
 
 import typer
+
+from op_profiler import json_text
 
 EXAMPLES = """Examples:
 
@@ -64,7 +65,7 @@ def _local(as_json: bool, probe: bool) -> None:
     about = {"tvm": build_info(), "device": {**dataclasses.asdict(device), "key": device.key}}
     states = [resource.state() for resource in local_resources()]
     if as_json:
-        print(json.dumps(about | {"resources": [dataclasses.asdict(state) for state in states]}, indent=1))
+        print(json_text.dumps(about | {"resources": [dataclasses.asdict(state) for state in states]}, indent=1))
         return
     for title, fields in about.items():
         print(title)
@@ -84,7 +85,7 @@ def _remote(place: Any, target: str, only: str | None, as_json: bool) -> None:
         listed = [Listed(place.key, f"{place.host}:{place.port}", True)]
     about = [dataclasses.asdict(m) | _asked(m, place, target) for m in listed]
     if as_json:
-        print(json.dumps(about, indent=1))
+        print(json_text.dumps(about, indent=1))
         return
     if not about:
         print(f"the tracker at {place.host}:{place.port} knows no machine{f' with key {only!r}' if only else ''}")

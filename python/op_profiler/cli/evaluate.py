@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from op_profiler import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +65,7 @@ def evaluate(
             status.step(label)
             scores += run()
     if as_json:
-        print(json.dumps([dataclasses.asdict(score) for score in scores], indent=1))
+        print(json_text.dumps([dataclasses.asdict(score) for score in scores], indent=1))
         return
     print(about)
     _show(scores, descriptions)

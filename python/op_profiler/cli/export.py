@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from op_profiler import json_text
 
 EXAMPLES = """Examples:
 
@@ -64,7 +65,7 @@ def export(
             dataset, path, format=format, where=where or None, threads=threads, device=device, table=table
         )
     if as_json:
-        print(json.dumps(dataclasses.asdict(done)))
+        print(json_text.dumps(dataclasses.asdict(done)))
     elif not quiet:
         print(f"{done.rows} rows written to {path}")
     if not quiet and not as_json:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from op_profiler import json_text
 
 if TYPE_CHECKING:
     from op_profiler.dataset.formats._base import Imported
@@ -67,7 +68,7 @@ def import_(
             dataset, file, format=format, device=device, precision=dtype, progress=counting.show
         )
     if as_json:
-        print(json.dumps(dataclasses.asdict(done)))
+        print(json_text.dumps(dataclasses.asdict(done)))
     elif not quiet:
         _print(done, file, format)
     importing.refuse_nothing(done, file, format)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
+
+from op_profiler import json_text
 
 EXAMPLES = """Examples:
 
@@ -24,7 +25,7 @@ def models(
 
     frontends = [get_frontend(source) for source in ([modelsource] if modelsource else SOURCES)]
     if as_json:
-        print(json.dumps({f.source: f.names() for f in frontends}))
+        print(json_text.dumps({f.source: f.names() for f in frontends}))
         return
     for frontend in frontends:
         defaults = set(frontend.default_names())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from op_profiler import json_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -195,7 +196,7 @@ def _variants(names: tuple[str, ...], batches: str, resolutions: str, lengths: s
 
 def _show(report: SampleReport, *, as_json: bool, quiet: bool) -> None:
     if as_json:
-        print(json.dumps(dataclasses.asdict(report), indent=1))
+        print(json_text.dumps(dataclasses.asdict(report), indent=1))
     elif not quiet:
         print(
             f"{report.operators} operators in {report.batches} batches: {report.measured} measurements, "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from op_profiler import json_text
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
@@ -159,7 +160,7 @@ def _anchors(request: CollectRequest) -> list[Operator]:
 
 def _print_score(score: Score, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"evaluation": dataclasses.asdict(score)}))
+        print(json_text.dumps({"evaluation": dataclasses.asdict(score)}))
         return
     print(f"held out: {score.operators} operators with {score.trials} trials")
     print(f"pairs in the right order: {score.pairwise:.1%}")
@@ -178,7 +179,7 @@ def _print(answers: list[Answer], as_json: bool) -> None:
             }
             for answer in answers
         ]
-        print(json.dumps(plain))
+        print(json_text.dumps(plain))
         return
     from rich.console import Console
     from rich.table import Table

@@ -46,6 +46,7 @@ class ModelReport:
         base: the same model with default schedules, where studies were asked for.
         studies: what they found.
         content: the frontend's fingerprint of the model.
+        batch_size: of the model as it was lowered; None where it could not be.
         launches: by workload key, grid and block of each launch on a GPU.
     """
 
@@ -59,7 +60,13 @@ class ModelReport:
     base: ModelReport | None = None
     studies: StudyReport | None = None
     content: str = ""
+    batch_size: int | None = None
     launches: dict[str, list[dict[str, list[int]]]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Name and batch of the model for a title."""
+        return self.request.model.name + (f", batch {self.batch_size}" if self.batch_size is not None else "")
 
     @property
     def exit_code(self) -> int:
@@ -107,7 +114,7 @@ class ModelReport:
         base: dict[str, Any] = {
             "model": request.model.name,
             "source": request.model.source,
-            "batch_size": request.model.batch_size,
+            "batch_size": self.batch_size,
             "target": request.target,
             "precision": request.precision,
             "executor": request.executor,

@@ -275,6 +275,7 @@ class Collection:
             outcome.code,
             tuple(found.notes) if found else outcome.notes,
             launches=self.dataset.launches_of(key),
+            batch_size=found.batch_size if found else None,
         )
 
 

@@ -318,7 +318,7 @@ class Worker:
                 key=self.order.model_key,
                 name=request.model.name,
                 source=request.model.source,
-                batch_size=request.model.batch_size,
+                batch_size=model.batch_size,
                 precision=request.precision,
                 executor=request.executor,
                 target=request.target,

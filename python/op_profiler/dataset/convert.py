@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from op_profiler.dataset._base import Model, StoredMeasurement, StoredTiming
+from op_profiler.json_text import finite
 from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
 from op_profiler.measure.failures import cause_of
 from op_profiler.operators._base import Operator, TensorSpec
@@ -51,7 +52,7 @@ def timing_columns(timing: ModelTiming) -> Columns:
         "sum_of_operators_us": timing.sum_of_operators_us,
         "unmeasured": timing.unmeasured,
         "coverage": timing.coverage,
-        "details": timing.details,
+        "details": finite(timing.details),
     } | measurement_columns(timing.whole_model)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from op_profiler import json_text
 from op_profiler.dataset.flat import TABLES, Column, flat_rows, flat_table
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError, MissingPackageError, UnknownNameError
@@ -85,14 +86,14 @@ def _write_csv(path: Path, columns: Columns, rows: Iterable[FlatRow]) -> int:
 def _cell(column: Column, value: Any) -> Any:
     if value is None:
         return ""
-    return value if column.type in ("text", "integer", "real") else json.dumps(value)
+    return value if column.type in ("text", "integer", "real") else json_text.dumps(value)
 
 
 def _write_jsonl(path: Path, _columns: Columns, rows: Iterable[FlatRow]) -> int:
     count = 0
     with open(path, "w", encoding="utf-8") as file:
         for count, row in enumerate(rows, 1):  # noqa: B007 - the last one is the number of rows
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            file.write(json_text.dumps(row, ensure_ascii=False) + "\n")
     return count
 
 
@@ -104,7 +105,7 @@ def _write_parquet(path: Path, columns: Columns, rows: Iterable[FlatRow]) -> int
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         while batch := list(itertools.islice(remaining, _BATCH)):
             for row in batch:
-                row.update((name, json.dumps(row[name])) for name in nested if row[name] is not None)
+                row.update((name, json_text.dumps(row[name])) for name in nested if row[name] is not None)
             writer.write_table(pyarrow.Table.from_pylist(batch, schema))
             count += len(batch)
     return count

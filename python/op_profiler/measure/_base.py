@@ -134,7 +134,8 @@ class Measurement:
     Attributes:
         samples_us: every raw sample, microseconds per call, one row per round and one column per occurrence of the
             operator in the model (one column outside a model). Empty where `error` is set.
-        min_us, median_us, mean_us, std_us: statistics over the rounds, each round being the mean of its occurrences.
+        min_us, median_us, mean_us, std_us: statistics over the rounds, each round being the mean of its occurrences;
+            one round has no standard deviation.
         ci_low_us, ci_high_us: 95 % confidence interval of the median (order statistics).
         load_before, load_after: share of the machine's cores (0 to 1) that other processes used.
         foreign_load: True where samples were taken under foreign load and repeating did not help.

@@ -69,7 +69,7 @@ def summarize(
         min_us=float(rounds.min()),
         median_us=float(np.median(rounds)),
         mean_us=float(rounds.mean()),
-        std_us=float(rounds.std(ddof=1)) if len(rounds) > 1 else 0.0,
+        std_us=float(rounds.std(ddof=1)) if len(rounds) > 1 else None,
         ci_low_us=low if math.isfinite(low) else None,
         ci_high_us=high if math.isfinite(high) else None,
         load_before=load_before,

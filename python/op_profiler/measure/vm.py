@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,8 +40,8 @@ class VmKernels:
             calls = self._calls()
         except tvm.TVMError as error:
             raise MeasureError(f"the model does not run: {last_line(error)}") from error
-        self.labels = [str(call["Hash"]) for call in calls]
-        self.shapes = [str(call["Argument Shapes"]) for call in calls]
+        self.labels = [label for label, _ in map(_identity, calls)]
+        self.shapes = [shapes for _, shapes in map(_identity, calls)]
 
     def _calls(self) -> list[dict[str, Any]]:
         report = self._profiler.profile(func_name="main")
@@ -62,7 +62,7 @@ class VmKernels:
             MeasureError: the machine called other kernels than before; this walk cannot be attributed.
         """
         calls = self._calls()
-        if len(calls) != len(self.labels):
+        if [_identity(call) for call in calls] != list(zip(self.labels, self.shapes)):
             raise MeasureError("the model calls other kernels from run to run; it cannot be profiled per operator")
         return [float(c["Duration (us)"].microseconds) if t else float("nan") for c, t in zip(calls, timed)]
 
@@ -74,6 +74,11 @@ class VmKernels:
         if cache != "model":
             raise MeasureError(f"--executor vm measures with --cache model only, not {cache}")
         return "in-graph (vm profiler)"
+
+
+def _identity(call: Mapping[str, Any]) -> tuple[str, str]:
+    """The compiler's hash of a kernel, and the shapes that it was called with."""
+    return str(call["Hash"]), str(call["Argument Shapes"])
 
 
 def operators_at_run_time(compiled: CompiledModel, kernels: VmKernels) -> list[Operator]:

@@ -44,6 +44,7 @@ class Models:
         compiled: for plans.
         loaded: in TVM's graph executor, over the storage that the compiler planned.
         inputs: of each model, random or the user's.
+        batch_sizes: of each model, as it was lowered.
         merged: kinds of operators that were merged (parallel type ``full``).
         schedules: what the builds gave to the operators, by workload key.
         cores: that plans may use; of a GPU its streams.
@@ -54,6 +55,7 @@ class Models:
     compiled: tuple[CompiledModel, ...]
     loaded: tuple[GraphKernels, ...]
     inputs: tuple[dict[str, np.ndarray], ...]
+    batch_sizes: tuple[int, ...]
     merged: tuple[str, ...]
     machine: Machine
     cores: tuple[int, ...]
@@ -187,6 +189,7 @@ def load_models(
         raise UsageError(f"{'--streams' if on_gpu else '--threads'} {cores} is not possible here: {here}")
     compiled: list[CompiledModel] = []
     inputs: list[dict[str, np.ndarray]] = []
+    batch_sizes: list[int] = []
     kinds: set[str] = set()
     schedules: dict[str, Schedule] = {}
     target: Any = None
@@ -195,6 +198,7 @@ def load_models(
         if first < number:  # the same model once more: its kernels and weights are there, only its tensors are its own
             compiled.append(compiled[first])
             inputs.append(inputs[first])
+            batch_sizes.append(batch_sizes[first])
             continue
         announce(f"lowering {request.model.name}")
         model, given, target = load_model(request, lambda **_: None)
@@ -207,6 +211,7 @@ def load_models(
             compiled.append(compile_model(model, target))
         schedules |= {o.operator.key: choices.schedule_of(o) for o in compiled[-1].by_label.values()}
         inputs.append(given or random_inputs(specs))
+        batch_sizes.append(model.batch_size)
     names = [request.model.name for request in requests]
     announce("loading")
     machine = open_machine(requests[0].target, target, None)
@@ -220,6 +225,7 @@ def load_models(
         compiled=tuple(compiled),
         loaded=loaded,
         inputs=tuple(inputs),
+        batch_sizes=tuple(batch_sizes),
         merged=tuple(sorted(kinds)),
         machine=machine,
         cores=tuple(available[:cores]),

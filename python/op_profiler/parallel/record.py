@@ -97,7 +97,7 @@ def _add_model(dataset: Dataset, key: str, request: CollectRequest, models: Mode
         key=key,
         name=request.model.name,
         source=request.model.source,
-        batch_size=request.model.batch_size,
+        batch_size=models.batch_sizes[number],
         precision=request.precision,
         executor=request.executor,
         target=request.target,

@@ -107,7 +107,7 @@ class Screen:
 
 def _show_model(console: Console, report: ModelReport) -> None:
     request = report.request
-    title = f"{request.model.name}, batch {request.model.batch_size}, {request.precision}, {request.target}"
+    title = f"{report.label}, {request.precision}, {request.target}"
     title += request.resources_label
     if report.error is not None:
         console.print(f"{title}: {report.error}", markup=False, highlight=False)

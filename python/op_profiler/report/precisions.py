@@ -18,8 +18,7 @@ def show_precisions(console: Console, reports: Sequence[ModelReport]) -> None:
     """Print a table for each model that was measured in more than one precision."""
     models: dict[str, list[ModelReport]] = {}
     for report in reports:
-        model = report.request.model
-        label = f"{model.name}, batch {model.batch_size}{report.request.resources_label}"
+        label = f"{report.label}{report.request.resources_label}"
         models.setdefault(label, []).append(report)
     for label, group in models.items():
         if len({report.request.precision for report in group}) > 1 and any(report.threads for report in group):

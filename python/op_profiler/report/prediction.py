@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from op_profiler import json_text
 from op_profiler.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def render(predictions: Sequence[NetworkPrediction], format: str) -> str:
     """
     if format == "json":
         found = [prediction.to_json() for prediction in predictions]
-        return json.dumps(found[0] if len(found) == 1 else found, indent=1)
+        return json_text.dumps(found[0] if len(found) == 1 else found, indent=1)
     if format == "csv":
         return _csv(predictions)
     if format == "runtime_lut":

@@ -197,7 +197,6 @@ def _measurement(entries: Sequence[Entry]) -> Measurement:
         min_us=min(samples),
         median_us=median,
         mean_us=median if alone else None,
-        std_us=0.0 if alone else None,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from op_profiler import json_text
 from op_profiler.dataset.formats import caffe2
 from op_profiler.dataset.formats._base import Entry, Table, UnknownKindError, latency, numbered_lines, read_entries
 from op_profiler.dataset.formats.shapes import Activation, Conv, Dense, Plain, Shape
@@ -107,7 +108,7 @@ def format_row(shape: Shape, percentiles_us: Sequence[float], device: str) -> st
         "input_shapes": [list(tensor.shape) for tensor in tensors],
         "input_dtypes": [caffe2.CODES[tensor.dtype] for tensor in tensors],
     }
-    return json.dumps(row | times | {"device": device})
+    return json_text.dumps(row | times | {"device": device})
 
 
 def read_table(path: Path) -> Table:
