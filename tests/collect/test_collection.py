@@ -289,3 +289,26 @@ def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: py
     assert [anchor for anchor, _ in failed] == ["nn.softmax"]
     assert "SIGSEGV" in failed[0][1]
     assert rows(tmp_path, "SELECT count(*) FROM measurements WHERE median_us > 0")[0][0] >= 3
+
+
+def test_a_model_that_fails_as_a_whole_ends_with_the_same_code_and_words_when_repeated(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if 'op_profiler.collect.worker' in ' '.join(sys.orig_argv):\n"
+        "    import op_profiler.measure.kernels as kernels\n"
+        "    from op_profiler.errors import MeasureError\n"
+        "    def load(*words, original=kernels.load_graph):\n"
+        "        loaded = original(*words)\n"
+        "        if len(loaded.labels) > 1:\n"
+        "            raise MeasureError('the model does not run: broken on purpose')\n"
+        "        return loaded\n"
+        "    kernels.load_graph = load\n"
+    )
+    path = f"{tmp_path}{os.pathsep}{ROOT / 'python'}"
+    for measured in (4, 0):
+        done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", PYTHONPATH=path)
+        (entry,) = summary(tmp_path)
+        assert done.returncode == 1, done.stderr
+        assert entry["failed"] == 0 and entry["measured"] == measured
+        assert "operator by operator, since the model does not run: broken on purpose" in entry["error"]
+        assert "broken on purpose" in done.stderr

@@ -221,8 +221,6 @@ class Collection:
                 )
                 continue
             if outcome.crash is None:
-                if order.alone and outcome.error is None:
-                    outcome.error = f"measured operator by operator, since {order.reason}"
                 return outcome
             reason = f"the process died ({outcome.crash}) while {outcome.stage}"
             if outcome.operator is not None:
@@ -271,12 +269,19 @@ class Collection:
             key,
             operators,
             threads,
-            outcome.error,
+            outcome.error or _failure_of_the_whole(threads),
             outcome.code,
             tuple(found.notes) if found else outcome.notes,
             launches=self.dataset.launches_of(key),
             batch_size=found.batch_size if found else None,
         )
+
+
+def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
+    """Why a model has no time as a whole, whichever run found that out; None where it has one."""
+    errors = [t.timing.whole_model.error for t in threads.values() if t.timing is not None]
+    reasons = dict.fromkeys(error for error in errors if error is not None)
+    return "; ".join(f"measured operator by operator, since {reason}" for reason in reasons) or None
 
 
 def _run_worker(order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
