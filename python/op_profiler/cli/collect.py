@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -196,6 +195,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collect.sweep import parse_sweeps, swept
     from op_profiler.compiler import target_kind
     from op_profiler.errors import MissingPackageError, UsageError
+    from op_profiler.files import check_writable, write_whole
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
     from op_profiler.measure.machines import default_thread_counts
@@ -222,6 +222,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         raise UsageError("--sweep only measures; leave out --iftune, --ifcompare, --vendor and --dry-run")
     if studies.vendor and importlib.util.find_spec("torch") is None:
         raise MissingPackageError("torch", "--vendor true")
+    check_writable({"--summary-json": summary_json})
     place = options.parse_place(host, port, device_key or target_kind(target))
     if module is not None or entry is not None:
         _measure_module(module, entry, target, place, inputshape, db, summary_json, quiet=quiet)
@@ -264,14 +265,12 @@ def collect(  # noqa: PLR0913 - the options are the interface
         )
     ]
     screen = Screen(quiet=quiet)
-    if summary_json is not None:
-        _check_writable(summary_json)
     with Collection(db) as collection:
         summaries = collection.run(frontend, requests, screen, studies if wanted else None)
         screen.show(summaries, collection.dataset if tables else None, partial=studies.partial)
     if summary_json is not None:
         entries = [entry for summary in summaries for entry in summary.to_json()]
-        _write_atomically(summary_json, json_text.dumps(entries, indent=1) + "\n")
+        write_whole(summary_json, json_text.dumps(entries, indent=1) + "\n")
     code = max((s.exit_code for s in summaries), default=0) if len(requests) == 1 else _exit_of_many(summaries)
     if code:
         raise typer.Exit(code)
@@ -292,6 +291,7 @@ def _measure_module(
     from op_profiler.cli import options
     from op_profiler.collect.module import measure_module
     from op_profiler.errors import UsageError
+    from op_profiler.files import write_whole
 
     if path is None or entry is None or place is None or not shapes:
         raise UsageError(
@@ -299,7 +299,7 @@ def _measure_module(
         )
     found = measure_module(path, entry, target, place, options.parse_tensors("--inputshape", shapes), db)
     if summary_json is not None:
-        _write_atomically(summary_json, json_text.dumps([found], indent=1) + "\n")
+        write_whole(summary_json, json_text.dumps([found], indent=1) + "\n")
     if not quiet:
         time = f"{found['median_us']:.1f} us" if found["error"] is None else f"failed: {found['error']}"
         print(f"{found['operator']} on {found['processor']} at {found['address']}: {time}")
@@ -309,23 +309,3 @@ def _measure_module(
 
 def _exit_of_many(summaries: list[ModelReport]) -> int:
     return 1 if any(s.exit_code for s in summaries) else 0
-
-
-def _check_writable(path: Path) -> None:
-    """Refuse a summary file that cannot be written before an hour of measuring goes into it."""
-    from op_profiler.errors import OpProfilerError
-
-    folder = path.resolve().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK) or path.is_dir():
-        raise OpProfilerError(f"--summary-json {path}: its folder {folder} does not exist or cannot be written to")
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    from op_profiler.errors import OpProfilerError
-
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(text)
-        partial.replace(path)
-    except OSError as error:
-        raise OpProfilerError(f"--summary-json {path} cannot be written: {error.strerror}") from error

@@ -40,7 +40,7 @@ measures the plans of the others, those that are predicted best, and never retur
 sequential; collaborate and exhaustive are not among them.
 
 Exit codes: 0 done; 1 the outputs are not those of sequential; 2 wrong usage, or a plan that does not fit; 4 a model
-cannot be lowered; 5 this machine cannot run the plan, or a kernel failed (named).
+cannot be lowered; 5 this machine cannot run the plan, a file cannot be written, or a kernel failed (named).
 """
 
 
@@ -109,6 +109,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collect.request import CollectRequest
     from op_profiler.compiler import BOARD_KINDS, target_kind
     from op_profiler.errors import UsageError
+    from op_profiler.files import check_writable, write_whole
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
     from op_profiler.measure.machines import default_thread_counts
@@ -120,6 +121,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     from op_profiler.report.status import Status
     from op_profiler.report.trace import chrome_trace
 
+    check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file})
     targets = options.parse_targets(target)
     cores = _cores(targets, threads, streams)
     requests = []
@@ -139,7 +141,8 @@ def corun(  # noqa: PLR0913 - the options are the interface
         )
         with Status(quiet=quiet) as status:
             placed = corun_on_targets(on_targets, status.step)
-        _tell(placed, report_targets, json_file, quiet=quiet)
+        _show(placed, report_targets, json_file, quiet=quiet)
+        _end(placed)
         return
     if place is not None or boards:
         raise UsageError("a board is one of several targets that models choose from: --target llvm,pynq")
@@ -155,12 +158,13 @@ def corun(  # noqa: PLR0913 - the options are the interface
     )
     with Status(quiet=quiet) as status:
         result = run(request, status.step)
+    _show(result, report, json_file, quiet=quiet)
     if save_plan is not None:
-        save_plan.write_text(json_text.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
+        write_whole(save_plan, json_text.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
     if trace is not None:
         events = chrome_trace(result.models.graph, result.plan, result.timeline_us, lane=result.models.lane)
-        trace.write_text(json_text.dumps(events) + "\n")
-    _tell(result, report, json_file, quiet=quiet)
+        write_whole(trace, json_text.dumps(events) + "\n")
+    _end(result)
 
 
 def _cores(targets: tuple[str, ...], threads: int | None, streams: int | None) -> int:
@@ -186,11 +190,11 @@ def _refuse(options: dict[str, Any]) -> None:
         raise UsageError(f"several targets go with --policy nash or auto alone; leave out {', '.join(given)}")
 
 
-def _tell(result: CorunResult | TargetsResult, report: Any, json_file: Path | None, *, quiet: bool) -> None:
-    """Print the result, write it, and end with exit code 1 where the outputs are wrong."""
+def _show(result: CorunResult | TargetsResult, report: Any, json_file: Path | None, *, quiet: bool) -> None:
+    """Print the result, and write it."""
+    from op_profiler.files import write_whole
+
     text = json_text.dumps(result.to_json(), indent=1)
-    if json_file is not None and str(json_file) != "-":
-        json_file.write_text(text + "\n")
     if str(json_file) == "-":
         print(text)
     elif quiet:
@@ -199,5 +203,11 @@ def _tell(result: CorunResult | TargetsResult, report: Any, json_file: Path | No
         from rich.console import Console
 
         report.show(Console(width=None if sys.stdout.isatty() else 150), result)
+    if json_file is not None and str(json_file) != "-":
+        write_whole(json_file, text + "\n")
+
+
+def _end(result: CorunResult | TargetsResult) -> None:
+    """With exit code 1 where the outputs are wrong."""
     if not result.outputs_agree:
         raise typer.Exit(1)

@@ -49,6 +49,7 @@ def export(
     from op_profiler.dataset.flat import flat_table
     from op_profiler.dataset.formats import exporting
     from op_profiler.errors import UsageError
+    from op_profiler.files import check_writable
 
     if columns:
         for column in flat_table(table).columns:
@@ -60,6 +61,7 @@ def export(
     path = Path(file or output or "")
     if format is None:
         format = {".csv": "csv", ".jsonl": "jsonl"}.get(path.suffix.lower(), "parquet")
+    check_writable({"--output": path})
     with Dataset.open(db, create=False, read_only=True) as dataset:
         done = exporting.export_table_as(
             dataset, path, format=format, where=where or None, threads=threads, device=device, table=table

@@ -94,6 +94,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     """Predict the latency of every operator of a model, and of the model, without measuring anything."""
     from op_profiler.cli import options
     from op_profiler.errors import UnknownNameError, UsageError
+    from op_profiler.files import check_writable
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
     from op_profiler.predict.latency import storage
@@ -122,6 +123,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     )
     counts = options.parse_counts("--threads", threads)
     get_frontend(source).check(request)
+    check_writable({"--save": save})
     with Status(quiet=quiet) as status:
         found = _predictor(predictor, db, device, adapt, status.step)
         found.check_threads(counts)

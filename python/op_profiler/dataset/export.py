@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from op_profiler import json_text
 from op_profiler.dataset.flat import TABLES, Column, flat_rows, flat_table
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError, MissingPackageError, UnknownNameError
+from op_profiler.files import whole_file
 
 FlatRow = dict[str, Any]
 Columns = Sequence[Column]
@@ -44,33 +44,15 @@ def export_table(
 
     Raises:
         UsageError: unknown format or table, or a condition that cannot be used; names the columns.
-        DatasetError: the dataset cannot be read, or the file cannot be written.
+        DatasetError: the dataset cannot be read.
+        OpProfilerError: the file cannot be written.
         MissingPackageError: Parquet without pyarrow.
     """
     if format not in FORMATS:
         raise UnknownNameError("format", format, FORMATS)
     flat = flat_table(table)
-    with _whole_file(Path(path)) as temporary:
+    with whole_file(Path(path)) as temporary:
         return FORMATS[format](temporary, flat.columns, flat_rows(dataset, where=where, table=flat))
-
-
-@contextlib.contextmanager
-def _whole_file(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to, renamed at the end and removed when anything fails."""
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    if path.exists() and not path.is_file():  # renaming over /dev/null would replace it
-        raise DatasetError(f"cannot write {path}: it is not a regular file; give another path with --output")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        reason = error.strerror or error
-        raise DatasetError(f"cannot write {path}: {reason}; give another path with --output") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
 
 
 def _write_csv(path: Path, columns: Columns, rows: Iterable[FlatRow]) -> int:

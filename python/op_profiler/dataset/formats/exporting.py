@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from op_profiler.dataset.export import FORMATS as FLAT
-from op_profiler.dataset.export import _whole_file, export_table
+from op_profiler.dataset.export import export_table
 from op_profiler.dataset.flat import FlatTable, flat_rows, flat_table, parse_where
 from op_profiler.dataset.formats import autotvm_log, gsoc, paddle, runtime_lut, tinynas
 from op_profiler.dataset.formats.flat_table import FlatRow, operator_of_row
@@ -19,6 +19,7 @@ from op_profiler.dataset.formats.shapes import Conv, Shape
 from op_profiler.dataset.formats.unblock import Unfit, shape_of
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.files import whole_file
 
 FORMATS = ("tinynas", "runtime_lut", "autotvm", "paddle", "gsoc")
 
@@ -77,7 +78,8 @@ def export_table_as(
     Raises:
         UnknownNameError: no format of this name.
         UsageError: a condition that cannot be used, or one that leaves a choice; names what to choose from.
-        DatasetError: the dataset cannot be read, or the file cannot be written.
+        DatasetError: the dataset cannot be read.
+        OpProfilerError: the file cannot be written.
         MissingPackageError: Parquet without pyarrow.
     """
     condition = _condition(where, threads, device, flat_table(table))
@@ -97,7 +99,7 @@ def export_table_as(
     if format != "autotvm":
         _refuse_choices(lines, with_device=format == "runtime_lut")
     kept = lines if format == "autotvm" else _fastest(lines)
-    with _whole_file(Path(path)) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+    with whole_file(Path(path)) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{line}\n" for line in (*_HEADERS.get(format, ()), *(line.text for line in kept)))
     return Exported(len(kept), dict(left_out), len(lines) - len(kept))
 

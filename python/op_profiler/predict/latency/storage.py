@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import io
 import json
-import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.errors import DatasetError
+from op_profiler.files import whole_file
 from op_profiler.predict.latency.examples import DeviceName
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation
@@ -34,7 +34,7 @@ _LARGEST_BYTES = 1 << 30
 
 
 def save(predictor: Predictor, path: Path) -> None:
-    """Write a predictor; whole or not at all."""
+    """Write a predictor; for errors see `whole_file`."""
     members: dict[str, bytes] = {}
     for number, model in enumerate(predictor.models):
         members[f"model{number}.{'ubj' if isinstance(model, Boosted) else 'skops'}"] = model.to_bytes()
@@ -72,12 +72,10 @@ def save(predictor: Predictor, path: Path) -> None:
         "versions": _versions(),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
     }
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+    with whole_file(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_CONTENTS, json.dumps(contents, indent=1))
         for name, content in members.items():
             archive.writestr(name, content)
-    partial.rename(path)
 
 
 def load(path: Path) -> Predictor:

@@ -1,0 +1,81 @@
+"""Files that a user asked for: tried before anything is measured, and whole when they appear."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from op_profiler.errors import OpProfilerError, UsageError
+
+
+def check_writable(files: Mapping[str, Path | None]) -> None:
+    """Refuse files that cannot be written, before minutes of measuring go into them. Leaves nothing behind.
+
+    Args:
+        files: by the option that names each; None and ``-`` are no files.
+
+    Raises:
+        UsageError: two options name the same file.
+        OpProfilerError: a file cannot be written; names the option.
+    """
+    options: dict[str, str] = {}
+    for option, path in files.items():
+        if path is None or str(path) == "-":
+            continue
+        other = options.setdefault(os.path.realpath(path), option)
+        if other != option:
+            raise UsageError(f"{other} and {option} both name {path}; give each a file of its own")
+        with _explained(f"{option} {path}"):
+            partial = _beside(path)
+            partial.touch()
+            partial.unlink()
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to, renamed at the end and removed where anything fails: an older file stays until
+    the new one is whole. What a link points to is replaced, not the link.
+
+    Raises:
+        OpProfilerError: the file cannot be written.
+    """
+    with _explained(str(path)):
+        partial = _beside(path)
+        try:
+            yield partial
+            partial.replace(os.path.realpath(path))
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """The text, in UTF-8, as the whole content of a file; for errors see `whole_file`."""
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def _beside(path: Path) -> Path:
+    """A free name in the folder of a file, where the file can be replaced.
+
+    Raises:
+        OSError: it cannot.
+    """
+    file = Path(os.path.realpath(path))
+    if file.exists() and not file.is_file():  # renaming over /dev/null would replace it
+        raise OSError("it is not a regular file")
+    if file.exists() and not os.access(file, os.W_OK):
+        raise OSError("it is read-only")
+    if len(os.fsencode(file.name)) > os.pathconf(file.parent, "PC_NAME_MAX"):
+        raise OSError("its name is too long")
+    return file.with_name(f".op_profiler-{uuid.uuid4().hex}.part")
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OpProfilerError(f"cannot write {what}: {error.strerror or error}; give another path") from error
