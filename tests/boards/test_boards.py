@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -246,6 +248,34 @@ def test_templates_of_this_project_compute_what_numpy_computes_on_arm(lab: Any, 
             valid = [i for i in points if space.is_index_valid(i)][:3]
             results = runner.run([Candidate(task, i) for i in valid], float("inf"))
             assert len(results) == 3 and all(r.checked and r.error is None for r in results), results
+
+
+def test_a_process_of_a_board_that_is_killed_while_it_is_idle_is_replaced(lab: Any, tvm: Any) -> None:
+    from op_profiler.compiler import resolve_target
+    from op_profiler.measure.trials import BoardRunner
+    from op_profiler.schedules.tuning._base import Candidate, TaskSpec
+
+    product = TaskSpec(
+        "dense_pack.op_profiler", (("TENSOR", (5, 48), "float32"), ("TENSOR", (4, 48, 4), "float32"), None, "float32")
+    )
+    target = resolve_target("pynq")
+    space = product.create(target).config_space
+    candidate = Candidate(product, next(i for i in range(space.range_length) if space.is_index_valid(i)))
+    lab.board()
+
+    def kill(runner: Any) -> None:
+        for process in [slot.process._process for slot in runner._slots if slot.process is not None]:
+            os.kill(process.pid, signal.SIGKILL)
+            process.join(10)
+
+    with BoardRunner("pynq", str(target), place(lab), 1) as runner:
+        assert runner.run([candidate], float("inf"))[0].error is None
+        kill(runner)
+        assert runner.run([candidate], float("inf"))[0].error is None
+        kill(runner)
+        assert all(result.error is None for result in runner.compare([candidate] * 2, 2))
+        kill(runner)
+        assert runner.settings().threads_effective == 1
 
 
 @pytest.fixture

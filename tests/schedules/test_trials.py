@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +184,74 @@ def test_workers_that_cannot_start_are_an_error(target: Any) -> None:
     broken = TrialRunner(str(target), 1, modules=["no_such_module_anywhere"])
     with broken as runner, pytest.raises(MeasureError, match="could be started"):
         runner.run([Candidate(GOOD, 0)], float("inf"))
+
+
+def kill_workers(runner: TrialRunner) -> int:
+    """Kill all that are idle, as the system does when memory runs out; how many there were."""
+    workers = [worker._process for worker in runner._workers if worker is not None]
+    processes = [process for process in workers if process.is_alive()]
+    for process in processes:
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(10)
+    return len(processes)
+
+
+def test_workers_that_are_killed_while_they_are_idle_are_replaced(target: Any, stock: TaskSpec) -> None:
+    candidates = [Candidate(stock, None)] * 4
+    with TrialRunner(str(target), 1) as runner:
+        uses: list[Callable[[], list[Any]]] = [
+            lambda: runner.run(candidates, float("inf")),
+            lambda: runner.compare(candidates[:2], 3),
+        ]
+        for use in uses * 2:
+            assert all(result.error is None for result in use())
+            assert kill_workers(runner) > 0
+            settings = runner.settings()
+            assert (settings.threads, settings.threads_effective) == (1, 1)
+            assert kill_workers(runner) == 1
+
+
+def test_what_a_killed_worker_had_built_is_built_again(
+    target: Any, stock: TaskSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are killed when all is built and nothing was timed yet."""
+    with TrialRunner(str(target), 1) as runner:
+        build = runner._build
+        killed: list[int] = []
+
+        def built_and_killed(*arguments: Any, **options: Any) -> list[Any]:
+            done = list(build(*arguments, **options))
+            if len(killed) < 2:
+                killed.append(kill_workers(runner))
+            return done
+
+        monkeypatch.setattr(runner, "_build", built_and_killed)
+        for use in (
+            lambda: runner.run([Candidate(stock, None)] * 3, float("inf")),
+            lambda: runner.compare([Candidate(stock, None)] * 2, 3),
+        ):
+            killed.clear()
+            assert all(result.error is None and result.samples_us for result in use())
+            assert len(killed) == 2 and all(killed)
+
+
+def test_a_candidate_that_no_process_survives_is_a_failure(
+    target: Any, stock: TaskSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TrialRunner(str(target), 1) as runner:
+        build = runner._build
+
+        def built_and_killed(*arguments: Any, **options: Any) -> list[Any]:
+            done = list(build(*arguments, **options))
+            kill_workers(runner)
+            return done
+
+        monkeypatch.setattr(runner, "_build", built_and_killed)
+        for results in (
+            runner.run([Candidate(stock, None)], float("inf")),
+            runner.compare([Candidate(stock, None)], 3),
+        ):
+            assert [result.failure for result in results] == ["crash"]
 
 
 def test_no_process_is_left_behind(target: Any, stock: TaskSpec) -> None:

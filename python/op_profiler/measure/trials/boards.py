@@ -109,10 +109,10 @@ class BoardRunner:
         seconds = self.limits.build_seconds + self.limits.run_seconds
         while waiting or busy:
             for index, slot in enumerate(self._slots):
-                if waiting and index not in busy and self._ready(slot, alone=not busy):
-                    number = waiting.popleft()
-                    self._ask_trial(slot, candidates[number], best_us)
-                    busy[index] = number, time.monotonic() + seconds
+                if not waiting or index in busy or not self._ready(slot, alone=not busy):
+                    continue
+                if self._took_trial(slot, candidates[waiting[0]], best_us):
+                    busy[index] = waiting.popleft(), time.monotonic() + seconds
             for index in self._answered(busy):
                 number, _ = busy.pop(index)
                 result = self._answer(self._slots[index], 0.0)
@@ -142,16 +142,24 @@ class BoardRunner:
         for _ in range(_MOST_LOSSES + 1):
             slot = self._any()
             assert slot.process is not None
-            slot.process.ask(*command)
+            with contextlib.suppress(EOFError):  # it died while it was idle, which its answer tells as well
+                slot.process.ask(*command)
             answer = self._answer(slot, seconds)
             if not isinstance(answer, TrialResult):
                 break
         return answer
 
-    def _ask_trial(self, slot: _Slot, candidate: Candidate, best_us: float) -> None:
+    def _took_trial(self, slot: _Slot, candidate: Candidate, best_us: float) -> bool:
+        """Hand a candidate to a board's process; one that died while it was idle is replaced at the next look."""
         limits = self.limits
         assert slot.process is not None
-        slot.process.ask("trial", candidate, best_us, limits.samples, limits.minimum_us, limits.stop_factor)
+        try:
+            slot.process.ask("trial", candidate, best_us, limits.samples, limits.minimum_us, limits.stop_factor)
+        except EOFError:
+            slot.process.kill()
+            slot.process = None
+            return False
+        return True
 
     def _answered(self, busy: dict[int, tuple[int, float]]) -> list[int]:
         """Boards that have answered, or from which no answer is expected any more."""

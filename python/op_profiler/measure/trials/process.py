@@ -41,7 +41,15 @@ class WorkerProcess:
         theirs.close()
 
     def ask(self, *command: Any) -> None:
-        self.connection.send(command)
+        """Hand a command over; `answer` has what came of it.
+
+        Raises:
+            EOFError: the worker has died since its last answer; it has seen nothing of the command.
+        """
+        try:
+            self.connection.send(command)
+        except OSError as error:
+            raise EOFError from error
 
     def answer(self, seconds: float) -> Any:
         """The answer to what was asked.

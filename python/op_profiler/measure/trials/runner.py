@@ -23,6 +23,8 @@ from op_profiler.schedules.tuning._base import Candidate, TrialResult
 
 _START_SECONDS = 60.0
 _MOST_FAILED_STARTS = 3
+_MOST_LOST_WORKERS = 4
+_GONE = TrialResult(failure="crash", error="every process that built it was gone before it could run it")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -113,27 +115,45 @@ class TrialRunner:
                 self._workers[slot] = worker
         raise MeasureError(f"no process for building and measuring could be started; see {self._orders.log}")
 
+    def _asked(self, slot: int, *command: Any) -> WorkerProcess:
+        """The worker of a slot, which was handed a command; one that was killed while it was idle is replaced.
+
+        Raises:
+            MeasureError: it does not start, or none of several lived long enough.
+        """
+        for _ in range(_MOST_FAILED_STARTS):
+            worker = self._worker(slot)
+            try:
+                worker.ask(*command)
+                return worker
+            except EOFError:
+                self._drop(worker)
+        raise MeasureError(f"processes for building and measuring end while they are idle; see {self._orders.log}")
+
+    def _drop(self, worker: WorkerProcess) -> None:
+        worker.kill()
+        self._workers = [None if one is worker else one for one in self._workers]
+
     def run(self, candidates: Sequence[Candidate], best_us: float) -> list[TrialResult]:
         """As in `Runner`."""
         results: dict[int, TrialResult] = {}
         self._build_seconds = {}
-        places = dict(self._build(candidates, results))
+        holders = dict(self._build(candidates, results))
         for number in range(len(candidates)):
-            while number not in results:
-                slot = places.get(number)
-                if slot is None:  # it was built in a worker that another candidate took down
-                    places |= dict(self._build(candidates, results, only=[number], slot=0))
-                    continue
-                result = self._measured(slot, number, best_us)
-                if result.failure in ("crash", "timeout", "memory") and self._workers[slot] is None:
-                    places = {n: s for n, s in places.items() if s != slot}
+            for _ in range(_MOST_LOST_WORKERS):
+                result = self._measured(holders.get(number), number, best_us)
+                if result is not None or number in results:
+                    break
+                holders |= dict(self._build(candidates, results, only=[number], slot=0))  # its worker is gone
+            if number not in results:
+                result = result or _GONE
                 best_us = min(best_us, result.median_us)
                 results[number] = dataclasses.replace(result, build_seconds=self._build_seconds.get(number, 0.0))
         return [results[number] for number in range(len(candidates))]
 
     def settings(self) -> Settings:
         """What kernels run with, as asked for and as read back; call it after something has run."""
-        answer = self._ask(0, self.limits.run_seconds, "reading back", "read_back")
+        answer = self._answer(self._asked(0, "read_back"), self.limits.run_seconds, "reading back")
         if isinstance(answer, TrialResult):
             raise MeasureError(f"the settings could not be read back: {answer.error}")
         return self._orders.settings(answer, self._mechanism())
@@ -146,45 +166,54 @@ class TrialRunner:
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
         """As in `Runner`; what fails to build has its error, and the others are compared without it."""
         results: dict[int, TrialResult] = {}
-        built = [n for n, _ in self._build(candidates, results, slot=0)]
-        if built:
+        for _ in range(_MOST_LOST_WORKERS):
+            waiting = [number for number in range(len(candidates)) if number not in results]
+            holders = dict(self._build(candidates, results, only=waiting, slot=0))
+            if not holders:
+                break
+            built, workers = list(holders), set(holders.values())
+            if len(workers) > 1:  # one was replaced meanwhile; the new one builds them all
+                continue
             seconds = self.limits.run_seconds * len(built)
-            outcome = self._ask(0, seconds, "running", "compare", built, rounds, self.limits.minimum_us)
-            together = outcome if isinstance(outcome, list) else [outcome] * len(built)
-            results |= dict(zip(built, together))
-        return [results[number] for number in range(len(candidates))]
+            outcome = self._ask(workers.pop(), seconds, "running", "compare", built, rounds, self.limits.minimum_us)
+            if outcome is not None:
+                together = outcome if isinstance(outcome, list) else [outcome] * len(built)
+                results |= dict(zip(built, together))
+                break
+        return [results.get(number, _GONE) for number in range(len(candidates))]
 
-    def _measured(self, slot: int, number: int, best_us: float) -> TrialResult:
+    def _measured(self, worker: WorkerProcess | None, number: int, best_us: float) -> TrialResult | None:
+        """The result of a candidate that a worker has built; None where that worker is gone."""
+        if worker is None:
+            return None
         limits = self.limits
-        result = self._ask(
-            slot,
-            limits.run_seconds,
-            "running",
-            "measure",
-            number,
-            best_us,
-            limits.samples,
-            limits.minimum_us,
-            limits.stop_factor,
-        )
-        assert isinstance(result, TrialResult)
+        command = ("measure", number, best_us, limits.samples, limits.minimum_us, limits.stop_factor)
+        result: TrialResult | None = self._ask(worker, limits.run_seconds, "running", *command)
         return result
 
-    def _ask(self, slot: int, seconds: float, doing: str, *command: Any) -> Any:
-        """The answer of a worker, or the result that its death or silence stands for."""
-        worker = self._worker(slot)
-        worker.ask(*command)
+    def _ask(self, worker: WorkerProcess, seconds: float, doing: str, *command: Any) -> Any:
+        """The answer of a worker, or the result that its death or silence stands for; None where it was dead before."""
+        try:
+            worker.ask(*command)
+        except EOFError:
+            self._drop(worker)
+            return None
+        return self._answer(worker, seconds, doing)
+
+    def _answer(self, worker: WorkerProcess, seconds: float, doing: str) -> Any:
         try:
             return worker.answer(seconds)
         except (TimeoutError, EOFError) as error:
-            return self._lost(slot, worker, error, seconds, doing)
+            return self._lost(worker, error, seconds, doing)
 
-    def _lost(self, slot: int, worker: WorkerProcess, error: BaseException, seconds: float, doing: str) -> TrialResult:
-        self._workers[slot] = None
+    def _lost(self, worker: WorkerProcess, error: BaseException, seconds: float, doing: str) -> TrialResult:
         if isinstance(error, TimeoutError):
-            return TrialResult(failure="timeout", error=f"no end after {seconds:g} s while {doing}; killed")
-        failure, how = worker.how_it_died()
-        return TrialResult(failure=failure, error=f"the process died ({how}) while {doing}")
+            result = TrialResult(failure="timeout", error=f"no end after {seconds:g} s while {doing}; killed")
+        else:
+            failure, how = worker.how_it_died()
+            result = TrialResult(failure=failure, error=f"the process died ({how}) while {doing}")
+        self._drop(worker)
+        return result
 
     def _build(
         self,
@@ -192,7 +221,7 @@ class TrialRunner:
         results: dict[int, TrialResult],
         only: Sequence[int] | None = None,
         slot: int | None = None,
-    ) -> Iterator[tuple[int, int]]:
+    ) -> Iterator[tuple[int, WorkerProcess]]:
         """Build candidates, on all workers or on one; those that fail get their result.
 
         Yields:
@@ -200,30 +229,29 @@ class TrialRunner:
         """
         waiting = collections.deque(range(len(candidates)) if only is None else only)
         slots = list(range(len(self._workers))) if slot is None else [slot]
-        busy: dict[int, tuple[int, float]] = {}
-        built: dict[int, int] = {}
+        busy: dict[int, tuple[int, float, WorkerProcess]] = {}
+        built: dict[int, WorkerProcess] = {}
         while waiting or busy:
             for free in [s for s in slots if s not in busy][: len(waiting)]:
                 number = waiting.popleft()
-                self._worker(free).ask("build", number, candidates[number])
-                busy[free] = number, time.monotonic() + self.limits.build_seconds
-            connections = {self._worker(s).connection: s for s in busy}
-            ready = wait(list(connections), max(min(end for _, end in busy.values()) - time.monotonic(), 0))
-            late = [s for s, (_, end) in busy.items() if time.monotonic() >= end]
+                worker = self._asked(free, "build", number, candidates[number])
+                busy[free] = number, time.monotonic() + self.limits.build_seconds, worker
+            connections = {worker.connection: s for s, (_, _, worker) in busy.items()}
+            ready = wait(list(connections), max(min(end for _, end, _ in busy.values()) - time.monotonic(), 0))
+            late = [s for s, (_, end, _) in busy.items() if time.monotonic() >= end]
             for done in {*(connections[c] for c in ready), *late}:  # type: ignore[index]
-                number, _ = busy.pop(done)
-                worker = self._worker(done)
+                number, _, worker = busy.pop(done)
                 try:
                     result = worker.answer(0)
                 except (TimeoutError, EOFError) as error:
-                    result = self._lost(done, worker, error, self.limits.build_seconds, "building")
-                    lost = [n for n, s in built.items() if s == done]
+                    result = self._lost(worker, error, self.limits.build_seconds, "building")
+                    lost = [n for n, holder in built.items() if holder is worker]
                     for n in lost:
                         del built[n]
                     waiting.extend(lost)
                 if result.error is not None:
                     results[number] = result
                 else:
-                    built[number] = done
+                    built[number] = worker
                     self._build_seconds[number] = result.build_seconds
         yield from built.items()

@@ -285,6 +285,7 @@ class Worker:
     def read_back(self) -> tuple[int | None, tuple[int, ...], tuple[int, ...]]:
         """Threads and cores that the runtime and the operating system report, and the cores that were asked for."""
         threads = self.orders.threads
+        self.pool.use(threads)  # this worker may be in the place of one that ran something
         return self.pool.effective_threads(), self.pool.core_set(threads), self.pool.effective_core_set()
 
     def compare(self, numbers: Sequence[int], rounds: int, minimum_us: float) -> list[TrialResult]:
