@@ -16,6 +16,7 @@ from op_profiler.frontends._base import RelayModel
 from op_profiler.operators import cost
 from op_profiler.operators.extract import Occurrence, extract
 from op_profiler.operators.launch import Launch, launch_capture, launches_of, parallel_loops_of
+from op_profiler.operators.shortcuts import shortcuts
 
 _MOST_CONVOLUTIONS = 300
 _FLOAT_DECLARED = "#dbg_declare"
@@ -79,7 +80,8 @@ def fuse(module: Any, target: Any, params: dict[str, Any], weights: Collection[s
         weights: names of further variables that stand for weights.
     """
     tvm = load_tvm()
-    with _quiet(), tvm.transform.PassContext(opt_level=3, config=_config(), disabled_pass=_left_out(module)):
+    settings = {"config": _config(), "disabled_pass": _left_out(module), "instruments": [shortcuts()]}
+    with _quiet(), tvm.transform.PassContext(opt_level=3, **settings):
         optimized, _ = tvm.relay.optimize(module, target=target, params=params)
     return extract(optimized, weights)
 
@@ -121,7 +123,7 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
 
     def built(**more: Any) -> Any:
         settings = {"config": config | more, "disabled_pass": left_out}
-        with tvm.transform.PassContext(opt_level=3, instruments=[capture], **settings):
+        with tvm.transform.PassContext(opt_level=3, instruments=[shortcuts(), capture], **settings):
             return build(model.mod, target=target, params=model.params)
 
     with _quiet(), _compile_errors(model):
