@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,10 @@ def check_target(target: str, *, remote: bool = False, dry_run: bool = False) ->
 def _check_cuda(target: str, *, compile_only: bool) -> None:
     from op_profiler import cuda_build
 
+    architecture = re.search(r"-arch=(\S*)", target)
+    if architecture is not None and not re.fullmatch(r"sm_\d{2,3}[a-z]?", architecture[1]):
+        raise UsageError(f"-arch={architecture[1]} is no architecture of a GPU; they are named like sm_90")
+
     lacking = cuda_build.missing(compile_only=compile_only)
     if lacking:
         raise OpProfilerError(
@@ -194,7 +199,7 @@ def resolve_target(target: str) -> Any:
     ``arm_cpu`` is a 64-bit ARM unless options say otherwise.
 
     Raises:
-        UsageError: TVM does not understand the target string.
+        UsageError: TVM does not understand the target string, or LLVM an option in it.
     """
     tvm = load_tvm()
     kind = target_kind(target)
@@ -210,6 +215,10 @@ def resolve_target(target: str) -> Any:
     except (ValueError, TypeError, tvm.TVMError) as error:
         reason = str(error).strip().splitlines()[-1]
         raise UsageError(f"TVM does not understand the target {target!r}: {reason}") from error
+    if resolved.kind.name == "llvm":
+        from op_profiler import llvm_options
+
+        llvm_options.check(resolved)
     return resolved
 
 
@@ -233,9 +242,7 @@ def host_cpu() -> str:
     name = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName", allow_missing=True)
     if name is None:
         name = tvm.get_global_func("target.llvm_get_system_cpu", allow_missing=True)
-    if name is None:
-        return "native"
-    return str(name())
+    return "generic" if name is None else str(name())
 
 
 def runtime_device(target: Any) -> Any:

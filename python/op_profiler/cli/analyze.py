@@ -74,6 +74,7 @@ def analyze(
         raise UsageError("give --db or --file, not both")
     if not 0 <= threshold < 1:
         raise UsageError(f"--threshold {threshold:g} is out of range; give 0 or more and less than 1, e.g. 0.05")
+    names = [] if factor == "all" else list(options.parse_names("--factor", factor))
     default = db is None and file is None
     _tell("reading", quiet)
     table = factor_table(
@@ -84,9 +85,7 @@ def analyze(
             warn=lambda text: _tell(f"note: {text}", quiet),
         )
     )
-    chosen = table.choose(list(table.factors) if factor == "all" else options.parse_names(factor))
-    if not chosen:
-        raise UsageError(f"--factor names none; give some of: {', '.join(table.factors)}")
+    chosen = table.choose(names or list(table.factors))
     table = table if anchor is None else table.of_anchor(anchor)
     _tell(f"{len(table.frame)} measurements; {table.left_out} not used", quiet)
     found = correlations(table, [one.name for one in chosen])

@@ -57,7 +57,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         typer.Option(help="Shapes of the inputs: 1,3,224,224; a semicolon between inputs.", rich_help_panel="Model"),
     ] = "",
     sequence_length: Annotated[
-        int | None, typer.Option(help="Tokens per sequence of language models.", rich_help_panel="Model")
+        int | None, typer.Option(min=1, help="Tokens per sequence of language models.", rich_help_panel="Model")
     ] = None,
     target: Annotated[
         str,
@@ -223,7 +223,9 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if studies.vendor and importlib.util.find_spec("torch") is None:
         raise MissingPackageError("torch", "--vendor true")
     check_writable({"--summary-json": summary_json})
-    place = options.parse_place(host, port, device_key or target_kind(target))
+    place = options.parse_place(host, port, device_key, target_kind(target))
+    if (module is not None or entry is not None) and modelname is not None:
+        raise UsageError("--module and --entry time a function in place of a model; leave out --modelname")
     if module is not None or entry is not None:
         _measure_module(module, entry, target, place, inputshape, db, summary_json, quiet=quiet)
         return
@@ -231,23 +233,24 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if modelname == "list":
         print("\n".join(frontend.names()))
         return
-    names = [modelname] if modelname else frontend.default_names()
+    names = frontend.default_names() if modelname is None else [modelname]
     if not names:
         raise UsageError(f"source {modelsource!r} has no default models; give --modelname (a path or a name)")
+    lengths = options.lengths_of([(frontend, name) for name in names], sequence_length)
     counts = options.parse_counts("--threads", threads) if threads is not None else default_thread_counts(target, place)
     requests = [
         request
-        for name in names
-        for one in options.parse_names(precision) or ("",)
+        for name, length in zip(names, lengths)
+        for one in dict.fromkeys(options.parse_names("--precision", precision))
         for request in swept(
             CollectRequest(
                 model=ModelRequest(
                     source=modelsource,
                     name=name,
                     batch_size=batchsize,
-                    input_names=options.parse_names(inputname),
+                    input_names=options.parse_names("--inputname", inputname) if inputname else (),
                     input_shapes=options.parse_shapes("--inputshape", inputshape) if inputshape else (),
-                    sequence_length=sequence_length,
+                    sequence_length=length,
                 ),
                 target=target,
                 place=place,

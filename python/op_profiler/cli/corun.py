@@ -77,7 +77,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     ] = "llvm",
     modelsource: Annotated[str, typer.Option(help="Source of plain names.", rich_help_panel="Model")] = "local",
     batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.", rich_help_panel="Model")] = 1,
-    sequence_length: Annotated[int | None, typer.Option(help="As for collect.", rich_help_panel="Model")] = None,
+    sequence_length: Annotated[int | None, typer.Option(min=1, help="As for collect.", rich_help_panel="Model")] = None,
     schedules: Annotated[
         str, typer.Option(help="Schedule records: auto, none, or a folder.", rich_help_panel="Model")
     ] = "auto",
@@ -125,14 +125,15 @@ def corun(  # noqa: PLR0913 - the options are the interface
     targets = options.parse_targets(target)
     cores = _cores(targets, threads, streams)
     requests = []
-    for model in models:
-        source, name = options.parse_model(model, modelsource)
-        asked = ModelRequest(source=source, name=name, batch_size=batchsize, sequence_length=sequence_length)
+    named = [options.parse_model(model, modelsource) for model in models]
+    lengths = options.lengths_of([(get_frontend(source), name) for source, name in named], sequence_length)
+    for (source, name), length in zip(named, lengths):
+        asked = ModelRequest(source=source, name=name, batch_size=batchsize, sequence_length=length)
         get_frontend(source).check(asked)
         counts = default_thread_counts(targets[0], None)
         requests.append(CollectRequest(model=asked, target=targets[0], threads=counts, schedules=schedules))
     boards = [kind for kind in map(target_kind, targets) if kind in BOARD_KINDS]
-    place = options.parse_place(host, port, device_key or "".join(boards[:1]))
+    place = options.parse_place(host, port, device_key, "".join(boards[:1]))
     if len(targets) > 1:
         others = {"--plan": plan, "--merge": merge, "--costs": costs != "measured", "--db": db}
         _refuse(others | {"--save-plan": save_plan, "--trace": trace})

@@ -38,10 +38,10 @@ def devices(
 ) -> None:
     """Show this machine and the TVM build in use; or the machines that a tracker knows, with their properties."""
     from op_profiler.cli import options
-    from op_profiler.compiler import target_kind
+    from op_profiler.compiler import check_target, target_kind
     from op_profiler.errors import UsageError
 
-    place = options.parse_place(host, port, device_key or target_kind(target))
+    place = options.parse_place(host, port, device_key, target_kind(target))
     if place is not None and local:
         raise UsageError("--local is this machine; leave it out, or --host and --port")
     if place is None:
@@ -49,6 +49,7 @@ def devices(
         return
     if probe:
         raise UsageError("--probe is for this machine; leave out --host and --port")
+    check_target(target, remote=True)
     _remote(place, target, device_key, as_json)
 
 

@@ -45,7 +45,7 @@ def evaluate(
         ),
     ] = "default",
     device: Annotated[str | None, typer.Option(help="Device of --db, where it holds several.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the random split and of the regressors.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random split and of the regressors.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
@@ -56,7 +56,11 @@ def evaluate(
 
     if db is not None and library is not None:
         raise UsageError("give --db or --library, not both")
-    splits, predictors = options.parse_names(split), options.parse_names(predictor)
+    if device is not None and library is not None:
+        raise UsageError(
+            "--device chooses among the devices of --db; leave it out with --library, which is of one device"
+        )
+    splits, predictors = options.parse_names("--split", split), options.parse_names("--predictor", predictor)
     tasks = _of_library(library, splits, predictors, seed) if library is not None else None
     descriptions, runs, about = tasks or _of_dataset(db, device, splits, predictors, seed)
     scores = []

@@ -10,10 +10,14 @@ from op_profiler.compiler import TARGET_KINDS
 from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from op_profiler.frontends._base import Frontend
     from op_profiler.measure.machines import Place
 
 _TRUE = {"true", "yes", "1"}
 _FALSE = {"false", "no", "0"}
+_MOST_DIGITS = 9  # of a size: more is no tensor and no machine
 
 
 def parse_bool(option: str, text: str) -> bool:
@@ -31,16 +35,18 @@ def parse_bool(option: str, text: str) -> bool:
 
 
 def parse_counts(option: str, text: str) -> tuple[int, ...]:
-    """Whole numbers separated by commas or blanks, each once, in rising order.
+    """Whole numbers of 1 and up separated by commas or blanks, each once, in rising order.
 
     Raises:
-        UsageError: something that is not a number.
+        UsageError: there is none, or something else.
     """
     words = [word for word in re.split(r"[,\s]+", text.strip()) if word]
-    try:
-        return tuple(sorted({int(word) for word in words}))
-    except ValueError:
-        raise UsageError(f"{option} takes numbers separated by commas, such as 1,2,4; not {text!r}") from None
+    if not words or not all(re.fullmatch(rf"-?\d{{1,{_MOST_DIGITS}}}", word, re.ASCII) for word in words):
+        raise UsageError(f"{option} takes numbers separated by commas, such as 1,2,4; not {text!r}")
+    counts = sorted({int(word) for word in words})
+    if counts[0] < 1:
+        raise UsageError(f"{option} {counts[0]} is out of range; give 1 or more")
+    return tuple(counts)
 
 
 def parse_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...]:
@@ -54,7 +60,7 @@ def parse_shapes(option: str, text: str) -> tuple[tuple[int, ...], ...]:
     shapes = []
     for part in text.split(";"):
         words = [word for word in re.split(r"[,\sx]+", part.strip().strip("[]()").strip()) if word]
-        if not words or not all(word.isdecimal() and int(word) > 0 for word in words):
+        if not words or not all(re.fullmatch(rf"0*[1-9]\d{{0,{_MOST_DIGITS - 1}}}", w, re.ASCII) for w in words):
             raise UsageError(f"{option} takes sizes such as 1,3,224,224 (a semicolon between inputs); not {text!r}")
         shapes.append(tuple(int(word) for word in words))
     return tuple(shapes)
@@ -66,15 +72,22 @@ def parse_duration(option: str, text: str) -> float:
     Raises:
         UsageError: anything else.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip().lower())
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)", text.strip().lower(), re.ASCII)
     if found is None or float(found[1]) <= 0:
         raise UsageError(f"{option} takes a time such as 90s, 10m or 2h; not {text!r}")
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-def parse_names(text: str) -> tuple[str, ...]:
-    """Names separated by commas."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def parse_names(option: str, text: str) -> tuple[str, ...]:
+    """Names separated by commas.
+
+    Raises:
+        UsageError: there is none.
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise UsageError(f"{option} {text!r} names nothing; give names separated by commas, or leave it out")
+    return names
 
 
 def parse_targets(text: str) -> tuple[str, ...]:
@@ -93,6 +106,19 @@ def parse_tensors(option: str, text: str) -> tuple[tuple[tuple[int, ...], str], 
     return tuple(tensors)
 
 
+def lengths_of(models: Sequence[tuple[Frontend, str]], length: int | None) -> list[int | None]:
+    """The sequence length for each of several models; None for those that have no sequence.
+
+    Raises:
+        UsageError: none of them has one.
+    """
+    lengths = [length if frontend.takes_sequence_length(name) else None for frontend, name in models]
+    if length is not None and not any(lengths):
+        names = ", ".join(name for _, name in models[:3]) + (", ..." if len(models) > 3 else "")
+        raise UsageError(f"--sequence-length {length}: {names} has no sequence; leave it out")
+    return lengths
+
+
 def parse_model(model: str, default: str) -> tuple[str, str]:
     """Source and name: ``source:name``, an existing file, or a name of the default source."""
     from op_profiler.frontends import SOURCES
@@ -103,18 +129,23 @@ def parse_model(model: str, default: str) -> tuple[str, str]:
     return ("file", model) if Path(model).is_file() else (default, model)
 
 
-def parse_place(host: str | None, port: int | None, key: str) -> Place | None:
+def parse_place(host: str | None, port: int | None, key: str | None, usual_key: str) -> Place | None:
     """A machine behind RPC; None where neither host nor port is given.
 
+    Args:
+        key: what --device-key says; `usual_key`: where it says nothing.
+
     Raises:
-        UsageError: only one of them is given, or the port is none.
+        UsageError: only one of them is given, the port is none, or a key without them.
     """
     if host is None and port is None:
+        if key is not None:
+            raise UsageError("--device-key names a machine of an RPC tracker: give its --host and --port too")
         return None
-    if host is None or port is None:
+    if not (host or "").strip() or port is None:
         raise UsageError("--host and --port go together: those of an RPC tracker, or of an RPC server itself")
     if not 0 < port < 65536:
         raise UsageError(f"--port {port} is out of range; give 1 to 65535")
     from op_profiler.measure.machines import Place
 
-    return Place(host=host, port=port, key=key)
+    return Place(host=str(host).strip(), port=port, key=usual_key if key is None else key)

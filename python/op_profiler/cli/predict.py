@@ -58,7 +58,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
             "--input_dtype", "--input-dtype", help="float32; checked against the model.", rich_help_panel="Model"
         ),
     ] = "",
-    sequence_length: Annotated[int | None, typer.Option(help="As for collect.", rich_help_panel="Model")] = None,
+    sequence_length: Annotated[int | None, typer.Option(min=1, help="As for collect.", rich_help_panel="Model")] = None,
     target: Annotated[
         str | None,
         typer.Option(help="What the model is lowered for; default: the predictor's device.", rich_help_panel="Device"),
@@ -82,7 +82,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
     adapt: Annotated[
         int | None,
         typer.Option(
-            help="Use only N measured operators of --db, and what ships for the rest.", rich_help_panel="Predictor"
+            min=1,
+            help="Use only N measured operators of --db, and what ships for the rest.",
+            rich_help_panel="Predictor",
         ),
     ] = None,
     save: Annotated[
@@ -106,8 +108,12 @@ def predict(  # noqa: PLR0913 - the options are the interface
         raise UnknownNameError("format", format, report.FORMATS)
     if adapt is not None and db is None:
         raise UsageError("--adapt takes the new device's measurements from --db")
+    if adapt is not None and predictor != "default":
+        raise UsageError("--adapt starts from the predictor that ships; leave out --predictor")
+    if input_dims and (inputname or inputshape):
+        raise UsageError("give --input_dims, or --inputname and --inputshape, not both")
     names, shapes = (
-        options.parse_names(inputname),
+        options.parse_names("--inputname", inputname) if inputname else (),
         options.parse_shapes("--inputshape", inputshape) if inputshape else (),
     )
     if input_dims:
@@ -173,10 +179,10 @@ def _dims(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
 
     try:
         found = json.loads(text)
-        shapes = tuple(tuple(int(size) for size in shape) for shape in found.values())
-    except (ValueError, TypeError, AttributeError):
+        shapes = tuple(map(tuple, found.values()))
+    except (ValueError, TypeError, AttributeError, RecursionError):
         shapes = ()
-    if not shapes or any(size < 1 for shape in shapes for size in shape):
+    if not shapes or any(type(size) is not int or not 0 < size < 1e9 for shape in shapes for size in shape):
         raise UsageError(f'--input_dims takes JSON such as {{"data": [1, 3, 224, 224]}}, not {text!r}')
     return tuple(found), shapes
 

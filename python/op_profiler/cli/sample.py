@@ -104,16 +104,19 @@ def sample(  # noqa: PLR0913 - the options are the interface
         return
     if sum([config is not None, bool(models), adaptive]) > 1 or (kinds and (config is not None or models)):
         raise UsageError("give one of --config, --models, --adaptive; --kinds goes with --adaptive or alone")
+    if not models and (resolutions or sequence_lengths or batches != "1"):
+        raise UsageError("--batches, --resolutions and --sequence-lengths go with --models")
     if count is None and budget is None and config is None and not models:
         raise UsageError("say how much to measure: --count 500 or --budget 10m")
     if rounds < 3 or (count is not None and count < 1):
         raise UsageError("--rounds takes 3 or more, --count 1 or more")
-    place = options.parse_place(host, port, device_key or target_kind(target))
+    place = options.parse_place(host, port, device_key, target_kind(target))
+    counts = options.parse_counts("--threads", threads) if threads is not None else default_thread_counts(target, place)
     request = CollectRequest(
         model=ModelRequest(source="sample", name=""),
         target=target,
         place=place,
-        threads=options.parse_counts("--threads", threads) if threads else default_thread_counts(target, place),
+        threads=counts,
         schedules=schedules,
         db=db,
         rounds=rounds,
@@ -122,14 +125,14 @@ def sample(  # noqa: PLR0913 - the options are the interface
     seconds = options.parse_duration("--budget", budget) if budget is not None else None
     found: Iterator[Batch]
     if config is not None:
-        skipped = options.parse_names(skip_rule)
+        skipped = options.parse_names("--skip-rule", skip_rule) if skip_rule else ()
         points = grid.read_grid(config).valid_points(_rules(skipped))
         if dry_run:
             print(f"{len(points)} convolutions; rules left out: {', '.join(skipped) or 'none'}")
             return
         found = run.batches_of_points(run.shuffled([p.convolution() for p in points], seed), config.stem, seed)
     elif models:
-        variants = _variants(options.parse_names(models), batches, resolutions, sequence_lengths)
+        variants = _variants(options.parse_names("--models", models), batches, resolutions, sequence_lengths)
         if dry_run:
             print("\n".join(f"{v.source}:{v.name} batch {v.batch_size} {v.input_shapes or ''}" for v in variants))
             return
@@ -137,7 +140,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     else:
         import random
 
-        names = options.parse_names(kinds)
+        names = options.parse_names("--kinds", kinds) if kinds else ()
         for name in names:
             if name not in spaces.space_names():
                 raise UnknownNameError("kind of operator", name, spaces.space_names())
@@ -170,27 +173,34 @@ def _rules(skipped: tuple[str, ...]) -> list[str]:
 
 
 def _variants(names: tuple[str, ...], batches: str, resolutions: str, lengths: str) -> list[ModelRequest]:
-    """Every model at every batch size, and at every image size or sequence length that is asked for."""
+    """Every model at every batch size, and at every sequence length that is asked for; one without at image sizes."""
     from op_profiler.cli import options
     from op_profiler.errors import UsageError
+    from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
 
+    sizes = options.parse_counts("--resolutions", resolutions) if resolutions else ()
+    images: list[tuple[tuple[int, ...], ...]] = [((1, 3, size, size),) for size in sizes] or [()]
+    tokens: list[int | None] = [*(options.parse_counts("--sequence-lengths", lengths) if lengths else (None,))]
     found = []
     for text in names:
         source, colon, name = text.partition(":")
         if not colon or not name:
             raise UsageError(f"--models takes source:name, such as local:resnet-18; not {text!r}")
-        base = ModelRequest(source=source, name=name)
-        images: list[tuple[tuple[int, ...], ...]] = [
-            ((1, 3, size, size),) for size in options.parse_counts("--resolutions", resolutions)
-        ] or [()]
-        tokens: list[int | None] = [*options.parse_counts("--sequence-lengths", lengths)] or [None]
+        base, frontend = ModelRequest(source=source, name=name), get_frontend(source)
+        of_text = frontend.takes_sequence_length(name)
         for batch in options.parse_counts("--batches", batches):
-            for shape in images:
+            for shape in [()] if of_text else images:
                 shapes = tuple((batch, *one[1:]) for one in shape)
                 found += [
-                    dataclasses.replace(base, batch_size=batch, input_shapes=shapes, sequence_length=n) for n in tokens
+                    dataclasses.replace(base, batch_size=batch, input_shapes=shapes, sequence_length=n)
+                    for n in (tokens if of_text else [None])
                 ]
+        frontend.check(found[-1])
+    if lengths and not any(one.sequence_length for one in found):
+        raise UsageError(f"--sequence-lengths {lengths}: none of the models has a sequence; leave it out")
+    if resolutions and not any(one.input_shapes for one in found):
+        raise UsageError(f"--resolutions {resolutions}: none of the models takes images; leave it out")
     return found
 
 

@@ -35,7 +35,7 @@ def schedule(
     ] = None,
     modelsource: Annotated[str, typer.Option(help="Source of the model.")] = "local",
     batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.")] = 1,
-    sequence_length: Annotated[int | None, typer.Option(help="Tokens per sequence of language models.")] = None,
+    sequence_length: Annotated[int | None, typer.Option(min=1, help="Tokens per sequence of language models.")] = None,
     target: Annotated[str, typer.Option(help="llvm (this processor) or a TVM target string.")] = "llvm",
     threads: Annotated[int | None, typer.Option(help="Threads to run with. Default: all usable cores.")] = None,
     k: Annotated[int, typer.Option("--k", help="How many schedules to propose for an op that was never tuned.")] = 8,

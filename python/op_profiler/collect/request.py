@@ -101,12 +101,16 @@ class CollectRequest:
     rounds: int | None = None
     dry_run: bool = False
 
-    def check(self) -> None:
+    def check(self, *, tuned: bool = False) -> None:
         """Refuse what cannot work, in the order in which a user would want to hear of it.
+
+        Args:
+            tuned: a search comes first, which makes the folder of the records where there is none.
 
         Raises:
             UsageError: an option is out of range; names what it may be.
         """
+        from op_profiler.collect.inputs import read_arrays
         from op_profiler.measure.threads import check_thread_counts
 
         check_target(self.target, remote=self.place is not None, dry_run=self.dry_run)
@@ -118,8 +122,10 @@ class CollectRequest:
                 raise UsageError(f"--executor vm measures with --cache model only, not {self.cache}")
             if not self.on_host or self.precision != "float32":
                 raise UsageError("--executor vm measures float32 on this machine's processor only")
-        if self.input_data is not None and not Path(self.input_data).is_file():
-            raise UsageError(f"--inputdata {self.input_data}: there is no such file")
+        if self.input_data is not None:
+            read_arrays(Path(self.input_data))
+        if not tuned:
+            records.check_folder(self.schedules)
         if not 0.0 < self.coverage <= 1.0:
             raise UsageError(f"--coverage {self.coverage} is out of range; give a share above 0 and up to 1")
         if self.model.batch_size < 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collect.request import CollectRequest
@@ -58,15 +59,11 @@ def given_inputs(request: CollectRequest, model: RelayModel) -> dict[str, np.nda
     Raises:
         UsageError: the file does not hold an array of the right shape for every input.
     """
-    import numpy as np
+    from op_profiler.collect.inputs import read_arrays
 
     if request.input_data is None:
         return {}
-    try:
-        with np.load(request.input_data, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
-        raise UsageError(f"--inputdata {request.input_data} is no .npz file of arrays: {error}") from error
+    arrays = read_arrays(Path(request.input_data))
     found = {}
     for spec in static_inputs(model, request):
         array = arrays.get(spec.name)

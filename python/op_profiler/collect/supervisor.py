@@ -44,6 +44,8 @@ _STAGES = {
     "timing the vendor's kernels": (0.2, 1.0),
 }
 _WHOLE = (0.0, 1.0)
+# Python looks for modules in the current folder first; a torch.py that lies there by chance is not the library.
+_WORKER = "import sys; del sys.path[0]; from op_profiler.collect.worker import main; sys.exit(main())"
 
 
 class Progress(Protocol):
@@ -124,7 +126,8 @@ class Collection:
             OpProfilerError: a single request cannot work, or the dataset cannot be used. Among several requests, one
                 that cannot work becomes a report with its error, and the others go on.
         """
-        requests[0].check()
+        for request in requests:
+            request.check(tuned=studies is not None and studies.tune is not None)
         if len(requests) == 1:
             frontend.check(requests[0].model)
         reports = []
@@ -294,7 +297,7 @@ def _run_worker(order: Order, progress: Progress, index: int, span: tuple[float,
     read_end, write_end = os.pipe()
     with tempfile.NamedTemporaryFile("w+", prefix="op_profiler-worker-", suffix=".log", delete=False) as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "op_profiler.collect.worker", str(write_end)],
+            [sys.executable, "-c", _WORKER, str(write_end)],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -11,6 +11,8 @@ import abc
 import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from op_profiler.errors import UsageError
+
 if TYPE_CHECKING:
     import numpy as np
     import tvm
@@ -100,15 +102,33 @@ class Frontend(abc.ABC):
         """The models that are collected when no name is given; empty where the source has none."""
         return []
 
-    @abc.abstractmethod
+    def takes_sequence_length(self, name: str) -> bool:
+        """Whether a number of tokens decides the shapes of a model's inputs; told without loading it."""
+        return False
+
     def check(self, request: ModelRequest) -> None:
         """Refuse a request that cannot work, cheaply.
 
         Raises:
+            UsageError: the name is empty, or the model has no such input or no sequence.
             UnknownNameError: no such model; names the nearest ones.
             MissingPackageError: the package that the model needs is not installed.
             ModelError: the file is missing, empty or of an unknown kind.
         """
+        if not request.name.strip():
+            raise UsageError(f"the model's name is empty; give one of the source {self.source!r}, or a path")
+        if request.batch_size < 1:
+            raise UsageError(f"--batchsize {request.batch_size} is out of range; give 1 or more")
+        self._check(request)
+        if request.sequence_length is not None:
+            if request.sequence_length < 1:
+                raise UsageError(f"--sequence-length {request.sequence_length} is out of range; give 1 or more")
+            if not self.takes_sequence_length(request.name):
+                raise UsageError(f"{request.name} has no sequence; leave out --sequence-length")
+
+    @abc.abstractmethod
+    def _check(self, request: ModelRequest) -> None:
+        """The part of `check` that depends on the source."""
 
     @abc.abstractmethod
     def fingerprint(self, request: ModelRequest) -> str:

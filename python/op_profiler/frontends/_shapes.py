@@ -7,18 +7,23 @@ from collections.abc import Sequence
 from op_profiler.errors import UsageError
 from op_profiler.frontends._base import ModelRequest
 
+INPUT = "data"
+"""The one input of models whose library gives it no name that a user could know."""
+
 
 def shapes_by_name(request: ModelRequest, known: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """The shapes of a request by input; those without a name go to the inputs in the model's order.
 
     Raises:
-        UsageError: more shapes than inputs, names and shapes that do not pair up, a name that no input has, or a size
-            below 1.
+        UsageError: more shapes than inputs, names and shapes that do not pair up, a name that no input has or that is
+            there twice, or a size below 1.
     """
     names, shapes = request.input_names, request.input_shapes
     unknown = [name for name in names if name not in known]
     if unknown:
         raise UsageError(f"{request.name} has no input {unknown[0]!r}; its inputs are {', '.join(known) or 'none'}")
+    if len(set(names)) < len(names):
+        raise UsageError(f"--inputname {','.join(names)} names an input twice")
     if names and shapes and len(names) != len(shapes):
         raise UsageError(f"--inputname names {len(names)} inputs, --inputshape has {len(shapes)} shapes; give one each")
     if len(shapes) > len(known):

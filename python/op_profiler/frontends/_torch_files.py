@@ -36,8 +36,7 @@ def lower_torchscript(path: Path, request: ModelRequest) -> RelayModel:
         with _torch.quiet():
             model = torch.jit.freeze(model, optimize_numerics=False)
             graph = model.inlined_graph
-    own = [v.debugName().partition(".")[0] for v in list(graph.inputs())[1:]]
-    names = list(request.input_names) if len(request.input_names) == len(own) else own
+    names = [v.debugName().partition(".")[0] for v in list(graph.inputs())[1:]]
     shapes = shapes_by_name(request, names)
     missing = [name for name in names if name not in shapes]
     if missing:

@@ -38,7 +38,7 @@ def build(name: str, *, folder: bool) -> tuple[Any, tuple[str, ...]]:
     """
     part = name.removeprefix("t5-") if name in ("t5-encoder", "t5-decoder") else ("encoder" if name == "t5" else None)
     if folder:
-        config = transformers.AutoConfig.from_pretrained(name, local_files_only=True)
+        config = transformers.AutoConfig.from_pretrained(name, local_files_only=True, trust_remote_code=False)
     else:
         config = transformers.AutoConfig.for_model("t5" if part else name)
     config.use_cache = False
@@ -46,7 +46,9 @@ def build(name: str, *, folder: bool) -> tuple[Any, tuple[str, ...]]:
     options = {"attn_implementation": "eager"}  # the plain operators; the fused ones have no counterpart in Relay
     weights = [f for pattern in ("*.safetensors", "*.bin") for f in Path(name).glob(pattern)] if folder else []
     if weights:
-        return transformers.AutoModel.from_pretrained(name, local_files_only=True, config=config, **options).eval(), ()
+        # a .bin is a pickle; weights_only reads it with an unpickler of torch's that knows nothing but tensors
+        safe = {"local_files_only": True, "trust_remote_code": False, "weights_only": True}
+        return transformers.AutoModel.from_pretrained(name, config=config, **safe, **options).eval(), ()
     if part:
         model = transformers.T5Model._from_config(config, **options).eval()
         return (model.encoder if part == "encoder" else model.decoder), (RANDOM_WEIGHTS,)

@@ -14,7 +14,7 @@ from typing import Any
 
 from op_profiler.errors import MissingPackageError, UsageError
 from op_profiler.frontends._base import ModelRequest, RelayModel
-from op_profiler.frontends._shapes import batch_of, shapes_by_name
+from op_profiler.frontends._shapes import INPUT, batch_of, shapes_by_name
 
 RANDOM_WEIGHTS = "random weights: the times are those of the architecture, the outputs mean nothing"
 
@@ -74,13 +74,12 @@ def load(request: ModelRequest) -> RelayModel:
         model, image = _MAKERS[package_of(request.name)](request.name)
     shape = shape_of(request, image)
     example = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
-    names = request.input_names or ("data",)
     return _torch.lower(
         model,
         (example,),
         name=request.name,
         source=request.source,
-        input_names=names,
+        input_names=(INPUT,),
         batch_size=shape[0],
         notes=(RANDOM_WEIGHTS,),
     )
@@ -104,7 +103,7 @@ def shape_of(request: ModelRequest, image: Sequence[int]) -> tuple[int, ...]:
     Raises:
         UsageError: --inputshape has another number of dimensions, or contradicts --batchsize.
     """
-    given = shapes_by_name(request, request.input_names or ("data",))
+    given = shapes_by_name(request, (INPUT,))
     if not given:
         return (request.batch_size, *image)
     shape = next(iter(given.values()))

@@ -36,7 +36,7 @@ class FileFrontend(Frontend):
     def names(self) -> list[str]:
         return []
 
-    def check(self, request: ModelRequest) -> None:
+    def _check(self, request: ModelRequest) -> None:
         kind = kind_of(request.name)
         if kind == "function":
             source_of(request.name)

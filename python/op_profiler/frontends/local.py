@@ -14,6 +14,7 @@ from op_profiler.errors import MissingPackageError, UnknownNameError, UsageError
 from op_profiler.frontends import _randwire, _zoo
 from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
 from op_profiler.frontends._content import fingerprint
+from op_profiler.frontends._shapes import INPUT, batch_of, shapes_by_name
 
 _DEFAULT_SEQUENCE = 10
 _HIDDEN = 128
@@ -48,13 +49,14 @@ class LocalFrontend(Frontend):
     def default_names(self) -> list[str]:
         return [*_TESTING, *_RECURRENT, f"{_randwire.PREFIX}0"]
 
-    def check(self, request: ModelRequest) -> None:
+    def _check(self, request: ModelRequest) -> None:
         name = request.name
         if name in _TESTING or name in _RECURRENT:
-            if len(request.input_shapes) > 1:
-                raise UsageError(f"{name} has one input; give one --inputshape")
+            shapes_by_name(request, (INPUT,))
             if request.input_shapes and (name in _RECURRENT or _TESTING[name][2] is None):
                 raise UsageError(f"{name} does not take --inputshape; its input follows from --batchsize")
+            if request.input_shapes:
+                _batch_and_image(request)
             return
         if _randwire.seed_of(name) is not None:
             _zoo.shape_of(request, _randwire.IMAGE)
@@ -62,9 +64,13 @@ class LocalFrontend(Frontend):
         if name in _zoo.DARKNET_NAMES and not _zoo.installed("libreyolo"):
             raise MissingPackageError("libreyolo", f"the model {name!r}", "yolo")
         if name in self.names():
+            shapes_by_name(request, (INPUT,))
             return
         hint = "" if _zoo.installed("torchvision") else "More names with: source ./env_var.sh models."
         raise UnknownNameError("local model", name, self.names(), hint)
+
+    def takes_sequence_length(self, name: str) -> bool:
+        return name in _RECURRENT
 
     def fingerprint(self, request: ModelRequest) -> str:
         return fingerprint(request, packages=_packages(request.name))
@@ -118,12 +124,11 @@ def _from_testing(request: ModelRequest) -> RelayModel:
 
 def _batch_and_image(request: ModelRequest) -> tuple[int, tuple[int, ...]]:
     """The shape that the user gave, as batch and image; a batch that contradicts --batchsize is refused."""
-    batch, *image = request.input_shapes[0]
-    if len(image) != len(_TESTING[request.name][2] or ()):
-        raise UsageError(f"{request.name} takes an input of {len(_TESTING[request.name][2] or ()) + 1} dimensions")
-    if request.batch_size not in (1, batch):
-        raise UsageError(f"--inputshape says batch {batch}, --batchsize says {request.batch_size}")
-    return batch, tuple(image)
+    shape = request.input_shapes[0]
+    usual = _TESTING[request.name][2] or ()
+    if len(shape) != len(usual) + 1:
+        raise UsageError(f"{request.name} takes an input of {len(usual) + 1} dimensions, not {shape}")
+    return batch_of(request, shape), shape[1:]
 
 
 def _recurrent(request: ModelRequest) -> RelayModel:

@@ -26,7 +26,7 @@ class RemoteOnnxFrontend(Frontend):
     def default_names(self) -> list[str]:
         return self.names()
 
-    def check(self, request: ModelRequest) -> None:
+    def _check(self, request: ModelRequest) -> None:
         if importlib.util.find_spec("onnx") is None:
             raise MissingPackageError("onnx", "the source remoteonnx")
         name = request.name

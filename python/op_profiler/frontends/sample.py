@@ -89,7 +89,7 @@ class SampleFrontend(Frontend):
     def names(self) -> list[str]:
         return sorted(path.stem for path in (cache_folder() / "samples").glob("*.jsonl"))
 
-    def check(self, request: ModelRequest) -> None:
+    def _check(self, request: ModelRequest) -> None:
         check_file(batch_path(request.name))
 
     def fingerprint(self, request: ModelRequest) -> str:

@@ -154,7 +154,7 @@ class SimpleFrontend(Frontend):
     def default_names(self) -> list[str]:
         return list(OPERATORS)
 
-    def check(self, request: ModelRequest) -> None:
+    def _check(self, request: ModelRequest) -> None:
         if request.name not in OPERATORS:
             raise UnknownNameError("simple model", request.name, OPERATORS)
         operator = OPERATORS[request.name]

@@ -18,7 +18,7 @@ class TfliteFrontend(Frontend):
     def names(self) -> list[str]:
         return []
 
-    def check(self, request: ModelRequest) -> None:
+    def _check(self, request: ModelRequest) -> None:
         _tflite.check_tflite(Path(request.name))
 
     def fingerprint(self, request: ModelRequest) -> str:

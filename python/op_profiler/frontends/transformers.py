@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
-from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError, UsageError
+from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
 from op_profiler.frontends._base import Frontend, ModelRequest, RelayModel
 from op_profiler.frontends._content import fingerprint
 
@@ -37,17 +38,20 @@ class TransformersFrontend(Frontend):
     def default_names(self) -> list[str]:
         return list(_DEFAULTS)
 
-    def check(self, request: ModelRequest) -> None:
+    def _check(self, request: ModelRequest) -> None:
         for package in ("transformers", "torch"):
             if importlib.util.find_spec(package) is None:
                 raise MissingPackageError(package, f"the transformers model {request.name!r}")
-        if request.sequence_length is not None and request.sequence_length < 1:
-            raise UsageError(f"--sequence-length {request.sequence_length} is out of range; give 1 or more")
         if _is_folder(request.name):
             if not (Path(request.name) / "config.json").is_file():
                 raise ModelError(f"{request.name} has no config.json, so it is not a checkpoint of transformers")
         elif request.name not in self.names():
             raise UnknownNameError("transformers model", request.name, self.names(), _HINT)
+
+    def takes_sequence_length(self, name: str) -> bool:
+        """Models of images and of sound never name the library's argument for tokens in their source."""
+        source = _source_of(_type_of(name))
+        return source is None or "input_ids" in source.read_text(encoding="utf-8")
 
     def fingerprint(self, request: ModelRequest) -> str:
         files: list[Path] = []
@@ -66,7 +70,9 @@ class TransformersFrontend(Frontend):
         with _torch.quiet():
             try:
                 model, notes = _transformers.build(request.name, folder=_is_folder(request.name))
-            except (OSError, ValueError, ImportError, KeyError, AttributeError, RuntimeError) as error:
+            except ModelError:
+                raise
+            except Exception as error:  # a damaged configuration or checkpoint sends the library anywhere
                 reason = str(error).strip().splitlines() or [type(error).__name__]
                 raise ModelError(f"{request.name} cannot be made by transformers: {reason[0][:300]}") from error
         inputs = _transformers.inputs_of(model, request, request.sequence_length or _DEFAULT_SEQUENCE)
@@ -89,16 +95,43 @@ FRONTEND = TransformersFrontend()
 @functools.cache
 def configuration_names() -> tuple[str, ...]:
     """Model types that the installed library knows; empty where there is none."""
-    spec = importlib.util.find_spec("transformers")
-    if spec is None or not spec.origin:
+    models = _library_models()
+    if models is None:
         return ()
-    folder = Path(spec.origin).parent / "models" / "auto"
+    folder = models / "auto"
     names: set[str] = set()
     for file in ("configuration_auto.py", "auto_mappings.py"):  # the table moved from one to the other
         if (folder / file).is_file():
             for table in _MAPPING.findall((folder / file).read_text(encoding="utf-8")):
                 names.update(_ENTRY.findall(table))
     return tuple(sorted(names))
+
+
+def _library_models() -> Path | None:
+    """Where the installed library keeps its models; None where there is none."""
+    spec = importlib.util.find_spec("transformers")
+    return Path(spec.origin).parent / "models" if spec is not None and spec.origin else None
+
+
+def _source_of(kind: str) -> Path | None:
+    """The file that computes models of a type; None where the library keeps it elsewhere."""
+    models, folder = _library_models(), kind.replace("-", "_")
+    file = models / folder / f"modeling_{folder}.py" if models is not None else None
+    return file if file is not None and file.is_file() else None
+
+
+def _type_of(name: str) -> str:
+    """The library's type of a model by name or folder; empty where the folder does not tell."""
+    if name in _PARTS:
+        return "t5"
+    if not _is_folder(name):
+        return name
+    try:
+        found = json.loads((Path(name) / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):  # the library says what is wrong with it
+        return ""
+    kind = found.get("model_type") if isinstance(found, dict) else None
+    return kind if isinstance(kind, str) and re.fullmatch(r"[\w\-]+", kind) else ""
 
 
 def _is_folder(name: str) -> bool:

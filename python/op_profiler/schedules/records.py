@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.compiler import load_tvm
-from op_profiler.errors import OpProfilerError
+from op_profiler.errors import OpProfilerError, UsageError
 
 AUTO, NONE = "auto", "none"
 _LOG_VERSION = 0.2
@@ -138,6 +138,16 @@ def record_file(schedules: str, target_kind: str, processor: str) -> Path | None
         return None
     folder = default_folder() if schedules == AUTO else Path(schedules)
     return folder / target_kind / f"{slug(processor)}.jsonl"
+
+
+def check_folder(schedules: str) -> None:
+    """Refuse a folder that is not there: without a word, the compiler's own schedules would be measured.
+
+    Raises:
+        UsageError: neither a folder nor ``auto`` or ``none``.
+    """
+    if schedules not in (AUTO, NONE) and not Path(schedules).is_dir():
+        raise UsageError(f"--schedules {schedules!r}: there is no such folder; give one, or {AUTO} or {NONE}")
 
 
 def slug(name: str) -> str:
