@@ -188,19 +188,15 @@ def _dims(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
 
 
 def _network(request: ModelRequest, target: str, precision: str, dtype: str, note: Note) -> Network:
-    """Lower and fuse the model; what takes long is said."""
+    """The model's operators; what takes long is said."""
     from op_profiler.collect.request import CollectRequest
-    from op_profiler.collect.source import load_model
     from op_profiler.errors import UsageError
-    from op_profiler.operators.lower import optimize
-    from op_profiler.predict.latency.network import Network
+    from op_profiler.predict.latency.lowered import lowered_model
 
     asked = CollectRequest(model=request, target=target, precision=precision, schedules="none", dry_run=True)
     asked.check()
-    note(f"lowering {request.name}")
-    model, _, resolved = load_model(asked, lambda **_: None)
-    if dtype and any(spec.dtype != dtype for spec in model.inputs):
-        raise UsageError(
-            f"--input_dtype {dtype}: {request.name} takes {', '.join(f'{s.name}: {s.dtype}' for s in model.inputs)}"
-        )
-    return Network.of_occurrences(request.name, optimize(model, resolved))
+    model = lowered_model(asked, note)
+    if dtype and any(found != dtype for found in model.input_dtypes.values()):
+        takes = ", ".join(f"{name}: {found}" for name, found in model.input_dtypes.items())
+        raise UsageError(f"--input_dtype {dtype}: {request.name} takes {takes}")
+    return model.network()
