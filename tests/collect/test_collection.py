@@ -312,3 +312,52 @@ def test_a_model_that_fails_as_a_whole_ends_with_the_same_code_and_words_when_re
         assert entry["failed"] == 0 and entry["measured"] == measured
         assert "operator by operator, since the model does not run: broken on purpose" in entry["error"]
         assert "broken on purpose" in done.stderr
+
+
+def test_what_failed_because_of_the_machine_is_tried_again_by_the_same_command(tmp_path: Path) -> None:
+    """TVM's pool gives one thread where two are asked for; afterwards it gives both."""
+    options = ["--modelname=mlp", "--threads=1,2", "--summary-json=summary.json"]
+    # Another model first: the kernels that tell the machine's peaks run once, and would set up TVM's pool before us.
+    run(tmp_path, "--modelname=mlp", "--batchsize=2", "--threads=1", "--db=sqlite:///other.db")
+    done = run(tmp_path, *options, TVM_NUM_THREADS="1")
+    assert done.returncode == 1, done.stderr
+    one, two = summary(tmp_path)
+    assert one["measured"] == 4 and one["failed"] == 0 and one["whole_model_us"] > 0
+    assert two["whole_model_us"] is None and "asked for 2 threads" in two["error"]
+    ((cause, state, whole),) = rows(tmp_path, "SELECT error_cause, machine_state, operator_key FROM failures")
+    assert cause == "machine" and json.loads(state)["tvm_num_threads"] == "1" and whole is None
+
+    done = run(tmp_path, *options)
+    assert done.returncode == 0, done.stderr
+    one, two = summary(tmp_path)
+    assert one["measured"] == 0 and one["reused"] == 4
+    assert two["measured"] == 4 and two["error"] is None and two["ratio"] > 0
+
+    before = rows(tmp_path, "SELECT * FROM measurements ORDER BY key")
+    done = run(tmp_path, *options, "--remeasure=all", TVM_NUM_THREADS="1")
+    assert done.returncode == 1, done.stderr
+    one, two = summary(tmp_path)
+    assert one["measured"] == 4 and two["reused"] == 4 and two["whole_model_us"] > 0
+    assert [f["cause"] for f in two["kept_failures"]] == ["machine"]
+    assert "asked for 2 threads" in done.stdout and "stands" in done.stdout
+    after = rows(tmp_path, "SELECT * FROM measurements ORDER BY key")
+    assert len(after) == len(before) == 8 and len(set(after) - set(before)) == 4
+
+
+def test_measuring_again_what_was_under_foreign_load(collected: Any) -> None:
+    folder, _ = collected
+    options = ["--modelname=mlp", "--threads=1", "--summary-json=summary.json"]
+    with sqlite3.connect(folder / "results" / "op_profiler.db") as connection:
+        connection.execute("UPDATE measurements SET foreign_load = 0, settled = 1")
+        connection.execute("UPDATE model_timings SET foreign_load = 0, settled = 1")
+    assert run(folder, *options, "--remeasure=noisy").returncode == 0
+    assert summary(folder)[0]["measured"] == 0
+    with sqlite3.connect(folder / "results" / "op_profiler.db") as connection:
+        connection.execute("UPDATE model_timings SET foreign_load = 1")
+        connection.execute("UPDATE measurements SET foreign_load = 1")
+    assert run(folder, *options).returncode == 0
+    assert summary(folder)[0]["reused"] == 4
+    assert run(folder, *options, "--remeasure=noisy").returncode == 0
+    assert summary(folder)[0]["measured"] == 4
+    done = run(folder, *options, "--remeasure=everything")
+    assert done.returncode == 2 and "failed" in done.stderr

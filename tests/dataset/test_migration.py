@@ -86,7 +86,7 @@ def test_failures_of_an_older_dataset_are_kept_with_their_cause(old: str) -> Non
         assert (whole["error"], whole["error_cause"], whole["schedule_key"]) == (threads, "machine", None)
         (operator,) = failures.values()
         assert operator["error_cause"] == "operator" and operator["model_key"] == "m"
-        key = schema.failure_key(operator["measured_key"], operator["error"], operator["failed_at"])
+        key = schema.failure_key(operator["measured_key"], operator["error"])
         assert operator["key"] == key and operator["machine_state"] is None
         by_error = {row["error"]: row for row in flat_rows(dataset)}
         assert by_error[operator["error"]]["error_cause"] == "operator"

@@ -254,8 +254,8 @@ def test_a_check_point_may_have_no_times_yet(filled: Dataset, example: Any) -> N
 
 
 def test_an_error_with_characters_that_no_database_takes(filled: Dataset, example: Any) -> None:
-    filled.record(example.row(measurement=Measurement(error="half \ud800 and nul \0 and µ")))
-    found = filled.measurements_of("m", threads=2, cache="model")[example.operator().key]
+    filled.record(example.row(1, measurement=Measurement(error="half \ud800 and nul \0 and µ")))
+    found = filled.measurements_of("m", threads=2, cache="model")[example.operator(1).key]
     assert found.measurement.error == "half ? and nul  and µ"
 
 

@@ -28,6 +28,8 @@ op_performance_collector.py --modelsource local --modelname resnet-18 --threads 
 
 op_performance_collector.py --modelsource local            (all default models, one after the other; resumable)
 
+op_performance_collector.py --modelsource local --modelname resnet-18 --remeasure noisy
+
 op_performance_collector.py --modelsource local --modelname resnet-18 --target cuda --precision float32,float16
 
 op_performance_collector.py --modelsource local --modelname mobilenet --target pynq --host 192.168.2.99 --port 9190
@@ -114,6 +116,14 @@ def collect(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="Measuring",
         ),
     ] = None,
+    remeasure: Annotated[
+        str,
+        typer.Option(
+            help="Measure again what the dataset has: failed (what does not compile, crashes or is wrong), noisy "
+            "(under foreign load, or not settled) or all. What failed because of the machine is tried again anyway.",
+            rich_help_panel="Measuring",
+        ),
+    ] = "",
     iftune: Annotated[
         str, typer.Option(help="true or false: search for better schedules first.", rich_help_panel="Tuning")
     ] = "false",
@@ -261,6 +271,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
                 coverage=coverage,
                 cache=cache,  # type: ignore[arg-type]  # checked by CollectRequest.check
                 schedules=schedules,
+                remeasure=remeasure,
                 db=db,
                 dry_run=dry_run,
             ),

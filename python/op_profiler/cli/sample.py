@@ -69,6 +69,9 @@ def sample(  # noqa: PLR0913 - the options are the interface
     threads: Annotated[
         str | None, typer.Option(help="Thread counts; default as for collect.", rich_help_panel="Measuring")
     ] = None,
+    remeasure: Annotated[
+        str, typer.Option(help="failed, noisy or all: measure again; as for collect.", rich_help_panel="Measuring")
+    ] = "",
     schedules: Annotated[
         str,
         typer.Option(
@@ -118,6 +121,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
         place=place,
         threads=counts,
         schedules=schedules,
+        remeasure=remeasure,
         db=db,
         rounds=rounds,
     )

@@ -81,6 +81,19 @@ def _settings(request: CollectRequest, threads: int) -> Settings:
     )
 
 
+def refused_threads(machine: Machine, counts: Sequence[int]) -> dict[int, str]:
+    """The thread counts that a machine does not give, and what it answers instead."""
+    refused = {}
+    for threads in counts:
+        try:
+            machine.threads.use(threads)
+        except BoardLostError:
+            raise
+        except MeasureError as error:
+            refused[threads] = str(error)
+    return refused
+
+
 def failed_operator(request: CollectRequest, operator: Operator, reason: str) -> list[OperatorResult]:
     """The record of an operator that has no time, one for each thread count."""
     from op_profiler.collect.session import OperatorResult

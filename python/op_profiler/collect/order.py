@@ -22,6 +22,7 @@ class Order:
         alone: measure each operator as a model of its own, since the model as a whole cannot run.
         excluded: workload keys that are not to be touched, and how they took a worker down.
         reason: why the operators are measured alone.
+        since: when the command began, as the dataset writes times; what was stored later is not measured again.
         work: ``measure`` the model; ``tune`` its operators; ``compare`` it under default and under recorded schedules;
             time the operators in the ``vendor``'s kernels as well. All but the first answer with a result.
         tune: what to tune, and how; for all work but the first.
@@ -35,6 +36,7 @@ class Order:
     alone: bool = False
     excluded: dict[str, str] = dataclasses.field(default_factory=dict)
     reason: str = ""
+    since: str = ""
 
     def to_json(self) -> str:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

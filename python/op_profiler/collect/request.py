@@ -21,6 +21,7 @@ PRECISIONS = ("float32", "float16", "int8")
 EXECUTORS = ("default", "vm")
 CACHES = ("model", "hot", "cold")
 TRIALS = (10, 3000)
+REMEASURE = ("failed", "noisy", "all")
 DEFAULT_DB = "sqlite:///results/op_profiler.db"
 
 
@@ -84,6 +85,8 @@ class CollectRequest:
         schedules: ``auto`` (the records of this processor), ``none``, or the folder of the records.
         db: SQLAlchemy address of the dataset.
         rounds: how often everything is timed; None until the times settle.
+        remeasure: what is measured again although the dataset has it: ``failed``, ``noisy`` (under foreign load, or
+            not settled) or ``all``; empty for nothing.
     """
 
     model: ModelRequest
@@ -99,6 +102,7 @@ class CollectRequest:
     schedules: str = records.AUTO
     db: str = DEFAULT_DB
     rounds: int | None = None
+    remeasure: str = ""
     dry_run: bool = False
 
     def check(self, *, tuned: bool = False) -> None:
@@ -117,6 +121,8 @@ class CollectRequest:
         one_of("precision", self.precision, PRECISIONS)
         one_of("executor", self.executor, EXECUTORS)
         one_of("cache", self.cache, CACHES)
+        if self.remeasure:
+            one_of("--remeasure", self.remeasure, REMEASURE)
         if self.executor == "vm":
             if self.cache != "model":
                 raise UsageError(f"--executor vm measures with --cache model only, not {self.cache}")

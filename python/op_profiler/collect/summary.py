@@ -7,6 +7,7 @@ from typing import Any
 
 from op_profiler.collect.request import CollectRequest
 from op_profiler.collect.studies import StudyReport
+from op_profiler.dataset._base import Failure
 from op_profiler.errors import EXIT_FAILURES_RECORDED, EXIT_OK
 from op_profiler.measure._base import RESOURCES, Measurement, ModelTiming, Settings, effective
 from op_profiler.operators._base import Operator
@@ -48,6 +49,8 @@ class ModelReport:
         content: the frontend's fingerprint of the model.
         batch_size: of the model as it was lowered; None where it could not be.
         launches: by workload key, grid and block of each launch on a GPU.
+        kept_failures: of what has a time from before.
+        started: when the command began, UTC, ISO 8601.
     """
 
     request: CollectRequest
@@ -62,6 +65,8 @@ class ModelReport:
     content: str = ""
     batch_size: int | None = None
     launches: dict[str, list[dict[str, list[int]]]] = dataclasses.field(default_factory=dict)
+    kept_failures: tuple[Failure, ...] = ()
+    started: str = ""
 
     @property
     def label(self) -> str:
@@ -74,13 +79,15 @@ class ModelReport:
             return EXIT_FAILURES_RECORDED
         if self.error is not None:
             return self.error_code or EXIT_FAILURES_RECORDED
-        return EXIT_FAILURES_RECORDED if any(t.failed for t in self.threads.values()) else EXIT_OK
+        failed = any(t.failed for t in self.threads.values())
+        failed = failed or any(f.failed_at >= self.started for f in self.kept_failures)
+        return EXIT_FAILURES_RECORDED if failed else EXIT_OK
 
     def share(self, key: str) -> float | None:
-        """Share of an operator in the sum of operators, at the largest thread count; None where it has no time."""
+        """Share of an operator in the sum of operators, at the largest thread count with times; None without one."""
         if not self.threads:
             return None
-        report = self.threads[max(self.threads)]
+        report = self.threads[max((n for n, t in self.threads.items() if t.measurements), default=max(self.threads))]
         times = {k: m.median_us for k, m in report.measurements.items()}
         counts = {operator.key: count for operator, count in self.operators}
         total = sum(float(t) * counts.get(k, 0) for k, t in times.items() if t is not None)
@@ -125,6 +132,7 @@ class ModelReport:
             "flops": sum(operator.flops * count for operator, count in self.operators),
             "error": self.error,
             "notes": list(self.notes),
+            "kept_failures": [dataclasses.asdict(failure) for failure in self.kept_failures],
             "schedules": self.request.schedules,
         }
         if self.studies is not None:

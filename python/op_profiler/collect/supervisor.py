@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from op_profiler.collect.earlier import Earlier
 from op_profiler.collect.order import Order
 from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
 from op_profiler.collect.studies import StudyReport
@@ -25,6 +26,7 @@ from op_profiler.schedules import records
 
 if TYPE_CHECKING:
     from op_profiler.dataset import Dataset
+    from op_profiler.dataset._base import Failure
 
 _MOST_CRASHES = 20
 _MOST_STUDY_CRASHES = 3
@@ -193,14 +195,14 @@ class Collection:
             key = request.model_key(content)
         except OpProfilerError as error:
             return ModelReport(request, error=str(error), error_code=error.exit_code)
-        stored = self.dataset.find_model(key) is not None
-        present = self._complete_threads(key, request) if stored else set()
-        missing = tuple(n for n in request.threads if n not in present)
+        started = utc_now()
+        stored = bool(self.dataset.model_operators(key))
+        earlier = Earlier(self.dataset, request, key, started)
+        missing = tuple(n for n in request.threads if not (stored and earlier.answers(n)))
         outcome = _Outcome(done=True)
         needs_worker = not stored if request.dry_run else bool(missing)
-        started = utc_now()
         if needs_worker:
-            order = Order(dataclasses.replace(request, threads=missing), key, content)
+            order = Order(dataclasses.replace(request, threads=missing), key, content, since=started)
             outcome = self._work_with_resources(order, progress, index, span)
         return dataclasses.replace(self._report(request, key, outcome, started), content=content)
 
@@ -235,18 +237,6 @@ class Collection:
         outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
         return outcome
 
-    def _complete_threads(self, key: str, request: CollectRequest) -> set[int]:
-        """Thread counts at which this model needs nothing more."""
-        complete = set()
-        operators = {o.key for o, _ in self.dataset.model_operators(key)}
-        for threads in request.threads:
-            timing = self.dataset.find_model_timing(
-                key, threads=threads, cache=request.cache, resources=request.asked(threads)
-            )
-            if timing is not None and timing.complete and operators:
-                complete.add(threads)
-        return complete
-
     def _report(self, request: CollectRequest, key: str, outcome: _Outcome, started: str) -> ModelReport:
         """What the dataset now says about this model; what was stored since `started` was measured by this run."""
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
@@ -277,14 +267,29 @@ class Collection:
             tuple(found.notes) if found else outcome.notes,
             launches=self.dataset.launches_of(key),
             batch_size=found.batch_size if found else None,
+            kept_failures=self._kept_failures(request, key),
+            started=started,
+        )
+
+    def _kept_failures(self, request: CollectRequest, key: str) -> tuple[Failure, ...]:
+        """What failed after a time that is still the one in the dataset."""
+        return tuple(
+            f
+            for f in self.dataset.failures(key)
+            if f.timed_at is not None
+            and f.timed_at < f.failed_at
+            and (f.settings.cache, f.settings.threads in request.threads) == (request.cache, True)
         )
 
 
 def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
     """Why a model has no time as a whole, whichever run found that out; None where it has one."""
-    errors = [t.timing.whole_model.error for t in threads.values() if t.timing is not None]
-    reasons = dict.fromkeys(error for error in errors if error is not None)
-    return "; ".join(f"measured operator by operator, since {reason}" for reason in reasons) or None
+    errors = {
+        f"measured operator by operator, since {error}" if thread.measurements else f"{count} threads: {error}": None
+        for count, thread in threads.items()
+        if thread.timing is not None and (error := thread.timing.whole_model.error) is not None
+    }
+    return "; ".join(errors) or None
 
 
 def _run_worker(order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:

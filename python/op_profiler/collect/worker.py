@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from op_profiler.collect.order import Order
 from op_profiler.errors import EXIT_ENVIRONMENT, BoardLostError, MeasureError, ModelError, OpProfilerError
+from op_profiler.measure.failures import TWICE, machine_state
 from op_profiler.schedules._base import UNKNOWN, Schedule
 
 if TYPE_CHECKING:
     from op_profiler.collect.session import OperatorResult, ThreadResult
     from op_profiler.frontends._base import RelayModel
-    from op_profiler.measure._base import Device
+    from op_profiler.measure._base import Device, ModelTiming, Settings
     from op_profiler.measure.machines import Machine
     from op_profiler.operators._base import Operator
     from op_profiler.operators.extract import Occurrence
@@ -73,7 +74,7 @@ class Worker:
         model, self.inputs, target = load_model(self.request, self.announce)
         self._note(model)
         with Dataset.open(self.request.db) as self.dataset:
-            self.earlier = Earlier(self.dataset, self.request, self.order.model_key)
+            self.earlier = Earlier(self.dataset, self.request, self.order.model_key, self.order.since)
             try:
                 self._carry_out(model, target)
             finally:
@@ -205,7 +206,7 @@ class Worker:
                 if self.checking is not None:
                     blamed[self.checking] = blamed.get(self.checking, 0) + 1
                     if blamed[self.checking] > 1:  # twice is no accident
-                        self.announce(alone=str(error), excluded={self.checking: str(error)})
+                        self.announce(alone=str(error), excluded={self.checking: f"{TWICE}{error}"})
                         return
                 self._lost(error)
             except (ModelError, MeasureError) as error:
@@ -236,6 +237,8 @@ class Worker:
             loaded = machine.load(compiled, inputs)
             operators = [compiled.by_label[label].operator for label in loaded.labels]
         self._store_operators(operators, model)
+        if not self._left_threads(machine):
+            return
         limits = machine.limits.of_rounds(self.request.rounds)
         session = Session(self.request, machine, loaded, operators, limits=limits, known=self.earlier.known())
         session.check_kernels(self._check)
@@ -267,12 +270,14 @@ class Worker:
         """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
         from op_profiler.collect.alone import failed_operator, whole_model_failed
 
-        self.machine(target)
+        machine = self.machine(target)
         self._store_operators([o.operator for o in occurrences], model)
+        if not self._left_threads(machine):
+            return
         distinct = {o.operator.key: o for o in occurrences}
         for key, reason in self.order.excluded.items():
             self._record(failed_operator(self.request, distinct.pop(key).operator, reason), complete=True)
-        stored = [self.earlier.complete(threads) for threads in self.request.threads]
+        stored = [self.earlier.kept(threads) for threads in self.request.threads]
         for done, (key, occurrence) in enumerate(distinct.items()):
             if all(key in rows for rows in stored):
                 continue  # an earlier process of this request came that far
@@ -287,7 +292,19 @@ class Worker:
                 [o.operator for o in occurrences],
                 self.earlier.complete(threads),
             )
-            self.dataset.record_model_timing(self.order.model_key, settings, self.device, timing, complete=True)
+            self._record_whole(settings, timing)
+
+    def _left_threads(self, machine: Machine) -> bool:
+        """Leave out, and record, the thread counts that the machine does not give; whether any is left."""
+        from op_profiler.collect.alone import refused_threads, whole_model_failed
+
+        refused = refused_threads(machine, self.request.threads)
+        for threads, reason in refused.items():
+            self._record_whole(*whole_model_failed(self.request, threads, reason, [], {}))
+        left = tuple(n for n in self.request.threads if n not in refused)
+        self.request = dataclasses.replace(self.request, threads=left)
+        self.earlier = dataclasses.replace(self.earlier, request=self.request)
+        return bool(left)
 
     def _alone(self, occurrence: Occurrence, target: Any) -> list[OperatorResult]:
         """One operator; where it takes its machine along twice, that is its result."""
@@ -297,7 +314,7 @@ class Worker:
             try:
                 schedule, results = measure_alone(self.request, occurrence, target, self.machine(target))
             except BoardLostError as error:
-                reason = str(error)
+                reason = f"{TWICE}{error}"
                 self._lost(error)
             else:
                 self.schedules[occurrence.operator.key] = schedule
@@ -336,15 +353,30 @@ class Worker:
         """Store what is there; called during the rounds, so that a kill costs less than a second of measuring."""
         with self.dataset.transaction():
             for result in results:
-                self._record(list(result.operators), complete=result.complete)
                 details = result.timing.details | self.details | {"build_seconds": round(self.build_seconds, 3)}
                 timing = dataclasses.replace(result.timing, details=details)
-                self.dataset.record_model_timing(
-                    self.order.model_key, result.settings, self.device, timing, complete=result.complete
-                )
+                stored = self._record_whole(result.settings, timing, complete=result.complete)
+                self._record(list(result.operators), complete=result.complete, replace=stored)
         self.announce(stage="measuring", share=share)
 
-    def _record(self, results: list[OperatorResult], complete: bool) -> None:
+    def _record_whole(self, settings: Settings, timing: ModelTiming, *, complete: bool = True) -> bool:
+        """Store the model's time or failure; whether it was taken."""
+        return self.dataset.record_model_timing(
+            self.order.model_key,
+            settings,
+            self.device,
+            timing,
+            complete=complete,
+            replace=complete and self.earlier.replaced(settings.threads),
+            machine_state=machine_state() if timing.whole_model.error is not None else None,
+        )
+
+    def _record(self, results: list[OperatorResult], complete: bool, *, replace: bool = False) -> None:
+        """Store operators, failures too.
+
+        Args:
+            replace: they were measured beside a whole model whose time was stored, so they belong to it.
+        """
         from op_profiler.dataset import Row
 
         rows = [
@@ -356,10 +388,11 @@ class Worker:
                 model_key=self.order.model_key if r.settings.cache == "model" else "",
                 measurement=r.measurement,
                 complete=complete,
+                machine_state=machine_state() if complete and r.measurement.error is not None else None,
             )
             for r in results
         ]
-        self.dataset.record_all(rows)
+        self.dataset.record_all(rows, replace=replace)
 
 
 def main() -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+from typing import Any
 
 from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
+from op_profiler.measure.failures import Cause
 from op_profiler.schedules._base import Schedule
 
 
@@ -19,6 +21,7 @@ class Row:
         measurement: all samples so far, not only the new ones.
         model_key: the model that left the caches as they were; empty unless ``settings.cache`` is ``model``.
         complete: False for a check point of a measurement that is still going on.
+        machine_state: of a failure, how the machine was; plain JSON values.
     """
 
     operator_key: str
@@ -28,6 +31,7 @@ class Row:
     measurement: Measurement
     model_key: str = ""
     complete: bool = True
+    machine_state: dict[str, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,30 @@ class StoredTiming:
     timing: ModelTiming
     complete: bool
     measured_at: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Something that was measured without getting a time.
+
+    Attributes:
+        operator_name: None for a whole model.
+        model_key: empty outside a model.
+        cause: whether trying again may help.
+        machine_state: as in `Row`; None where it is not known.
+        failed_at: the last time, UTC, ISO 8601.
+        timed_at: when the time was stored that is there all the same; None where there is none.
+    """
+
+    operator_name: str | None
+    settings: Settings
+    device_key: str
+    model_key: str
+    error: str
+    cause: Cause
+    machine_state: dict[str, Any] | None
+    failed_at: str
+    timed_at: str | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

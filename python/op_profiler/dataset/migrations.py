@@ -164,8 +164,8 @@ def _fill_settled(connection: Connection) -> None:
 def _fill_failures(connection: Connection, table: str, operator: str) -> None:
     columns = f"key, {operator}, settings_key, device_key, model_key, error, measured_at"
     for row in connection.execute(text(f"SELECT {columns} FROM {table} WHERE error IS NOT NULL")).all():
-        key, error, failed_at = row[0], row[6], row[7]
-        identity = json.dumps([key, error, failed_at])
+        key, error = row[0], row[6]
+        identity = json.dumps([key, error])
         values = {
             "key": hashlib.sha256(identity.encode()).hexdigest()[:32],
             "cause": cause_of(error),

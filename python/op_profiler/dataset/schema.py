@@ -240,11 +240,11 @@ failures = Table(
     Column("error", Text, nullable=False),
     Column("error_cause", Text, nullable=False),
     Column("machine_state", Json),  # NULL: not known
-    Column("failed_at", Text, nullable=False),
+    Column("failed_at", Text, nullable=False),  # the last time
     Index("failures_of_measured", "measured_key"),
     Index("failures_of_model", "model_key"),
 )
-"""Every failure, also of what was measured before or afterwards; rows are added and never changed."""
+"""Every failure, also of what has a time from before or afterwards; the same one again renews when and how."""
 
 coruns = Table(
     "coruns",
@@ -294,9 +294,9 @@ def corun_key(device_key: str, members: Iterable[CorunMember]) -> str:
     return _digest([device_key, sorted(told, key=lambda one: json.dumps(one, sort_keys=True))])
 
 
-def failure_key(measured_key: str, error: str, failed_at: str) -> str:
+def failure_key(measured_key: str, error: str) -> str:
     """Identity of a failure, 32 hex digits."""
-    return _digest([measured_key, error, failed_at])
+    return _digest([measured_key, error])
 
 
 def _digest(identity: list[Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from op_profiler.dataset import schema
@@ -49,7 +49,8 @@ def select_measurements() -> Select[Any]:
     )
 
 
-def _insert(connection: Connection, table: Table) -> Any:
+def insert(connection: Connection, table: Table) -> Any:
+    """An INSERT that can say what happens to rows that are there already."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     return dialect.insert(table)
 
@@ -60,21 +61,10 @@ def upsert(
     """Insert rows; of those that are there already, renew the columns `replace`."""
     if not rows:
         return
-    statement = _insert(connection, table)
+    statement = insert(connection, table)
     if replace:
         changes = {name: statement.excluded[name] for name in replace}
         statement = statement.on_conflict_do_update(index_elements=["key"], set_=changes)
     else:
         statement = statement.on_conflict_do_nothing(index_elements=["key"])
     connection.execute(statement, rows)
-
-
-def upsert_progress(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows with times; of those that are there already, replace what is not further than the new one."""
-    if not rows:
-        return
-    statement = _insert(connection, table)
-    new = statement.excluded
-    further = or_(new.complete, and_(not_(table.c.complete), new.rounds >= table.c.rounds))
-    changes = {name: new[name] for name in rows[0] if name != "key"}
-    connection.execute(statement.on_conflict_do_update(index_elements=["key"], set_=changes, where=further), rows)

@@ -10,8 +10,9 @@ from typing import Any, cast
 from sqlalchemy import URL, Connection, Engine, Select, and_, case, delete, func, or_, select, update
 
 from op_profiler.dataset import convert, coruns, schema
-from op_profiler.dataset._base import Corun, CorunMember, Model, Row, StoredMeasurement, StoredTiming
+from op_profiler.dataset._base import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.engine import open_engine, translated, utc_now, write_transaction
+from op_profiler.dataset.quality import failure, keep_failures, select_failures, upsert_better
 from op_profiler.dataset.statements import (
     asked_for,
     labelled,
@@ -19,7 +20,6 @@ from op_profiler.dataset.statements import (
     outside_of_models,
     select_measurements,
     upsert,
-    upsert_progress,
 )
 from op_profiler.measure._base import Cache, Device, ModelTiming, Settings
 from op_profiler.operators._base import Operator
@@ -189,28 +189,45 @@ class Dataset:
         """Store one measurement; see `record_all`."""
         self.record_all([row])
 
-    def record_all(self, rows: Iterable[Row]) -> None:
-        """Store measurements in one transaction.
+    def record_all(self, rows: Iterable[Row], *, replace: bool = False) -> None:
+        """Store measurements in one transaction, and their failures beside them.
 
-        A measurement that is there already is replaced by a complete one, and by a check point that is at least as far;
-        a check point never replaces a complete one.
+        A measurement that is there already is replaced by one that is as good or better: complete before a check point,
+        settled and without foreign load before others. A failure never takes the place of a time.
+
+        Args:
+            replace: these were asked for again: every complete time takes the place of what is there.
         """
         rows = list(rows)
         now = utc_now()
         columns = [_measurement_row(row) | {"measured_at": now} for row in rows]
+        failures = [c | {"machine_state": row.machine_state} for c, row in zip(columns, rows)]
         with self._write() as connection:
             upsert(connection, schema.devices, convert.distinct(row.device for row in rows))
             upsert(connection, schema.schedules, convert.distinct(row.schedule for row in rows))
             upsert(connection, schema.settings, convert.distinct(row.settings for row in rows))
-            upsert_progress(connection, schema.measurements, columns)
+            upsert_better(connection, schema.measurements, columns, replace=replace)
+            keep_failures(connection, failures)
 
     def record_model_timing(
-        self, model_key: str, settings: Settings, device: Device, timing: ModelTiming, *, complete: bool = True
-    ) -> None:
+        self,
+        model_key: str,
+        settings: Settings,
+        device: Device,
+        timing: ModelTiming,
+        *,
+        complete: bool = True,
+        replace: bool = False,
+        machine_state: Mapping[str, Any] | None = None,
+    ) -> bool:
         """Store the timing of a whole model, by the rule of `record_all`.
 
         Args:
             complete: False for a check point of a measurement that is still going on.
+            machine_state: see `Row`.
+
+        Returns:
+            Whether it was stored; the operators that were measured beside it then belong in place of older ones.
         """
         row = convert.timing_columns(timing) | {
             "key": schema.timing_key(model_key, device.key, settings),
@@ -223,7 +240,9 @@ class Dataset:
         with self._write() as connection:
             upsert(connection, schema.devices, convert.distinct([device]))
             upsert(connection, schema.settings, convert.distinct([settings]))
-            upsert_progress(connection, schema.model_timings, [row])
+            stored = upsert_better(connection, schema.model_timings, [row], replace=replace)
+            keep_failures(connection, [row | {"machine_state": machine_state}])
+        return stored
 
     def record_corun(
         self,
@@ -337,12 +356,13 @@ class Dataset:
     def trials_of(
         self, operator_key: str, *, template: str, device_key: str, threads: int, cache: Cache
     ) -> list[StoredMeasurement]:
-        """Every candidate of a template that was tried for an operator on a device."""
+        """Every candidate of a template that was tried for an operator on a device, and need not be tried again."""
         table = schema.measurements.c
         query = (
             select_measurements()
             .where(table.operator_key == operator_key, table.device_key == device_key, table.complete)
             .where(schema.schedules.c.origin == "trial", schema.schedules.c.template == template)
+            .where(table.error_cause.is_distinct_from("machine"))
             .where(schema.settings.c.threads == threads, schema.settings.c.cache == cache)
         )
         return [convert.stored_measurement(row) for row in self.rows(query)]
@@ -366,6 +386,10 @@ class Dataset:
         )
         rows = self.rows(query)
         return convert.stored_timing(rows[0]) if rows else None
+
+    def failures(self, model_key: str | None = None) -> list[Failure]:
+        """What got no time, newest first, also where there is one from another run; of one model, or (None) of all."""
+        return [failure(row) for row in self.rows(select_failures(model_key))]
 
     def coruns(self, device_key: str | None = None) -> list[Corun]:
         """Operators that ran side by side, oldest first.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Literal
+from typing import Any, Literal
 
 Cause = Literal["machine", "operator"]
+
+TWICE = "twice: "
+"""Stands before the failure of what took its machine down again when it was tried again."""
 
 _OF_THE_MACHINE = re.compile(
     r"""asked\ for\ \d+\ threads                            # TVM_NUM_THREADS, or a limit on processes
@@ -20,10 +24,22 @@ _OF_THE_MACHINE = re.compile(
 )
 
 
+def machine_state() -> dict[str, Any]:
+    """What is known of this machine at the moment, to be kept with a failure: plain JSON values."""
+    import psutil
+
+    return {
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+        "memory_available_bytes": psutil.virtual_memory().available,
+        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "tvm_num_threads": os.environ.get("TVM_NUM_THREADS"),
+    }
+
+
 def cause_of(error: str) -> Cause:
     """``machine`` where trying again may help: threads that were not obtained, memory, disk, time limits, a board that
     went away, a process that was killed. ``operator`` where it fails again: it does not compile, crashes, is wrong.
 
     Told by the text, since this is all that TVM and a process that died leave.
     """
-    return "machine" if _OF_THE_MACHINE.search(error) else "operator"
+    return "machine" if _OF_THE_MACHINE.search(error) and not error.startswith(TWICE) else "operator"

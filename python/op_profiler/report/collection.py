@@ -120,6 +120,13 @@ def _show_model(console: Console, report: ModelReport) -> None:
         console.print(_model_table(report))
     for operator, error in _failures(report):
         console.print(f"failed: {operator.name}: {error}", markup=False, highlight=False)
+    for kept in report.kept_failures:
+        what = f"{kept.operator_name or 'the model'} at {kept.settings.threads} threads"
+        console.print(
+            f"failed on {kept.failed_at[:16]}: {what}: {kept.error}; the time of {(kept.timed_at or '')[:16]} stands",
+            markup=False,
+            highlight=False,
+        )
     console.print()
 
 

@@ -1,0 +1,107 @@
+"""Which of two rows of the same measurement is the better one, and failures beside both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, false, or_, select
+
+from op_profiler.dataset import convert, schema
+from op_profiler.dataset._base import Failure
+from op_profiler.dataset.statements import insert, labelled, upsert
+from op_profiler.measure._base import Settings
+
+_CHECK_POINT, _FAILED, _NOISY = 1, 2, 3
+
+
+def rank(columns: Any) -> ColumnElement[int]:
+    """How good a row with times is, from its columns.
+
+    Rising: a failure of the machine (trying again may help), a check point, a failure of the operator, a time under
+    foreign load or of rounds that did not settle, a time.
+    """
+    failed = columns.error.is_not(None)
+    return case(
+        (and_(failed, columns.error_cause == "machine"), 0),
+        (columns.complete.is_(false()), _CHECK_POINT),
+        (failed, _FAILED),
+        (or_(columns.foreign_load, columns.settled.is_(false())), _NOISY),
+        else_=_NOISY + 1,
+    )
+
+
+def upsert_better(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, replace: bool = False
+) -> bool:
+    """Insert rows with times; of those that are there already, replace what is not better than the new one.
+
+    A better `rank` wins. Of two alike the newer one does, and of two check points the one with more rounds.
+
+    Args:
+        replace: a complete time, though it be under foreign load, wins against everything. A failure never does.
+
+    Returns:
+        Whether anything was written.
+    """
+    if not rows:
+        return False
+    statement = insert(connection, table)
+    new, old = statement.excluded, table.c
+    alike = and_(rank(new) == rank(old), case((rank(new) == _CHECK_POINT, new.rounds >= old.rounds), else_=True))
+    better = or_(rank(new) > rank(old), and_(alike, new.measured_at >= old.measured_at))
+    if replace:
+        better = or_(better, rank(new) >= _NOISY)
+    changes = {name: new[name] for name in rows[0] if name != "key"}
+    statement = statement.on_conflict_do_update(index_elements=["key"], set_=changes, where=better)
+    return bool(connection.execute(statement.returning(table.c.key), list(rows)).all())
+
+
+def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Note the failures among rows with times, whether these are stored or not; the same one again renews its time.
+
+    Args:
+        rows: columns of `schema.measurements` or `schema.model_timings`, and ``machine_state``.
+    """
+    failures = [
+        {
+            "key": schema.failure_key(row["key"], row["error"]),
+            "measured_key": row["key"],
+            **{name: row.get(name) for name in ("operator_key", "schedule_key", "machine_state")},
+            **{name: row[name] for name in ("settings_key", "device_key", "model_key", "error", "error_cause")},
+            "failed_at": row["measured_at"],
+        }
+        for row in rows
+        if row["complete"] and row["error"] is not None
+    ]
+    upsert(connection, schema.failures, failures, replace=("failed_at", "machine_state", "settings_key"))
+
+
+def select_failures(model_key: str | None) -> Select[Any]:
+    """The rows that `failure` reads, newest first; with the time that is there all the same, where there is one."""
+    table, measured, timings = schema.failures, schema.measurements, schema.model_timings
+    timed_at = case(
+        (and_(measured.c.complete, measured.c.error.is_(None)), measured.c.measured_at),
+        (and_(timings.c.complete, timings.c.error.is_(None)), timings.c.measured_at),
+    )
+    query = (
+        select(table, schema.operators.c.name.label("operator_name"), timed_at.label("timed_at"))
+        .add_columns(*labelled(schema.settings))
+        .join(schema.settings, schema.settings.c.key == table.c.settings_key)
+        .outerjoin(schema.operators, schema.operators.c.key == table.c.operator_key)
+        .outerjoin(measured, measured.c.key == table.c.measured_key)
+        .outerjoin(timings, timings.c.key == table.c.measured_key)
+        .order_by(table.c.failed_at.desc(), table.c.key)
+    )
+    return query if model_key is None else query.where(table.c.model_key == model_key)
+
+
+def failure(row: Mapping[str, Any]) -> Failure:
+    """From a row of `select_failures`."""
+    names = ("operator_name", "device_key", "error", "machine_state", "failed_at", "timed_at")
+    return Failure(
+        **{name: row[name] for name in names},
+        model_key=row["model_key"] or "",
+        cause=row["error_cause"],
+        settings=convert.build(Settings, row, "settings_"),
+    )
