@@ -97,6 +97,9 @@ def test_whether_an_older_timing_settled_is_told_by_a_column(old: str, example: 
     with Dataset.open(old) as dataset:
         found = dataset.find_model_timing("m", threads=2, cache="model", resources={"core_set": (0, 1)})
         assert found is not None and found.timing.coverage is None
+        assert found.timing.whole_model.energy_cache == "model"
+        (timed,) = [row for row in flat_rows(dataset) if row["error"] is None]
+        assert timed["energy_cache"] == "hot"  # operators were called over and over for it
         assert found.timing.whole_model.settled is True and "settled" not in found.timing.details
 
 
@@ -131,7 +134,8 @@ def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) ->
             connection.exec_driver_sql(f"ALTER TABLE settings DROP COLUMN {name}, DROP COLUMN {name}_effective")
         connection.exec_driver_sql("DROP TABLE corun_members, coruns, failures")
         for table in ("measurements", "model_timings"):
-            connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN error_cause, DROP COLUMN settled")
+            for name in ("error_cause", "settled", "energy_cache"):
+                connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {name}")
         connection.exec_driver_sql("ALTER TABLE model_timings DROP COLUMN coverage")
         connection.exec_driver_sql("UPDATE op_profiler_schema SET version = 1")
     with Dataset.open(postgres_url) as dataset:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from op_profiler.collect.request import CollectRequest
-from op_profiler.measure._base import Measurement, ModelTiming, Settings
+from op_profiler.measure._base import Cache, Measurement, ModelTiming, Settings
+from op_profiler.measure.energy import energy_per_call_mj
 from op_profiler.measure.gauge import NAMES as GAUGE_NAMES
 from op_profiler.measure.machines._base import LoadedModel, Machine
 from op_profiler.measure.resources import read_back
@@ -19,7 +19,8 @@ from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_o
 from op_profiler.measure.statistics import summarize
 from op_profiler.operators._base import Operator
 
-_ENERGY_SECONDS = 0.5
+_BATCH_US = 2e4
+"""Of calls between two looks at the clock while energy is measured."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Session:
         self.groups = np.asarray([order.index(key) for key in keys], dtype=np.intp)
         self.pool = machine.threads
         self.errors: dict[int, str] = {}
-        self._energy: dict[tuple[int, int | None], float] = {}
+        self._energy: dict[tuple[int, int | None], float | None] = {}
         self._known = known or {}
 
     def check_kernels(self, step: Callable[[Operator], None]) -> None:
@@ -125,27 +126,32 @@ class Session:
     def _measure_energy(self, samples: dict[int, Samples]) -> None:
         """Energy of the whole model and of each heavy operator, where the machine has a counter.
 
-        A counter moves every few milliseconds at best, so each is called until the calls have taken a while. What the
-        machine uses when idle is part of it.
+        A counter moves every few milliseconds at best, so an operator is called many times in a row: its energy is that
+        of hot caches, whatever state its times are of.
         """
-        if self.machine.energy_mj() is None:
+        counter = self.machine.energy_mj
+        if counter() is None:
             return
         heavy = heavy_operators(samples[max(samples)].matrix(), self.groups, self.request.coverage)
         for threads in self.request.threads:
             self.pool.use(threads)
-            self._energy[threads, None] = self._energy_of(self.model.run_model)
+            self._energy[threads, None] = energy_per_call_mj(counter, self._run_model_once)
             for group in np.flatnonzero(heavy):
-                first = int(np.flatnonzero(self.groups == group)[0])
                 if int(group) not in self.errors:
-                    self._energy[threads, int(group)] = self._energy_of(partial(self.model.kernel_error, first))
+                    first = int(np.flatnonzero(self.groups == group)[0])
+                    run = partial(self._run_for_a_while, first, samples[threads])
+                    self._energy[threads, int(group)] = energy_per_call_mj(counter, run)
 
-    def _energy_of(self, run: Callable[[], object]) -> float:
-        """Millijoules of one call."""
-        started, before, calls = time.monotonic(), self.machine.energy_mj() or 0.0, 0
-        while time.monotonic() - started < _ENERGY_SECONDS:
-            run()
-            calls += 1
-        return ((self.machine.energy_mj() or 0.0) - before) / calls
+    def _run_model_once(self) -> int:
+        self.model.run_model()
+        return 1
+
+    def _run_for_a_while(self, kernel: int, samples: Samples) -> int:
+        """Call a kernel for some milliseconds; how often."""
+        times_us = samples.matrix()[:, kernel]
+        shortest_us = np.nanmin(times_us) if not np.isnan(times_us).all() else _BATCH_US
+        calls = max(int(_BATCH_US / max(shortest_us, 0.1)), 1)
+        return calls if self.model.repeat_kernel(kernel, calls) else 0
 
     def _is_known(self, operator: Operator) -> bool:
         return all(operator.key in self._known.get(n, {}) for n in self.request.threads)
@@ -189,8 +195,7 @@ class Session:
                 measurement = Measurement(error=self.errors[group])
             elif len(rows):
                 measurement = summarize(rows, load_before=load_before, load_after=load_after, foreign_load=foreign)
-                energy_mj = self._energy.get((threads, group))
-                measurement = dataclasses.replace(measurement, energy_mj=energy_mj, settled=settled)
+                measurement = dataclasses.replace(measurement, settled=settled, **self._energies(threads, group))
             else:
                 continue
             results.append(OperatorResult(operator, settings, measurement))
@@ -200,9 +205,15 @@ class Session:
             load_after=load_after,
             foreign_load=foreign,
         )
-        whole = dataclasses.replace(whole, energy_mj=self._energy.get((threads, None)), settled=settled)
+        whole = dataclasses.replace(whole, settled=settled, **self._energies(threads, None))
         timing = self._timing(threads, whole, results, samples, outcome, before, after)
         return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
+
+    def _energies(self, threads: int, group: int | None) -> dict[str, Any]:
+        """The fields of `Measurement` about the energy of an operator; None: of the whole model."""
+        energy_mj = self._energy.get((threads, group))
+        state: Cache = "model" if group is None else "hot"
+        return {"energy_mj": energy_mj, "energy_cache": state if energy_mj is not None else None}
 
     def _timing(
         self,

@@ -158,6 +158,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("load_after", "real", "share of all cores used by others after, 0 to 1", measurements.c.load_after),
     Column("foreign_load", "boolean", "taken under foreign load although repeated", measurements.c.foreign_load),
     Column("energy_mj", "real", "energy of one call, millijoules", measurements.c.energy_mj),
+    Column("energy_cache", "text", "state of the caches that the energy was taken in", measurements.c.energy_cache),
     Column("error", "text", "why there is no time", measurements.c.error),
     Column("error_cause", "text", "machine (trying again may help) or operator", measurements.c.error_cause),
     Column("settled", "boolean", "the intervals that the rounds waited for became narrow", measurements.c.settled),

@@ -111,6 +111,8 @@ def _add_failures(connection: Connection) -> None:
         connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {kind}"))
     for statement in _FAILURES:
         connection.execute(text(statement))
+    for table, state in (("measurements", "hot"), ("model_timings", "model")):
+        connection.execute(text(f"UPDATE {table} SET energy_cache = '{state}' WHERE energy_mj IS NOT NULL"))
     _fill_settled(connection)
     _fill_failures(connection, "measurements", "operator_key, schedule_key")
     _fill_failures(connection, "model_timings", "NULL, NULL")
@@ -122,6 +124,8 @@ _NEW_COLUMNS = (
     ("model_timings", "error_cause TEXT"),
     ("model_timings", "settled BOOLEAN"),
     ("model_timings", "coverage DOUBLE PRECISION"),
+    ("measurements", "energy_cache TEXT"),
+    ("model_timings", "energy_cache TEXT"),
 )
 
 _FAILURES = (

@@ -182,6 +182,7 @@ def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
         Column("load_after", Double),
         Column("foreign_load", Boolean, nullable=False),
         Column("energy_mj", Double),
+        Column("energy_cache", Text),  # NULL: no energy
         Column("error", Text),
         Column("error_cause", Text),  # `Cause`; NULL where there is no error
         Column("settled", Boolean),  # NULL: not known

@@ -140,6 +140,8 @@ class Measurement:
         load_before, load_after: share of the machine's cores (0 to 1) that other processes used.
         foreign_load: True where samples were taken under foreign load and repeating did not help.
         energy_mj: energy of one call, None where the device has no counter.
+        energy_cache: state of the caches that it was taken in: ``hot`` for an operator, since a counter needs many
+            calls in a row; None where there is no energy.
         error: why there is no time; None where there is one.
         settled: whether the intervals that the rounds waited for became narrow enough; None where that is not known.
     """
@@ -155,6 +157,7 @@ class Measurement:
     load_after: float | None = None
     foreign_load: bool = False
     energy_mj: float | None = None
+    energy_cache: Cache | None = None
     error: str | None = None
     settled: bool | None = None
 

@@ -168,6 +168,9 @@ class GraphKernels:
             times.append(kernel.timed())
         return times
 
+    def repeat_kernel(self, index: int, calls: int) -> bool:
+        return all(self.kernels[index].run() for _ in range(calls))
+
     def kernel_error(self, index: int) -> str | None:
         return self.kernels[index].error()
 

@@ -66,6 +66,9 @@ class VmKernels:
             raise MeasureError("the model calls other kernels from run to run; it cannot be profiled per operator")
         return [float(c["Duration (us)"].microseconds) if t else float("nan") for c, t in zip(calls, timed)]
 
+    def repeat_kernel(self, index: int, calls: int) -> bool:
+        return False
+
     def kernel_error(self, index: int) -> str | None:
         return None
 

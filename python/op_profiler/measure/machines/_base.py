@@ -63,6 +63,10 @@ class LoadedModel(Protocol):
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
         """Run every kernel once in order; microseconds of those that are timed, NaN for the rest and for failures."""
 
+    def repeat_kernel(self, index: int, calls: int) -> bool:
+        """Call one kernel so often in a row as `walk` calls it, and wait for the last; False where it failed or cannot
+        be called alone."""
+
     def kernel_error(self, index: int) -> str | None:
         """Run one kernel with checks: None, or what is wrong with it."""
 

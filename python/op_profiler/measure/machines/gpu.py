@@ -116,6 +116,11 @@ class GpuKernels:
         kernel.run()
         return float("nan")
 
+    def repeat_kernel(self, index: int, calls: int) -> bool:
+        ran = self.graph.repeat_kernel(index, calls)
+        self.runtime.sync()
+        return ran
+
     def kernel_error(self, index: int) -> str | None:
         error = self.graph.kernels[index].error()
         if error is None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from op_profiler.compiler import runtime_device
 from op_profiler.measure.device import describe_host
+from op_profiler.measure.energy import Rapl
 from op_profiler.measure.gauge import Gauge
 from op_profiler.measure.kernels import GraphKernels, call_overhead_us, load_graph
 from op_profiler.measure.load import LoadMeter
@@ -17,8 +18,6 @@ from op_profiler.measure.peaks import measure_peaks, with_peaks
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.threads import ThreadPool
 from op_profiler.operators.lower import CompiledModel
-
-_COUNTERS = Path("/sys/class/powercap")
 
 
 class Host:
@@ -29,13 +28,15 @@ class Host:
     """
 
     def __init__(self, target: Any, cores: Sequence[int] | None = None) -> None:
-        self.device = with_peaks(describe_host(target))
+        self._rapl = Rapl()
+        device = describe_host(target)
+        energy = {"energy": self._rapl.description}
+        self.device = with_peaks(dataclasses.replace(device, properties=device.properties | energy))
         self.runtime = runtime_device(target)
         self.threads = ThreadPool(cores)
         self.limits = Limits()
         self._target = target
         self._gauge: Gauge | None = None
-        self._counters = _energy_counters()
 
     def probe(self) -> None:
         """Measure what the processor can do at most; it is in `device` from then on, and in later processes too."""
@@ -59,23 +60,7 @@ class Host:
         return LoadMeter()
 
     def energy_mj(self) -> float | None:
-        """The sum of the processor packages' RAPL counters, which are in microjoules."""
-        return sum(int(c.read_text()) for c in self._counters) / 1e3 if self._counters else None
+        return self._rapl.energy_mj()
 
     def close(self) -> None:
         return
-
-
-def _energy_counters() -> list[Path]:
-    """Counters of whole packages (``intel-rapl:0``, not its parts) that this user may read."""
-    readable = []
-    for zone in sorted(_COUNTERS.glob("intel-rapl:*")):
-        counter = zone / "energy_uj"
-        if zone.name.count(":") > 1:
-            continue
-        try:
-            int(counter.read_text())
-        except (OSError, ValueError):
-            continue
-        readable.append(counter)
-    return readable

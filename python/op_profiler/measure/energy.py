@@ -1,0 +1,104 @@
+"""Energy from counters that move every few milliseconds: of many calls, and what the processor's counters are."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_SECONDS = 0.5
+
+
+def energy_per_call_mj(counter_mj: Callable[[], float | None], run: Callable[[], int]) -> float | None:
+    """Millijoules of one call, idle power included; None where the counter cannot be read or did not move.
+
+    Args:
+        counter_mj: energy used so far.
+        run: makes some calls and answers how many; 0 where they failed.
+    """
+    before = counter_mj()
+    started = time.monotonic()  # the counter may be slow to answer, over a network for one
+    calls = 0
+    while time.monotonic() - started < _SECONDS:
+        made = run()
+        if not made:
+            return None
+        calls += made
+    after = counter_mj()
+    return (after - before) / calls if before is not None and after is not None and after > before else None
+
+
+@dataclasses.dataclass
+class _Zone:
+    """One counter.
+
+    Attributes:
+        range_uj: where it starts from 0 again.
+        last_uj: the last reading.
+    """
+
+    name: str
+    file: Path
+    range_uj: int
+    last_uj: int
+
+
+class Rapl:
+    """The counters of the processor packages, which Linux shows as power-capping zones.
+
+    Of the zones only packages count: ``psys`` is the whole platform and holds them, and the zones inside a package
+    (``core``, ``uncore``) are parts of it. ``dram`` is no part of it on servers, but few machines have it, so it is
+    left out, and energies of two machines mean the same. The zones of ``intel-rapl-mmio`` are the same packages once
+    more (https://docs.kernel.org/power/powercap/powercap.html).
+
+    Args:
+        root: folder of the zones.
+    """
+
+    def __init__(self, root: Path = Path("/sys/class/powercap")) -> None:
+        found = [zone for zone in sorted(root.glob("intel-rapl:*")) if _text(zone / "name").startswith("package-")]
+        zones = [_zone(path) for path in found]
+        self._zones = [zone for zone in zones if zone is not None]
+        self._total_uj = 0
+        if len(self._zones) < len(found):  # a part of the packages would be taken for all of them
+            self._zones = []
+            self.description = f"{root}/intel-rapl:* cannot be read (root may)"
+        elif found:
+            self.description = "RAPL: " + ", ".join(zone.name for zone in self._zones)
+        else:
+            self.description = f"no package counter in {root}"
+
+    def energy_mj(self) -> float | None:
+        """Millijoules of all packages since this was made; None where there is no counter.
+
+        A counter that has started from 0 again is told from its last reading, so both readings of a difference lie less
+        than a range apart: about twenty minutes on a server that takes 200 W.
+        """
+        if not self._zones:
+            return None
+        for zone in self._zones:
+            try:
+                now_uj = int(zone.file.read_text())
+            except (OSError, ValueError):
+                return None
+            self._total_uj += now_uj - zone.last_uj + (zone.range_uj if now_uj < zone.last_uj else 0)
+            zone.last_uj = now_uj
+        return self._total_uj / 1e3
+
+
+def _zone(path: Path) -> _Zone | None:
+    try:
+        counter = path / "energy_uj"
+        return _Zone(
+            _text(path / "name"), counter, int((path / "max_energy_range_uj").read_text()), int(counter.read_text())
+        )
+    except (OSError, ValueError):
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
