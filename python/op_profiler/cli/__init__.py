@@ -19,6 +19,7 @@ def _application() -> typer.Typer:
         analyze,
         collect,
         corun,
+        dataset,
         devices,
         evaluate,
         export,
@@ -48,6 +49,7 @@ def _application() -> typer.Typer:
     app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
     app.command("corun", epilog=corun.EXAMPLES)(corun.corun)
     app.command("devices", epilog=devices.EXAMPLES)(devices.devices)
+    app.add_typer(dataset.app, name="dataset", epilog=dataset.EXAMPLES)
     return app
 
 

@@ -17,9 +17,15 @@ from op_profiler.schedules._base import Schedule
 _OF_THE_GROUP = ("device_key", "load_before", "load_after", "foreign_load", "measured_at")
 
 
-def store(connection: Connection, corun: Corun) -> None:
-    """A group on a device that is stored already, in place of an older one with the same `schema.corun_key`."""
+def store(connection: Connection, corun: Corun) -> bool:
+    """A group on a device that is stored already, in place of a worse or older one with the same `schema.corun_key`.
+
+    Returns:
+        Whether it was stored.
+    """
     key = schema.corun_key(corun.device_key, corun.members)
+    if any(_quality(corun) <= _quality(one) for one in of(connection.execute(_select_group(key)).mappings().all())):
+        return False
     group = {"key": key} | {name: getattr(corun, name) for name in _OF_THE_GROUP}
     members = [_columns(m) | {"corun_key": key, "position": at} for at, m in enumerate(corun.members)]
     table = schema.corun_members
@@ -28,6 +34,12 @@ def store(connection: Connection, corun: Corun) -> None:
     upsert(connection, schema.coruns, [group], replace=_OF_THE_GROUP)
     connection.execute(delete(table).where(table.c.corun_key == key))
     connection.execute(table.insert(), members)
+    return True
+
+
+def _quality(corun: Corun) -> tuple[bool, bool, str]:
+    """Of two groups the one with the larger value is kept: failures last, foreign load before them, then the newer."""
+    return all(m.error is None for m in corun.members), not corun.foreign_load, corun.measured_at
 
 
 def _columns(member: CorunMember) -> convert.Columns:
@@ -42,6 +54,10 @@ def _columns(member: CorunMember) -> convert.Columns:
         "together_median_us": member.together_median_us,
         "error": None if member.error is None else convert.storable(member.error),
     }
+
+
+def _select_group(key: str) -> Select[Any]:
+    return select_members(None).where(schema.coruns.c.key == key)
 
 
 def select_members(device_key: str | None) -> Select[Any]:

@@ -33,7 +33,7 @@ def rank(columns: Any) -> ColumnElement[int]:
 
 def upsert_better(
     connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, replace: bool = False
-) -> bool:
+) -> int:
     """Insert rows with times; of those that are there already, replace what is not better than the new one.
 
     A better `rank` wins. Of two alike the newer one does, and of two check points the one with more rounds.
@@ -42,19 +42,19 @@ def upsert_better(
         replace: a complete time, though it be under foreign load, wins against everything. A failure never does.
 
     Returns:
-        Whether anything was written.
+        How many were written.
     """
     if not rows:
-        return False
+        return 0
     statement = insert(connection, table)
     new, old = statement.excluded, table.c
     alike = and_(rank(new) == rank(old), case((rank(new) == _CHECK_POINT, new.rounds >= old.rounds), else_=True))
-    better = or_(rank(new) > rank(old), and_(alike, new.measured_at >= old.measured_at))
+    better = or_(rank(new) > rank(old), and_(alike, new.measured_at > old.measured_at))
     if replace:
         better = or_(better, rank(new) >= _NOISY)
     changes = {name: new[name] for name in rows[0] if name != "key"}
     statement = statement.on_conflict_do_update(index_elements=["key"], set_=changes, where=better)
-    return bool(connection.execute(statement.returning(table.c.key), list(rows)).all())
+    return len(connection.execute(statement.returning(table.c.key), list(rows)).all())
 
 
 def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:

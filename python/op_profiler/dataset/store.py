@@ -242,7 +242,7 @@ class Dataset:
             upsert(connection, schema.settings, convert.distinct([settings]))
             stored = upsert_better(connection, schema.model_timings, [row], replace=replace)
             keep_failures(connection, [row | {"machine_state": machine_state}])
-        return stored
+        return stored > 0
 
     def record_corun(
         self,
@@ -253,7 +253,8 @@ class Dataset:
         load_after: float | None = None,
         foreign_load: bool = False,
     ) -> None:
-        """Store operators that ran side by side, in place of what is there of the same group under the same settings.
+        """Store operators that ran side by side, in place of what is there of the same group under the same settings,
+        unless that is better: without a failure, or without foreign load.
 
         Args:
             load_before, load_after, foreign_load: see `Corun`.

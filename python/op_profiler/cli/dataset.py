@@ -1,0 +1,140 @@
+"""``op-profiler dataset``: what a dataset holds, several made one, and models taken out."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from op_profiler import json_text
+
+if TYPE_CHECKING:
+    from op_profiler.dataset.maintain import Contents, ModelContents
+
+EXAMPLES = """Examples:
+
+op-profiler dataset                                            (models, devices, failures, size)
+
+op-profiler dataset --failures --db sqlite:///results/op_profiler.db
+
+op-profiler dataset --json
+
+op-profiler dataset merge sqlite:///a.db postgresql://me@host/b --into sqlite:///all.db
+
+op-profiler dataset remove resnet-18 01fb2f460b48bde7 --yes
+
+Exit codes: 0 done; 2 wrong usage; 5 a database stands in the way, and nothing was changed.
+"""
+
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False, epilog=EXAMPLES)
+
+_Db = Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.")]
+_Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+_DEFAULT = "sqlite:///results/op_profiler.db"
+
+
+@app.callback(invoke_without_command=True)
+def show(
+    context: typer.Context,
+    db: _Db = _DEFAULT,
+    failures: Annotated[
+        bool, typer.Option("--failures", help="Every failure: when, what, and how the machine was.")
+    ] = False,
+    as_json: _Json = False,
+) -> None:
+    """List what a dataset holds: models, devices, what failed, what was under foreign load or did not settle, size."""
+    if context.invoked_subcommand is not None:
+        return
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.maintain import contents
+    from op_profiler.report.dataset import show_contents, show_failures
+
+    with Dataset.open(db, create=False, read_only=True) as dataset:
+        if failures:
+            found = dataset.failures()
+            names = {model.key: model.name for model in dataset.models()}
+            if as_json:
+                print(json_text.dumps([dataclasses.asdict(one) for one in found], indent=1))
+            else:
+                show_failures(found, names)
+            return
+        held = contents(dataset)
+    if as_json:
+        print(json_text.dumps(dataclasses.asdict(held), indent=1))
+    else:
+        show_contents(held)
+
+
+@app.command(epilog=EXAMPLES)
+def merge(
+    sources: Annotated[list[str], typer.Argument(help="SQLAlchemy addresses of datasets; they are only read.")],
+    into: Annotated[str, typer.Option(help="The dataset that all goes into; made where it does not exist.")],
+    as_json: _Json = False,
+) -> None:
+    """Put all that some datasets hold into one, in one transaction.
+
+    Nothing is stored twice. Of two rows of the same measurement the better one stays: a time before a failure, complete
+    before a check point, settled and without foreign load before others, then the newer one.
+    """
+    import contextlib
+
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.engine import parse_url
+    from op_profiler.dataset.maintain import merge as merge_datasets
+    from op_profiler.errors import UsageError
+
+    if parse_url(into) in [parse_url(source) for source in sources]:
+        raise UsageError(f"--into {into} is one of the sources; leave it out there, it keeps what it holds")
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(Dataset.open(one, create=False, read_only=True)) for one in sources]
+        target = stack.enter_context(Dataset.open(into))
+        written = merge_datasets(opened, target)
+    if as_json:
+        print(json_text.dumps(written))
+    else:
+        print(f"into {into}: " + ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in written.items()))
+
+
+@app.command(epilog=EXAMPLES)
+def remove(
+    models: Annotated[
+        list[str], typer.Argument(help="Names, source:name or keys, as 'op-profiler dataset' lists them.")
+    ],
+    db: _Db = _DEFAULT,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Take out models with all that was measured in them; what holds in any model (hot, cold, trials) stays."""
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.maintain import contents, remove_models
+    from op_profiler.errors import UsageError
+
+    with Dataset.open(db, create=False) as dataset:
+        chosen = _chosen(contents(dataset), models)
+        for model in chosen:
+            print(f"{model.key} {model.source}:{model.name}, {model.measured} measurements", file=sys.stderr)
+        if not yes:
+            if not sys.stdin.isatty():
+                raise UsageError("nobody can be asked here; --yes removes them without asking")
+            if not typer.confirm(f"remove these {len(chosen)} models from {db}?", err=True):
+                raise typer.Exit(2)
+        removed = remove_models(dataset, [model.key for model in chosen])
+    if as_json:
+        print(json_text.dumps(removed))
+    else:
+        print("removed: " + ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in removed.items() if n))
+
+
+def _chosen(held: Contents, words: list[str]) -> list[ModelContents]:
+    """The models of these names or keys, each once."""
+    from op_profiler.errors import UnknownNameError
+
+    found: dict[str, ModelContents] = {}
+    for word in words:
+        these = [m for m in held.models if word in (m.key, m.name, f"{m.source}:{m.name}")]
+        if not these:
+            raise UnknownNameError("model in this dataset", word, {m.name for m in held.models})
+        found |= {model.key: model for model in these}
+    return list(found.values())

@@ -1,0 +1,256 @@
+"""What a dataset holds, several datasets made one, and models taken out again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, case, delete, false, func, or_, select, text, update
+
+from op_profiler.dataset import coruns, schema
+from op_profiler.dataset.quality import upsert_better
+from op_profiler.dataset.statements import insert
+from op_profiler.dataset.store import Dataset
+
+_CHUNK = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelContents:
+    """One model of a dataset.
+
+    Attributes:
+        device: the processor that it was measured on; None where nothing was.
+        threads: thread counts with a whole model, complete or not.
+        measured: operators with a time, at each thread count and state of the caches.
+        failed: operators without one, and whole models.
+        foreign_load, unsettled: how many of the times were taken under foreign load, or did not settle.
+        unfinished: check points of a run that did not end.
+    """
+
+    key: str
+    name: str
+    source: str
+    batch_size: int
+    precision: str
+    executor: str
+    target: str
+    device: str | None
+    threads: tuple[int, ...]
+    operators: int
+    measured: int
+    failed: int
+    foreign_load: int
+    unsettled: int
+    unfinished: int
+    added_at: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What a dataset holds.
+
+    Attributes:
+        size_bytes: of the SQLite file, or of the tables in PostgreSQL.
+        devices: key, kind, processor, cores, and rows with times on it.
+        elsewhere: measurements outside models (hot, cold, trials, tuned, vendor) by the schedule's origin.
+        failures: all that were noted, also of what has a time from another run.
+    """
+
+    version: int
+    size_bytes: int
+    devices: tuple[dict[str, Any], ...]
+    models: tuple[ModelContents, ...]
+    elsewhere: dict[str, int]
+    coruns: int
+    failures: int
+
+
+def contents(dataset: Dataset) -> Contents:
+    """What a dataset holds.
+
+    Raises:
+        DatasetError: the database cannot be read.
+    """
+    measured, devices = schema.measurements, schema.devices
+    per_device = (
+        select(
+            devices.c.key, devices.c.kind, devices.c.processor, devices.c.cores, func.count(measured.c.key).label("n")
+        )
+        .outerjoin(measured, measured.c.device_key == devices.c.key)
+        .group_by(devices.c.key, devices.c.kind, devices.c.processor, devices.c.cores)
+        .order_by(devices.c.processor, devices.c.key)
+    )
+    outside = (
+        select(schema.schedules.c.origin, func.count().label("n"))
+        .join(schema.schedules, schema.schedules.c.key == measured.c.schedule_key)
+        .where(measured.c.model_key.is_(None))
+        .group_by(schema.schedules.c.origin)
+    )
+    with dataset.read() as connection:
+        return Contents(
+            version=schema.VERSION,
+            size_bytes=_size_bytes(connection),
+            devices=tuple(
+                {"key": r["key"], "kind": r["kind"], "processor": r["processor"], "cores": r["cores"], "rows": r["n"]}
+                for r in dataset.rows(per_device)
+            ),
+            models=_models(dataset),
+            elsewhere={row["origin"]: row["n"] for row in dataset.rows(outside)},
+            coruns=connection.execute(select(func.count()).select_from(schema.coruns)).scalar_one(),
+            failures=connection.execute(select(func.count()).select_from(schema.failures)).scalar_one(),
+        )
+
+
+def _size_bytes(connection: Connection) -> int:
+    if connection.dialect.name == "sqlite":
+        pages, size = (
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("page_count", "page_size")
+        )
+        return int(pages) * int(size)
+    sizes = [
+        connection.execute(text("SELECT pg_total_relation_size(to_regclass(:name))"), {"name": name}).scalar_one()
+        for name in schema.metadata.tables
+    ]
+    return sum(map(int, sizes))
+
+
+def _counted(table: Table) -> Select[Any]:
+    """How many rows of each kind, by model."""
+    columns = table.c
+    timed = columns.complete & columns.error.is_(None)
+    return select(
+        columns.model_key,
+        func.count(case((timed, 1))).label("measured"),
+        func.count(columns.error).label("failed"),
+        func.count(case((timed & columns.foreign_load, 1))).label("foreign_load"),
+        func.count(case((timed & columns.settled.is_(false()), 1))).label("unsettled"),
+        func.count(case((columns.complete.is_(false()), 1))).label("unfinished"),
+    ).group_by(columns.model_key)
+
+
+def _models(dataset: Dataset) -> tuple[ModelContents, ...]:
+    operators = {row["model_key"]: row for row in dataset.rows(_counted(schema.measurements))}
+    wholes = {row["model_key"]: row for row in dataset.rows(_counted(schema.model_timings))}
+    timing, link = schema.model_timings.c, schema.model_operators.c
+    used = select(timing.model_key, schema.settings.c.threads, schema.devices.c.processor).distinct()
+    used = used.select_from(schema.model_timings).join(schema.settings).join(schema.devices)
+    threads: dict[str, set[int]] = {}
+    processors: dict[str, str] = {}
+    for row in dataset.rows(used):
+        threads.setdefault(row["model_key"], set()).add(row["threads"])
+        processors[row["model_key"]] = row["processor"]
+    counts = select(link.model_key, func.count().label("n")).group_by(link.model_key)
+    distinct = {row["model_key"]: row["n"] for row in dataset.rows(counts)}
+    found = []
+    for model in dataset.models():
+        rows = operators.get(model.key, {})
+        names = ("key", "name", "source", "batch_size", "precision", "executor", "target", "added_at")
+        found.append(
+            ModelContents(
+                **{name: getattr(model, name) for name in names},
+                device=processors.get(model.key),
+                threads=tuple(sorted(threads.get(model.key, ()))),
+                operators=distinct.get(model.key, 0),
+                failed=rows.get("failed", 0) + wholes.get(model.key, {}).get("failed", 0),
+                **{name: rows.get(name, 0) for name in ("measured", "foreign_load", "unsettled", "unfinished")},
+            )
+        )
+    return tuple(found)
+
+
+# Merging
+
+_SHARED = (schema.devices, schema.models, schema.operators, schema.model_operators, schema.schedules, schema.settings)
+_TIMED = (schema.measurements, schema.model_timings)
+
+
+def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
+    """Put all that some datasets hold into another one, in one transaction; what is there already is not stored again.
+
+    Of two rows of the same measurement the better one stays, and of two alike the newer one (`quality.rank`).
+
+    Returns:
+        By table, the rows that were added, or that took the place of worse ones.
+
+    Raises:
+        DatasetError: one of the databases fails; then nothing was changed.
+    """
+    written: dict[str, int] = {}
+    with into.transaction(), into.read() as target:
+        for source in sources:
+            with source.read() as connection:
+                for table in (*_SHARED, *_TIMED, schema.failures):
+                    written[table.name] = written.get(table.name, 0) + _copy(connection, target, table)
+                kept = sum(coruns.store(target, one) for one in source.coruns())
+                written["coruns"] = written.get("coruns", 0) + kept
+    return written
+
+
+def _copy(source: Connection, target: Connection, table: Table) -> int:
+    """The rows of a table, those first that others in it refer to; how many were written."""
+    written = 0
+    result = source.execution_options(yield_per=_CHUNK).execute(select(table))
+    for chunk in result.mappings().partitions():
+        rows = [dict(row) for row in chunk]
+        if table in _TIMED:
+            written += upsert_better(target, table, rows)
+            continue
+        keys = list(table.primary_key.columns)
+        statement = insert(target, table)
+        if table is schema.failures:
+            newer = statement.excluded.failed_at > table.c.failed_at
+            values = {name: statement.excluded[name] for name in ("failed_at", "machine_state", "settings_key")}
+            statement = statement.on_conflict_do_update(index_elements=keys, set_=values, where=newer)
+        else:
+            statement = statement.on_conflict_do_nothing(index_elements=keys)
+        written += len(target.execute(statement.returning(keys[0]), rows).all())
+        if table is schema.models:
+            extracted = [row["key"] for row in rows if row["extracted"]]
+            target.execute(update(table).where(table.c.key.in_(extracted)).values(extracted=True))
+    return written
+
+
+# Removing
+
+
+def remove_models(dataset: Dataset, keys: Collection[str]) -> dict[str, int]:
+    """Take out models with all that was measured in them, in one transaction.
+
+    What holds outside them stays (times with hot or cold caches, trials, tuned schedules), with its operators. Groups
+    that ran side by side go where one of their members was of the model.
+
+    Returns:
+        By table, the rows that went.
+
+    Raises:
+        DatasetError: the database fails; then nothing was changed.
+    """
+    member = schema.corun_members
+    groups = select(member.c.corun_key).where(member.c.model_key.in_(keys))
+    with dataset.transaction(), dataset.read() as connection:
+        gone = list(connection.execute(groups.distinct()).scalars())
+        removed = {
+            table.name: connection.execute(delete(table).where(column.in_(values))).rowcount
+            for table, column, values in (
+                (member, member.c.corun_key, gone),
+                (schema.coruns, schema.coruns.c.key, gone),
+                (schema.failures, schema.failures.c.model_key, keys),
+                (schema.measurements, schema.measurements.c.model_key, keys),
+                (schema.model_timings, schema.model_timings.c.model_key, keys),
+                (schema.model_operators, schema.model_operators.c.model_key, keys),
+                (schema.models, schema.models.c.key, keys),
+            )
+        }
+        for table in (schema.operators, schema.schedules, schema.settings):
+            removed[table.name] = connection.execute(_unused(table)).rowcount
+    return removed
+
+
+def _unused(table: Table) -> Any:
+    """Deletes the rows that no other table refers to."""
+    name = {"operators": "operator_key", "schedules": "schedule_key", "settings": "settings_key"}[table.name]
+    users = [other for other in schema.metadata.tables.values() if name in other.c]
+    used = [table.c.key.in_(select(other.c[name]).where(other.c[name].is_not(None))) for other in users]
+    return delete(table).where(~or_(*used))

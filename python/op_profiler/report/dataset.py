@@ -1,0 +1,72 @@
+"""What a dataset holds, on the screen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from op_profiler.dataset._base import Failure
+    from op_profiler.dataset.maintain import Contents
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 150)
+
+
+def show_contents(held: Contents) -> None:
+    """Tables of the models and devices, and a line about the rest."""
+    from rich.table import Table
+
+    console = _console()
+    table = Table(title=f"models: {len(held.models)}", title_justify="left")
+    for name in ("key", "model", "precision", "target", "threads"):
+        table.add_column(name, overflow="fold")
+    for name in ("operators", "times", "failed", "foreign load", "unsettled", "unfinished"):
+        table.add_column(name, justify="right")
+    for model in held.models:
+        counts = (model.operators, model.measured, model.failed, model.foreign_load, model.unsettled, model.unfinished)
+        table.add_row(
+            model.key,
+            f"{model.source}:{model.name}, batch {model.batch_size}",
+            model.precision,
+            model.target,
+            ",".join(map(str, model.threads)),
+            *map(str, counts),
+        )
+    console.print(table)
+    machines = Table(title=f"devices: {len(held.devices)}", title_justify="left")
+    for name in ("key", "kind", "processor", "cores", "measurements"):
+        machines.add_column(name)
+    for device in held.devices:
+        machines.add_row(*(str(device[name] or "-") for name in ("key", "kind", "processor", "cores", "rows")))
+    console.print(machines)
+    elsewhere = ", ".join(f"{count} {origin}" for origin, count in sorted(held.elsewhere.items())) or "none"
+    print(f"measurements outside models: {elsewhere}; groups side by side: {held.coruns}")
+    print(
+        f"failures: {held.failures} (--failures lists them); {held.size_bytes / 1e6:.1f} MB, "
+        f"tables of version {held.version}"
+    )
+
+
+def show_failures(failures: Sequence[Failure], models: Mapping[str, str]) -> None:
+    """One line a failure, newest first.
+
+    Args:
+        models: their names by key.
+    """
+    for one in failures:
+        where = models.get(one.model_key, "outside models")
+        state = ", ".join(f"{name} {value}" for name, value in (one.machine_state or {}).items() if value is not None)
+        kept = f"; the time of {one.timed_at[:16]} stands" if one.timed_at else ""
+        what = (
+            f"{where}: {one.operator_name or 'the whole model'} at {one.settings.threads} threads, {one.settings.cache}"
+        )
+        print(f"{one.failed_at[:16]} {one.cause}: {what}: {one.error}{kept}" + (f" [{state}]" if state else ""))
+    if not failures:
+        print("no failures")

@@ -1,0 +1,166 @@
+"""What a dataset holds, several made one, and models taken out; on every kind of database and between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.dataset import CorunMember, Dataset, flat_rows, schema
+from op_profiler.dataset.maintain import contents, merge, remove_models
+from op_profiler.errors import DatasetError
+from op_profiler.measure._base import Measurement
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Dataset]:
+    with Dataset.open(f"sqlite:///{tmp_path}/other.db") as opened:
+        yield opened
+
+
+def everything(dataset: Dataset) -> dict[str, list[Any]]:
+    """All rows of all tables but the version's."""
+    tables = [t for t in schema.metadata.tables.values() if t is not schema.schema_version]
+    return {t.name: sorted(map(repr, map(dict, dataset.rows(t.select())))) for t in tables}
+
+
+def side_by_side(example: Any, model: str) -> list[CorunMember]:
+    fields = {"schedule": example.schedule, "settings": example.settings, "model_key": model}
+    times = {"alone_samples_us": (1.0,), "together_samples_us": (1.5,)}
+    return [CorunMember(operator_key=example.operator(i).key, **fields, **times) for i in range(2)]
+
+
+def test_contents_tell_what_failed_and_what_is_noisy(filled: Dataset, example: Any) -> None:
+    quiet = dataclasses.replace(example.measurement(), foreign_load=False, settled=False)
+    one_thread = example.changed(threads=1)
+    filled.record_all([example.row(0, settings=one_thread, measurement=quiet)])
+    filled.record(example.row(1, settings=one_thread, complete=False))
+    filled.record(example.row(0, settings=example.changed(cache="hot"), model_key=""))
+    held = contents(filled)
+    (model,) = held.models
+    assert (model.key, model.name, model.operators, model.threads) == ("m", "resnet-18", 2, (2,))
+    assert (model.measured, model.failed, model.foreign_load, model.unsettled, model.unfinished) == (2, 1, 1, 1, 1)
+    assert model.device == example.device.processor
+    (device,) = held.devices
+    assert device["processor"] == example.device.processor and device["rows"] == 5
+    assert held.elsewhere == {"default": 1} and held.failures == 1 and held.coruns == 0
+    assert held.size_bytes > 10_000 and held.version == schema.VERSION
+
+
+def test_merged_datasets_hold_what_each_held_and_nothing_twice(dataset: Dataset, other: Dataset, example: Any) -> None:
+    example.fill(other)
+    example.add_model(other, "n", operators=3)
+    other.record(example.row(2, model_key="n"))
+    other.record_corun(example.device, side_by_side(example, "n"))
+    written = merge([other], dataset)
+    assert everything(dataset) == everything(other)
+    assert written["measurements"] == 3 and written["failures"] == 1 and written["coruns"] == 1
+    assert list(flat_rows(dataset)) == list(flat_rows(other))
+    again = merge([other, other], dataset)
+    assert not any(again.values())
+    assert everything(dataset) == everything(other)
+
+
+def test_merging_keeps_the_better_row_whichever_side_it_is_on(dataset: Dataset, other: Dataset, example: Any) -> None:
+    clean = dataclasses.replace(example.measurement(), foreign_load=False)
+    for one in (dataset, other):
+        example.add_model(one, operators=3)
+    dataset.record(example.row(0, measurement=clean))
+    dataset.record(example.row(1, measurement=Measurement(error="does not compile")))
+    dataset.record(example.row(2))
+    other.record(example.row(0))
+    other.record(example.row(1))
+    newer = dataclasses.replace(example.measurement(), median_us=7.0)
+    other.record(example.row(2, measurement=newer))
+    merge([other], dataset)
+    found = dataset.measurements_of("m", threads=2, cache="model")
+    assert [found[example.operator(i).key].measurement for i in range(3)] == [clean, example.measurement(), newer]
+    assert [f.error for f in dataset.failures()] == ["does not compile"]
+
+
+def test_a_merge_that_fails_changes_nothing(
+    dataset: Dataset, other: Dataset, example: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example.fill(other)
+    with other._write() as connection:  # a row that the tables of the other side refuse
+        connection.exec_driver_sql("PRAGMA ignore_check_constraints = ON")
+        connection.execute(schema.model_timings.update().values(min_us=-1.0))
+    with pytest.raises(DatasetError):
+        merge([other], dataset)
+    assert dataset.models() == [] and not any(dataset.counts().values())
+
+
+def test_a_removed_model_leaves_what_holds_without_it(filled: Dataset, example: Any) -> None:
+    example.add_model(filled, "n", operators=3)
+    filled.record(example.row(2, model_key="n"))
+    filled.record_corun(example.device, side_by_side(example, "n"))
+    hot = example.row(0, settings=example.changed(cache="hot"), model_key="")
+    filled.record(hot)
+    removed = remove_models(filled, ["n"])
+    assert removed["models"] == 1 and removed["measurements"] == 1 and removed["coruns"] == 1
+    assert removed["operators"] == 1  # that only n had
+    assert [m.key for m in filled.models()] == ["m"]
+    assert len(filled.measurements_of("m", threads=2, cache="model")) == 2
+    remove_models(filled, ["m"])
+    counts = filled.counts()
+    assert counts["models"] == 0 and counts["measurements"] == 1 and counts["operators"] == 1
+    assert filled.failures() == [] and counts["devices"] == 1
+
+
+def test_a_side_by_side_run_that_failed_does_not_replace_one_with_times(dataset: Dataset, example: Any) -> None:
+    example.add_model(dataset)
+    members = side_by_side(example, "m")
+    dataset.record_corun(example.device, members)
+    failed = [dataclasses.replace(one, together_samples_us=(), error="a lane failed") for one in members]
+    dataset.record_corun(example.device, failed)
+    (corun,) = dataset.coruns()
+    assert corun.members == tuple(members)
+
+
+# The command
+
+
+def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    code = "from op_profiler.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", code, "dataset", *words],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT / "python"), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def test_the_command_lists_merges_and_removes(tmp_path: Path, example: Any) -> None:
+    with Dataset.open(f"sqlite:///{tmp_path}/a.db") as one:
+        example.fill(one)
+        example.add_model(one, "n", name="vgg-16")
+    shown = command(tmp_path, "--db=sqlite:///a.db")
+    assert shown.returncode == 0 and "local:resnet-18" in shown.stdout and "failures: 1" in shown.stdout
+    listed = command(tmp_path, "--db=sqlite:///a.db", "--failures")
+    assert "operator: resnet-18: fused_nn_conv2d_clip at 2 threads" in listed.stdout
+    assert json.loads(command(tmp_path, "--db=sqlite:///a.db", "--failures", "--json").stdout)[0]["cause"] == "operator"
+
+    assert command(tmp_path, "merge", "sqlite:///a.db", "--into=sqlite:///a.db").returncode == 2
+    merged = command(tmp_path, "merge", "sqlite:///a.db", "--into=sqlite:///new/c.db", "--json")
+    assert merged.returncode == 0 and json.loads(merged.stdout)["models"] == 2
+    assert command(tmp_path, "merge", "sqlite:///none.db", "--into=sqlite:///c.db").returncode == 5
+
+    db = "--db=sqlite:///new/c.db"
+    asked = command(tmp_path, "remove", "resnet-18", db)
+    assert asked.returncode == 2 and "--yes" in asked.stderr
+    wrong = command(tmp_path, "remove", "resnet18", "--yes", db)
+    assert wrong.returncode == 2 and "resnet-18" in wrong.stderr
+    assert command(tmp_path, "remove", "local:resnet-18", "--yes", db).returncode == 0
+    held = json.loads(command(tmp_path, "--json", db).stdout)
+    assert [model["name"] for model in held["models"]] == ["vgg-16"] and held["failures"] == 0
