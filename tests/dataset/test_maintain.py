@@ -33,9 +33,17 @@ def everything(dataset: Dataset) -> dict[str, list[Any]]:
 
 
 def side_by_side(example: Any, model: str) -> list[CorunMember]:
-    fields = {"schedule": example.schedule, "settings": example.settings, "model_key": model}
-    times = {"alone_samples_us": (1.0,), "together_samples_us": (1.5,)}
-    return [CorunMember(operator_key=example.operator(i).key, **fields, **times) for i in range(2)]
+    return [
+        CorunMember(
+            operator_key=example.operator(i).key,
+            schedule=example.schedule,
+            settings=example.settings,
+            model_key=model,
+            alone_samples_us=(1.0,),
+            together_samples_us=(1.5,),
+        )
+        for i in range(2)
+    ]
 
 
 def test_contents_tell_what_failed_and_what_is_noisy(filled: Dataset, example: Any) -> None:

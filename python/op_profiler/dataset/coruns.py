@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from sqlalchemy import Connection, Select, delete, select
 
@@ -24,7 +24,8 @@ def store(connection: Connection, corun: Corun) -> bool:
         Whether it was stored.
     """
     key = schema.corun_key(corun.device_key, corun.members)
-    if any(_quality(corun) <= _quality(one) for one in of(connection.execute(_select_group(key)).mappings().all())):
+    there = cast("Sequence[Mapping[str, Any]]", connection.execute(_select_group(key)).mappings().all())
+    if any(_quality(corun) <= _quality(one) for one in of(there)):
         return False
     group = {"key": key} | {name: getattr(corun, name) for name in _OF_THE_GROUP}
     members = [_columns(m) | {"corun_key": key, "position": at} for at, m in enumerate(corun.members)]
