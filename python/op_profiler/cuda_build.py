@@ -16,10 +16,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
-from op_profiler.errors import OpProfilerError
+from op_profiler.errors import MeasureError, OpProfilerError
 
 WHEEL = "bitblas==0.1.0.post1"
 _LIBRARIES = {"cuda_runtime": "libcudart.so.12", "cuda_nvrtc": "libnvrtc.so.12"}
@@ -81,6 +82,24 @@ def device_name() -> str | None:
     if not device_count() or library is None or library.cuDeviceGetName(name, len(name), 0):
         return None
     return name.value.decode()
+
+
+def device_uuid() -> str:
+    """UUID of the first GPU as ``nvidia-smi -L`` shows it; of a part of one (MIG) that part's.
+
+    The driver answers it for the very device that this process uses, whatever ``CUDA_VISIBLE_DEVICES`` says, and
+    without NVML, which containers often lack.
+
+    Raises:
+        MeasureError: the driver does not tell.
+    """
+    library, raw, handle = driver(), (ctypes.c_ubyte * 16)(), ctypes.c_int()
+    if library is None or not device_count() or library.cuDeviceGet(ctypes.byref(handle), 0):
+        raise MeasureError("there is no GPU that NVIDIA's driver lets this process use")
+    ask = getattr(library, "cuDeviceGetUuid_v2", None) or library.cuDeviceGetUuid  # before CUDA 11.4 there was no MIG
+    if ask(ctypes.byref(raw), handle):
+        raise MeasureError("NVIDIA's driver does not tell the UUID of the GPU, so its times could be another one's")
+    return f"GPU-{uuid.UUID(bytes=bytes(raw))}"
 
 
 def missing(*, compile_only: bool) -> list[str]:

@@ -137,6 +137,8 @@ def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) ->
             for name in ("error_cause", "settled", "energy_cache"):
                 connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {name}")
         connection.exec_driver_sql("ALTER TABLE model_timings DROP COLUMN coverage")
+        connection.exec_driver_sql("ALTER TABLE models DROP COLUMN base_key, DROP COLUMN asked")
+        connection.exec_driver_sql("ALTER TABLE devices DROP COLUMN machine_id")
         connection.exec_driver_sql("UPDATE op_profiler_schema SET version = 1")
     with Dataset.open(postgres_url) as dataset:
         assert len(list(flat_rows(dataset))) == 2

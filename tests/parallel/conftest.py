@@ -72,6 +72,7 @@ def branching(branching_network: Any, branching_compiled: Any, target: Any, tmp_
         loaded=(load_graph(branching_compiled, machine.runtime, inputs),),
         inputs=(inputs,),
         batch_sizes=(1,),
+        contents=("branches",),
         merged=(),
         machine=machine,
         cores=tuple(available_cores()[:2]),

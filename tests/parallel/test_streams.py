@@ -279,6 +279,7 @@ def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.Monk
         loaded=(load_graph(branches, tvm.cpu(), INPUTS),),
         inputs=(INPUTS,),
         batch_sizes=(1,),
+        contents=("branches",),
         merged=(),
         machine=machine,
         cores=(0, 1, 2, 3),

@@ -16,9 +16,7 @@ class Order:
     """What the supervisor asks of a worker.
 
     Attributes:
-        request: with only those thread counts that are still to be measured.
-        model_key: identity of the lowered model in the dataset.
-        content: the frontend's fingerprint of the model.
+        request: with all thread counts; the worker knows which are still to be measured once it knows the machine.
         alone: measure each operator as a model of its own, since the model as a whole cannot run.
         excluded: workload keys that are not to be touched, and how they took a worker down.
         reason: why the operators are measured alone.
@@ -29,8 +27,6 @@ class Order:
     """
 
     request: CollectRequest
-    model_key: str
-    content: str = ""
     work: Work = "measure"
     tune: TuneRequest | None = None
     alone: bool = False

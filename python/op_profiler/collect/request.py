@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -184,22 +185,43 @@ class CollectRequest:
         """Whether kernels run on the processor of this machine."""
         return self.place is None and not self.on_gpu and target_kind(self.target) not in BOARD_KINDS
 
-    def model_key(self, content: str) -> str:
-        """Identity of the lowered model: its content, and everything that decides what the compiler makes of it.
+    def machine(self) -> str | None:
+        """`Device.identity` of the machine that is measured; None of one behind RPC, which has to be asked itself.
+
+        Raises:
+            MeasureError: a GPU that does not tell which one it is.
+        """
+        from op_profiler.measure.device import gpu_identity, host_identity
+
+        if self.dry_run and not self.on_host:
+            return ""  # compiled for, and nowhere measured
+        if self.place is not None:
+            return None
+        return gpu_identity() if self.on_gpu else host_identity()
+
+    def base_key(self, content: str, machine: str) -> str:
+        """Identity of what is measured, as far as it is known without building it.
 
         Args:
-            content: the frontend's fingerprint of the model.
+            content: of the model (`RelayModel.content`).
+            machine: `Device.identity` of the one that it is measured on.
         """
-        from op_profiler.measure.device import host_fingerprint
-
-        machine = dataclasses.astuple(self.place) if self.place is not None else host_fingerprint()
         identity = [content, self.target, self.precision, self.executor, compiler_identity(self.target), machine]
         if self.input_data is not None and self.precision == "int8":  # calibrated with it
             identity.append(hashlib.sha256(Path(self.input_data).read_bytes()).hexdigest())
-        in_use = records.fingerprint(self.record_file())
-        if in_use:
-            identity.append(in_use)
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+
+    def model_key(self, base_key: str, asked: Iterable[str]) -> str:
+        """Identity of the built model: with the schedule records that its build finds today.
+
+        Args:
+            asked: computations that a build looks for records of; those that have none leave no trace in the key, so
+                that it is the `base_key` where nothing has one.
+        """
+        found = records.fingerprint(self.record_file())
+        if not found:
+            return base_key
+        return hashlib.sha256(json.dumps([base_key, found]).encode()).hexdigest()[:16]
 
     def record_file(self) -> Path | None:
         """The file of the schedule records for this target and processor; None where they are switched off."""

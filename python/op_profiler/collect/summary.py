@@ -46,7 +46,6 @@ class ModelReport:
         notes: what the user should know about the model.
         base: the same model with default schedules, where studies were asked for.
         studies: what they found.
-        content: the frontend's fingerprint of the model.
         batch_size: of the model as it was lowered; None where it could not be.
         launches: by workload key, grid and block of each launch on a GPU.
         kept_failures: of what has a time from before.
@@ -62,7 +61,6 @@ class ModelReport:
     notes: tuple[str, ...] = ()
     base: ModelReport | None = None
     studies: StudyReport | None = None
-    content: str = ""
     batch_size: int | None = None
     launches: dict[str, list[dict[str, list[int]]]] = dataclasses.field(default_factory=dict)
     kept_failures: tuple[Failure, ...] = ()

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from op_profiler.collect.earlier import Earlier
+from op_profiler.collect import lookup
 from op_profiler.collect.order import Order
 from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
 from op_profiler.collect.studies import StudyReport
@@ -71,9 +71,11 @@ class _Outcome:
         excluded: operators, by workload key, that take their machine down, and how.
         crash: the signal or exit code that ended it unannounced.
         result: of work that answers with one.
+        model_key: identity of the model in the dataset, once that is known.
     """
 
     stage: str = "starting"
+    model_key: str = ""
     operator: str | None = None
     notes: tuple[str, ...] = ()
     alone: str | None = None
@@ -160,7 +162,7 @@ class Collection:
             if not getattr(studies, work):
                 continue
             tune = dataclasses.replace(studies.tune or TuneRequest(), operators=heavy)
-            order = Order(request, base.model_key, base.content, work=work, tune=tune)  # type: ignore[arg-type]
+            order = Order(request, work=work, tune=tune)  # type: ignore[arg-type]
             outcome = self._study(order, progress, index, (begin, end))
             if outcome.result is None:
                 reason = outcome.error or f"the process died ({outcome.crash}) while {outcome.stage}"
@@ -189,22 +191,24 @@ class Collection:
         span: tuple[float, float] = _WHOLE,
     ) -> ModelReport:
         progress.step(f"{request.model.name}: looking up", index + span[0])
+        started = utc_now()
         try:
             frontend.check(request.model)
-            content = frontend.fingerprint(request.model)
-            key = request.model_key(content)
+            found = self._found(frontend, request, started)
         except OpProfilerError as error:
             return ModelReport(request, error=str(error), error_code=error.exit_code)
-        started = utc_now()
-        stored = bool(self.dataset.model_operators(key))
-        earlier = Earlier(self.dataset, request, key, started)
-        missing = tuple(n for n in request.threads if not (stored and earlier.answers(n)))
-        outcome = _Outcome(done=True)
-        needs_worker = not stored if request.dry_run else bool(missing)
-        if needs_worker:
-            order = Order(dataclasses.replace(request, threads=missing), key, content, since=started)
-            outcome = self._work_with_resources(order, progress, index, span)
-        return dataclasses.replace(self._report(request, key, outcome, started), content=content)
+        if found is not None and (request.dry_run or found.answered >= set(request.threads)):
+            outcome = _Outcome(done=True, model_key=found.key)
+        else:
+            outcome = self._work_with_resources(Order(request, since=started), progress, index, span)
+        return self._report(request, outcome, started)
+
+    def _found(self, frontend: Frontend, request: CollectRequest, since: str) -> lookup.Found | None:
+        """What the dataset has of it; None also where only a worker can tell, which lowers it or asks the machine."""
+        content, machine = frontend.fingerprint(request.model), request.machine()
+        if content is None or machine is None:
+            return None
+        return lookup.find(self.dataset, request, request.base_key(content, machine), since)
 
     def _work_with_resources(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
         """Workers inherit what this process is given; it is restored here, whatever happens to them."""
@@ -218,8 +222,10 @@ class Collection:
 
     def _work(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
         """Workers until the order is carried out: a new one after each crash, without the operator that crashed."""
+        key = ""
         for _ in range(_MOST_CRASHES):
             outcome = _run_worker(order, progress, index, span)
+            key = outcome.model_key = outcome.model_key or key
             if outcome.alone is not None and not order.alone:
                 order = dataclasses.replace(
                     order, alone=True, reason=outcome.alone, excluded={**order.excluded, **outcome.excluded}
@@ -237,8 +243,9 @@ class Collection:
         outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
         return outcome
 
-    def _report(self, request: CollectRequest, key: str, outcome: _Outcome, started: str) -> ModelReport:
+    def _report(self, request: CollectRequest, outcome: _Outcome, started: str) -> ModelReport:
         """What the dataset now says about this model; what was stored since `started` was measured by this run."""
+        key = outcome.model_key
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
         for count in () if request.dry_run else request.threads:
@@ -349,6 +356,7 @@ def _take(
         share = begin + (end - begin) * float(event.get("share", 0.0))
         what = f"{outcome.stage} {event['detail']}" if "detail" in event else outcome.stage
         progress.step(f"{order.request.model.name}: {what}", index + span[0] + (span[1] - span[0]) * share)
+    outcome.model_key = event.get("model_key", outcome.model_key)
     outcome.result = event.get("result", outcome.result)
     outcome.notes = tuple(event.get("notes", outcome.notes))
     outcome.alone = event.get("alone", outcome.alone)

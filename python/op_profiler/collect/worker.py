@@ -16,6 +16,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any, TextIO
 
+from op_profiler.collect import lookup
 from op_profiler.collect.order import Order
 from op_profiler.errors import EXIT_ENVIRONMENT, BoardLostError, MeasureError, ModelError, OpProfilerError
 from op_profiler.measure.failures import TWICE, machine_state
@@ -44,7 +45,8 @@ class Worker:
 
     def __init__(self, order: Order, events: TextIO) -> None:
         self.order = order
-        self.request = order.request
+        self.request = order.request  # from `_identify` on with those thread counts only that are still to be measured
+        self.model_key = self.base_key = ""
         self.events = events
         self.schedules: dict[str, Schedule] = {}
         self.launches: dict[str, list[dict[str, Any]]] = {}
@@ -55,6 +57,7 @@ class Worker:
         self.losses = 0
         self._machine: Machine | None = None
         self.notes: tuple[str, ...] = ()
+        self.asked: tuple[str, ...] = ()
 
     def announce(self, **event: Any) -> None:
         """Write one event and push it out, so that it survives a crash in the next instruction."""
@@ -67,16 +70,15 @@ class Worker:
         Raises:
             OpProfilerError: the model, the machine or the dataset does not allow it.
         """
-        from op_profiler.collect.earlier import Earlier
         from op_profiler.collect.source import load_model
         from op_profiler.dataset import Dataset
 
         model, self.inputs, target = load_model(self.request, self.announce)
         self._note(model)
         with Dataset.open(self.request.db) as self.dataset:
-            self.earlier = Earlier(self.dataset, self.request, self.order.model_key, self.order.since)
             try:
-                self._carry_out(model, target)
+                if self.order.work != "measure" or self.order.alone or not self._is_stored(model, target):
+                    self._carry_out(model, target)
             finally:
                 if self._machine is not None:
                     self._machine.close()
@@ -116,6 +118,32 @@ class Worker:
         """The machine that was opened last."""
         assert self._device is not None
         return self._device
+
+    def _is_stored(self, model: RelayModel, target: Any) -> bool:
+        """Whether the dataset has all that is asked for; the supervisor can only tell of some models and machines."""
+        machine = self.request.machine()
+        if machine is None:  # asked for once more after compiling, which may take long
+            self.machine(target).close()
+            self._machine, machine = None, self.device.identity
+        found = lookup.find(self.dataset, self.request, self.request.base_key(model.content, machine), self.order.since)
+        if found is None or not (self.request.dry_run or found.answered >= set(self.request.threads)):
+            return False
+        self.announce(model_key=found.key)
+        return True
+
+    def _identify(self, model: RelayModel) -> None:
+        """Which model of the dataset this is: known once the build has asked for records and the machine is open."""
+        from op_profiler.collect.earlier import Earlier
+
+        asked = self.order.request
+        machine = self._device.identity if self._device is not None else asked.machine() or ""
+        self.base_key = asked.base_key(model.content, machine)
+        self.model_key = asked.model_key(self.base_key, self.asked)
+        self.earlier = Earlier(self.dataset, asked, self.model_key, self.order.since)
+        left = tuple(n for n in asked.threads if not self.earlier.answers(n))
+        self.request = dataclasses.replace(asked, threads=left)
+        self.earlier = dataclasses.replace(self.earlier, request=self.request)
+        self.announce(model_key=self.model_key)
 
     def _lost(self, error: BoardLostError) -> None:
         """The machine went away: the next one that is asked for may be it again, or another of its key."""
@@ -158,17 +186,19 @@ class Worker:
 
     def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:
         from op_profiler.operators.lower import optimize
+        from op_profiler.schedules.record import weigh_all
 
         self.announce(stage="fusing")
-        return optimize(model, target)
+        occurrences = optimize(model, target)
+        weigh_all(occurrences, target)
+        return occurrences
 
     def _dry_run(self, model: RelayModel, target: Any) -> None:
         """Extract and cost; for a GPU also build, which is what tells how its kernels are launched."""
-        if not self.request.on_gpu:
-            self._store_operators([o.operator for o in self._optimize(model, target)], model)
-            return
-        compiled, _ = self._compile(model, target)
-        self._store_operators([o.operator for o in compiled.occurrences], model)
+        on_gpu = self.request.on_gpu
+        occurrences = self._compile(model, target)[0].occurrences if on_gpu else self._optimize(model, target)
+        self._identify(model)
+        self._store_operators([o.operator for o in occurrences], model)
 
     def _compile(self, model: RelayModel, target: Any) -> tuple[CompiledModel, list[Any]]:
         """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
@@ -226,6 +256,9 @@ class Worker:
 
         self.checking = None
         machine = self.machine(target)
+        self._identify(model)
+        if not self.request.threads:
+            return  # this is another board than the one that was asked before
         self.announce(stage="loading")
         inputs = self.inputs or random_inputs(specs)
         if compiled.executor == "vm":
@@ -245,7 +278,7 @@ class Worker:
         self.checking = None
         if compiled.executor == "graph":
             loaded.run_model()
-            self.details["accuracy"] = self._accuracy(loaded.output_arrays(), inputs)
+            self.details["accuracy"] = self._accuracy(model.content, loaded.output_arrays(), inputs)
         self.announce(stage="measuring", share=0.0)
         results = session.measure(self.earlier.samples(session), lambda share, results: self._keep(results, share))
         self._keep(results, 1.0)
@@ -254,12 +287,12 @@ class Worker:
         self.checking = operator.key
         self.announce(stage="checking", operator=operator.key)
 
-    def _accuracy(self, outputs: list[Any], inputs: dict[str, Any]) -> dict[str, Any] | None:
+    def _accuracy(self, content: str, outputs: list[Any], inputs: dict[str, Any]) -> dict[str, Any] | None:
         """Against float32; None where that is what this is."""
         from op_profiler.collect.accuracy import References, accuracy_of
         from op_profiler.collect.source import original_model
 
-        references = References(self.order.content, inputs)
+        references = References(content, inputs)
         if self.request.precision == "float32":
             references.keep(outputs)
             return None
@@ -268,22 +301,26 @@ class Worker:
 
     def _measure_alone(self, occurrences: list[Occurrence], model: RelayModel, target: Any) -> None:
         """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
-        from op_profiler.collect.alone import failed_operator, whole_model_failed
+        from op_profiler.collect.alone import whole_model_failed
 
-        machine = self.machine(target)
-        self._store_operators([o.operator for o in occurrences], model)
-        if not self._left_threads(machine):
-            return
+        operators = [o.operator for o in occurrences]
         distinct = {o.operator.key: o for o in occurrences}
-        for key, reason in self.order.excluded.items():
-            self._record(failed_operator(self.request, distinct.pop(key).operator, reason), complete=True)
-        stored = [self.earlier.kept(threads) for threads in self.request.threads]
-        for done, (key, occurrence) in enumerate(distinct.items()):
-            if all(key in rows for rows in stored):
-                continue  # an earlier process of this request came that far
-            self.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
-            self._record(self._alone(occurrence, target), complete=True)
-        self.machine(target)
+        losses = -1
+        while losses != self.losses:  # after a loss from the start: the machine that came then may be another
+            losses = self.losses
+            if not self._begin_alone(operators, model, target):
+                return
+            stored = [self.earlier.kept(threads) for threads in self.request.threads]
+            for done, (key, occurrence) in enumerate(distinct.items()):
+                if key in self.order.excluded or all(key in rows for rows in stored):
+                    continue  # an earlier process of this request came that far
+                self.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
+                results = self._alone(occurrence, target)
+                if losses != self.losses:
+                    self._begin_alone(operators, model, target)
+                self._record(results, complete=True)
+                if losses != self.losses:
+                    break
         for threads in self.request.threads:
             settings, timing = whole_model_failed(
                 self.request,
@@ -293,6 +330,24 @@ class Worker:
                 self.earlier.complete(threads),
             )
             self._record_whole(settings, timing)
+
+    def _begin_alone(self, operators: list[Operator], model: RelayModel, target: Any) -> bool:
+        """The model, its operators and those that cannot be measured, for the machine that is there.
+
+        Returns:
+            Whether there are thread counts that are still to be measured.
+        """
+        from op_profiler.collect.alone import failed_operator
+
+        machine = self.machine(target)
+        self._identify(model)
+        self._store_operators(operators, model)
+        if not self._left_threads(machine):
+            return False
+        by_key = {operator.key: operator for operator in operators}
+        for key, reason in self.order.excluded.items():
+            self._record(failed_operator(self.request, by_key[key], reason), complete=True)
+        return True
 
     def _left_threads(self, machine: Machine) -> bool:
         """Leave out, and record, the thread counts that the machine does not give; whether any is left."""
@@ -332,7 +387,7 @@ class Worker:
         request = self.request
         with self.dataset.transaction():
             self.dataset.add_model(
-                key=self.order.model_key,
+                key=self.model_key,
                 name=request.model.name,
                 source=request.model.source,
                 batch_size=model.batch_size,
@@ -341,9 +396,11 @@ class Worker:
                 target=request.target,
                 notes=self.notes,
                 device_key=self._device.key if self._device is not None else None,
+                base_key=self.base_key,
+                asked=self.asked,
             )
             self.dataset.add_operators(
-                self.order.model_key,
+                self.model_key,
                 [(by_key[k], tuple(p)) for k, p in positions.items()],
                 self.schedules,
                 self.launches,
@@ -362,7 +419,7 @@ class Worker:
     def _record_whole(self, settings: Settings, timing: ModelTiming, *, complete: bool = True) -> bool:
         """Store the model's time or failure; whether it was taken."""
         return self.dataset.record_model_timing(
-            self.order.model_key,
+            self.model_key,
             settings,
             self.device,
             timing,
@@ -385,7 +442,7 @@ class Worker:
                 schedule=self.schedules.get(r.operator.key, UNKNOWN),
                 settings=r.settings,
                 device=self.device,
-                model_key=self.order.model_key if r.settings.cache == "model" else "",
+                model_key=self.model_key if r.settings.cache == "model" else "",
                 measurement=r.measurement,
                 complete=complete,
                 machine_state=machine_state() if complete and r.measurement.error is not None else None,

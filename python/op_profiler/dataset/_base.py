@@ -42,6 +42,8 @@ class Model:
         key: fingerprint of its content and of everything that decides what the compiler makes of it.
         device_key: the device that it was lowered for; None where that is not known.
         notes: what the user should know about the model.
+        base_key: the same without the schedule records; None where an older version stored it.
+        asked: computations that its build looked for schedule records of (`schedules.records.Applied.asked`).
         extracted: True once all its operators are stored.
         added_at: when it was first stored, UTC, ISO 8601.
     """
@@ -55,6 +57,8 @@ class Model:
     target: str
     notes: tuple[str, ...]
     device_key: str | None
+    base_key: str | None
+    asked: tuple[str, ...]
     extracted: bool
     added_at: str
 

@@ -17,7 +17,7 @@ from op_profiler.schedules.factors import Factors
 Columns = dict[str, Any]
 T = TypeVar("T")
 
-_TUPLES = {"core_set", "core_set_effective", "notes", "unmeasured", "op_names", "attrs"}
+_TUPLES = {"core_set", "core_set_effective", "notes", "asked", "unmeasured", "op_names", "attrs"}
 _TENSORS = {"inputs", "params", "outputs"}
 _FACTOR = "factor_"  # stands before the names of the factors among the columns of a schedule
 

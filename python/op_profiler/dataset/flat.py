@@ -136,6 +136,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("tvm_version", "text", "version of TVM", devices.c.tvm_version),
     Column("llvm_version", "text", "version of LLVM", devices.c.llvm_version),
     Column("host_fingerprint", "text", "equal on machines whose times can be compared", devices.c.host_fingerprint),
+    Column("machine_id", "text", "which of equal machines; of a GPU its UUID; empty: not known", devices.c.machine_id),
     Column("device_properties", "json", "further properties of the device", devices.c.properties),
     Column("model_key", "text", "the model in which it ran; empty: outside a model", models.c.key),
     Column("model_name", "text", "name of that model", models.c.name),

@@ -126,6 +126,9 @@ _NEW_COLUMNS = (
     ("model_timings", "coverage DOUBLE PRECISION"),
     ("measurements", "energy_cache TEXT"),
     ("model_timings", "energy_cache TEXT"),
+    ("devices", "machine_id TEXT"),
+    ("models", "base_key TEXT"),
+    ("models", "asked TEXT NOT NULL DEFAULT '[]'"),
 )
 
 _FAILURES = (

@@ -79,6 +79,7 @@ devices = Table(
     Column("tvm_version", Text, nullable=False),
     Column("llvm_version", Text),
     Column("host_fingerprint", Text, nullable=False),
+    Column("machine_id", Text),  # NULL: not known
     Column("core_type", Text, nullable=False, server_default="common"),
     Column("properties", Json, nullable=False),
 )
@@ -95,6 +96,8 @@ models = Table(
     Column("target", Text, nullable=False),
     Column("notes", Json, nullable=False),
     Column("device_key", ForeignKey("devices.key")),
+    Column("base_key", Text),  # what is known of it without building it; NULL: written by an older version
+    Column("asked", Json, nullable=False, server_default="[]"),  # `Model.asked`
     Column("extracted", Boolean, nullable=False),
     Column("added_at", Text, nullable=False),
 )

@@ -119,6 +119,8 @@ class Dataset:
         target: str,
         notes: Sequence[str] = (),
         device_key: str | None = None,
+        base_key: str | None = None,
+        asked: Iterable[str] = (),
     ) -> None:
         """Store a lowered model; its operators follow with `add_operators`.
 
@@ -126,6 +128,7 @@ class Dataset:
             key: fingerprint of its content and of everything that decides what the compiler makes of it.
             device_key: the device that it was lowered for, which has to be stored; what was measured on other devices
                 then never counts as this model's.
+            base_key, asked: see `Model`.
         """
         row = {
             "key": key,
@@ -137,6 +140,8 @@ class Dataset:
             "target": target,
             "notes": list(notes),
             "device_key": device_key,
+            "base_key": base_key,
+            "asked": sorted(asked),
             "extracted": False,
             "added_at": utc_now(),
         }
@@ -278,10 +283,17 @@ class Dataset:
         rows = self.rows(select(schema.models).where(schema.models.c.key == key))
         return convert.model(rows[0]) if rows else None
 
-    def models(self) -> list[Model]:
-        """All models, by name."""
+    def models(self, base_key: str | None = None) -> list[Model]:
+        """All models, by name.
+
+        Args:
+            base_key: only those that have it; they differ in the schedule records that they were built with.
+        """
         table = schema.models
-        return [convert.model(row) for row in self.rows(select(table).order_by(table.c.name, table.c.added_at))]
+        query = select(table).order_by(table.c.name, table.c.added_at)
+        if base_key is not None:
+            query = query.where(table.c.base_key == base_key)
+        return [convert.model(row) for row in self.rows(query)]
 
     def model_operators(self, model_key: str) -> list[tuple[Operator, Positions]]:
         """The operators of a model with the places where it calls them, in the order of their first call."""

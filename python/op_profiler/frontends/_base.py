@@ -77,6 +77,7 @@ class RelayModel:
         inputs: the remaining parameters of `main`, in order.
         batch_size: the batch size that the shapes of `inputs` were made with.
         notes: what the user should know, e.g. that the weights are random.
+        content: fingerprint of what was lowered, see `Frontend.fingerprint`; empty for a model that no source made.
     """
 
     name: str
@@ -86,6 +87,7 @@ class RelayModel:
     inputs: tuple[InputSpec, ...]
     batch_size: int = 1
     notes: tuple[str, ...] = ()
+    content: str = ""
 
 
 class Frontend(abc.ABC):
@@ -131,10 +133,11 @@ class Frontend(abc.ABC):
         """The part of `check` that depends on the source."""
 
     @abc.abstractmethod
-    def fingerprint(self, request: ModelRequest) -> str:
+    def fingerprint(self, request: ModelRequest) -> str | None:
         """Hash of all that decides the lowered module: the content of files, versions of packages, the request.
 
-        Two requests with the same fingerprint lower to the same operators. Computed without lowering.
+        Two requests with the same fingerprint lower to the same operators. Computed without lowering; None where only
+        lowering tells, as of a program of the user's, which may read and import anything.
         """
 
     @abc.abstractmethod

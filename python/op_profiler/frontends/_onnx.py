@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +79,19 @@ def files_of(path: Path) -> list[Path]:
         model = onnx.load(str(path), load_external_data=False)
     except Exception:  # `load` says what is wrong with it
         return [path]
-    beside = {e.value for t in model.graph.initializer for e in t.external_data if e.key == "location"}
+    beside = {e.value for t in _tensors(model) for e in t.external_data if e.key == "location"}
     return [path, *(p for name in sorted(beside) if (p := path.parent / name).is_file())]
+
+
+def _tensors(message: Any) -> Iterator[Any]:
+    """Every tensor of a model, wherever it stands: initializers, attributes of nodes, bodies of If and Loop."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for inner in (value,) if hasattr(value, "ListFields") else value:  # one message, or several
+                yield from _tensors(inner)
 
 
 def lower(path: Path, request: ModelRequest) -> RelayModel:

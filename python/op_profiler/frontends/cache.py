@@ -14,6 +14,7 @@ from pathlib import Path
 
 from op_profiler.compiler import cache_folder, load_tvm
 from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
+from op_profiler.frontends._content import fingerprint_of
 
 _WORTH_KEEPING_SECONDS = 5.0
 _LARGEST_BYTES = 1 << 30
@@ -21,16 +22,20 @@ _LARGEST_BYTES = 1 << 30
 
 def load_cached(frontend: Frontend, request: ModelRequest) -> RelayModel:
     """`frontend.load`, or the module that an earlier load of the same content left behind."""
-    folder = cache_folder() / "relay" / load_tvm().__version__ / frontend.fingerprint(request)
+    content = frontend.fingerprint(request)
+    if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
+        model = frontend.load(request)
+        return dataclasses.replace(model, content=fingerprint_of(request, model))
+    folder = cache_folder() / "relay" / load_tvm().__version__ / content
     try:
-        return _read(folder)
+        return dataclasses.replace(_read(folder), content=content)
     except (OSError, ValueError, KeyError, load_tvm().TVMError):
         pass  # not there, or unusable: lower it again
     started = time.perf_counter()
     model = frontend.load(request)
     if time.perf_counter() - started > _WORTH_KEEPING_SECONDS:
         _write(folder, model)
-    return model
+    return dataclasses.replace(model, content=content)
 
 
 def _read(folder: Path) -> RelayModel:

@@ -48,12 +48,12 @@ class FileFrontend(Frontend):
                 "give them with --inputshape, such as 1,3,224,224"
             )
 
-    def fingerprint(self, request: ModelRequest) -> str:
+    def fingerprint(self, request: ModelRequest) -> str | None:
         self.check(request)
         kind = kind_of(request.name)
         if kind == "function":
-            files = [source_of(request.name)]
-        elif kind == "onnx":
+            return None
+        if kind == "onnx":
             from op_profiler.frontends import _onnx
 
             files = _onnx.files_of(Path(request.name))

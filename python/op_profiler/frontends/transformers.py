@@ -53,11 +53,13 @@ class TransformersFrontend(Frontend):
         source = _source_of(_type_of(name))
         return source is None or "input_ids" in source.read_text(encoding="utf-8")
 
-    def fingerprint(self, request: ModelRequest) -> str:
+    def fingerprint(self, request: ModelRequest) -> str | None:
         files: list[Path] = []
         if _is_folder(request.name):
             folder = Path(request.name)
-            files = sorted(f for f in folder.iterdir() if f.suffix in (".json", ".safetensors", ".bin"))
+            if (folder / "adapter_config.json").is_file():  # the weights that it adapts lie elsewhere
+                return None
+            files = sorted(f for f in folder.rglob("*") if f.suffix in (".json", ".safetensors", ".bin"))
         return fingerprint(request, packages=("transformers", "torch"), files=files)
 
     def load(self, request: ModelRequest) -> RelayModel:

@@ -93,9 +93,11 @@ class Device:
 
     Attributes:
         target: the full TVM target string that the code was compiled for.
+        host_fingerprint: 16 hex digits; equal on machines of one kind.
+        machine_id: tells machines of one kind apart: of a GPU its UUID, of a host and a board a hash of what is theirs
+            alone. None where it is not known (imported measurements).
         core_type: ``common`` (a processor's), ``SM`` (a GPU's) or ``IP`` (of an FPGA, in a module of the user's).
         properties: further plain JSON values that do not fit a column (driver, SM count, ...).
-        fingerprint: 16 hex digits over all that changes the time of a kernel (see `key`).
     """
 
     kind: str
@@ -111,6 +113,7 @@ class Device:
     tvm_version: str = ""
     llvm_version: str | None = None
     host_fingerprint: str = ""
+    machine_id: str | None = None
     core_type: CoreType = "common"
     properties: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -124,7 +127,14 @@ class Device:
         del fields["clock_mhz"], fields["properties"], fields["memory_bytes"]
         if self.core_type == "common":  # as the key was before there were others
             del fields["core_type"]
+        if self.machine_id is None:
+            del fields["machine_id"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def identity(self) -> str:
+        """Of the machine alone, whatever it was compiled with: what a model's times are looked up by."""
+        return f"{self.host_fingerprint} {self.machine_id}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,9 @@ from op_profiler.compiler import llvm_version, load_tvm, usable_cores
 from op_profiler.measure._base import Device
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container", "/.singularity.d")
+_CONTAINER_VARIABLES = ("KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container")
 
 
 def describe_host(target: Any) -> Device:
@@ -39,6 +42,7 @@ def describe_host(target: Any) -> Device:
         tvm_version=str(load_tvm().__version__),
         llvm_version=llvm_version(),
         host_fingerprint=host_fingerprint(),
+        machine_id=host_id(),
         properties={
             "machine": platform.machine(),
             "system": f"{platform.system()} {platform.release()}",
@@ -72,12 +76,50 @@ def processor_name() -> str:
 
 @functools.cache
 def host_fingerprint() -> str:
-    """16 hex digits of the processor, its cores and caches: equal on machines whose times can be compared.
+    """16 hex digits of the processor, its cores and caches: equal on machines of one kind.
 
     Neither host names nor serial numbers go in. Cheap enough for the process that only looks up what is there.
     """
     identity = [platform.machine(), _processor_line(), str(usable_cores()), repr(sorted(_cache_sizes().items()))]
     return hashlib.sha256("\n".join(identity).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def host_id() -> str:
+    """16 hex digits that tell this host from others of its kind, whose times are not its own.
+
+    The first of these that there is:
+
+    - ``OP_PROFILER_HOST_ID``, for whoever knows better;
+    - the operating system's machine-id, which stays over boots (man 5 machine-id asks for a hash of it). Not in a
+      container, where it is of the image, the same on every host, or of the container, another one each time;
+    - the kernel's boot_id: containers of one host share it, no two hosts have the same, and a boot changes it;
+    - the host's name.
+    """
+    named = os.environ.get("OP_PROFILER_HOST_ID")
+    installed = "" if in_container() else next(filter(None, map(_read, _MACHINE_IDS)), "")
+    identity = named or installed or _read("/proc/sys/kernel/random/boot_id") or platform.node()
+    return hashlib.sha256(f"op_profiler {identity}".encode()).hexdigest()[:16]
+
+
+def in_container() -> bool:
+    """Whether this process sees another root folder than its host's (Docker, Podman, Kubernetes, Apptainer, nspawn)."""
+    if any(map(os.path.exists, _CONTAINER_FILES)) or any(name in os.environ for name in _CONTAINER_VARIABLES):
+        return True
+    mounts = [line.split() for line in _read("/proc/self/mounts").splitlines()]
+    return any(kind in ("overlay", "fuse.fuse-overlayfs") for _, place, kind, *_ in mounts if place == "/")
+
+
+def gpu_identity() -> str:
+    """As `Device.identity`, of the GPU that kernels run on: this process's first."""
+    from op_profiler import cuda_build
+
+    return f"{host_fingerprint()} {cuda_build.device_uuid()}"
+
+
+def host_identity() -> str:
+    """As `Device.identity`, of this host's processor."""
+    return f"{host_fingerprint()} {host_id()}"
 
 
 def _processor_line() -> str:

@@ -45,6 +45,7 @@ class Models:
         loaded: in TVM's graph executor, over the storage that the compiler planned.
         inputs: of each model, random or the user's.
         batch_sizes: of each model, as it was lowered.
+        contents: of each model, see `RelayModel.content`.
         merged: kinds of operators that were merged (parallel type ``full``).
         schedules: what the builds gave to the operators, by workload key.
         cores: that plans may use; of a GPU its streams.
@@ -56,6 +57,7 @@ class Models:
     loaded: tuple[GraphKernels, ...]
     inputs: tuple[dict[str, np.ndarray], ...]
     batch_sizes: tuple[int, ...]
+    contents: tuple[str, ...]
     merged: tuple[str, ...]
     machine: Machine
     cores: tuple[int, ...]
@@ -190,6 +192,7 @@ def load_models(
     compiled: list[CompiledModel] = []
     inputs: list[dict[str, np.ndarray]] = []
     batch_sizes: list[int] = []
+    contents: list[str] = []
     kinds: set[str] = set()
     schedules: dict[str, Schedule] = {}
     target: Any = None
@@ -199,6 +202,7 @@ def load_models(
             compiled.append(compiled[first])
             inputs.append(inputs[first])
             batch_sizes.append(batch_sizes[first])
+            contents.append(contents[first])
             continue
         announce(f"lowering {request.model.name}")
         model, given, target = load_model(request, lambda **_: None)
@@ -212,6 +216,7 @@ def load_models(
         schedules |= {o.operator.key: choices.schedule_of(o) for o in compiled[-1].by_label.values()}
         inputs.append(given or random_inputs(specs))
         batch_sizes.append(model.batch_size)
+        contents.append(model.content)
     names = [request.model.name for request in requests]
     announce("loading")
     machine = open_machine(requests[0].target, target, None)
@@ -226,6 +231,7 @@ def load_models(
         loaded=loaded,
         inputs=tuple(inputs),
         batch_sizes=tuple(batch_sizes),
+        contents=tuple(contents),
         merged=tuple(sorted(kinds)),
         machine=machine,
         cores=tuple(available[:cores]),

@@ -56,7 +56,7 @@ def record_coruns(
     Returns:
         How many groups were stored.
     """
-    keys = [_model_key(request, models) for request in requests]
+    keys = [_model_key(request, models, number) for number, request in enumerate(requests)]
     groups = [(members, timed.load) for members in _stages(models, profile, samples, keys)]
     groups += [(members, profile.load) for members in _beside_copies(models, profile, keys)]
     with Dataset.open(db) as dataset, dataset.transaction():
@@ -79,12 +79,12 @@ def _share(foreign_cores: float | None, models: Models) -> float | None:
     return None if foreign_cores is None or not cores else min(foreign_cores / cores, 1.0)
 
 
-def _model_key(request: CollectRequest, models: Models) -> str:
-    from op_profiler.frontends import get_frontend
-
-    content = get_frontend(request.model.source).fingerprint(request.model)
-    content = " merged ".join((content, *models.merged))
-    return request.model_key(content if models.split == BLOCKS else f"{content} by rows")
+def _model_key(request: CollectRequest, models: Models, number: int) -> str:
+    content = " merged ".join((models.contents[number], *models.merged))
+    base_key = request.base_key(
+        content if models.split == BLOCKS else f"{content} by rows", models.machine.device.identity
+    )
+    return request.model_key(base_key, ())
 
 
 def _add_model(dataset: Dataset, key: str, request: CollectRequest, models: Models, number: int) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from op_profiler.compiler import load_tvm
 from op_profiler.operators._base import TensorSpec
+from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.extract import Occurrence, attributes, plain, signature
 from op_profiler.schedules._base import Schedule
 from op_profiler.schedules.factors import factors_of
@@ -76,6 +77,15 @@ class ScheduleRecord:
         ]
         with target:
             te_compiler.select_implementation(call.op, call.attrs, inputs, call.checked_type, target)
+
+
+def weigh_all(occurrences: Iterable[Occurrence], target: Any) -> None:
+    """Let the compiler ask for the schedule records of all operators as a build does, without compiling them."""
+    with recorded_schedules() as choices:
+        for occurrence in {o.operator.key: o for o in occurrences}.values():
+            if occurrence.operator.anchor in HEAVY:
+                with contextlib.suppress(Exception):  # whatever TVM raises, it does not build either
+                    choices.weigh(occurrence, target)
 
 
 def anchor_call(occurrence: Occurrence) -> Any:

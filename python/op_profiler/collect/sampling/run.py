@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import random
 import time
@@ -17,6 +18,7 @@ from op_profiler.frontends._base import ModelRequest
 
 if TYPE_CHECKING:
     from op_profiler.collect.supervisor import Collection, Progress
+    from op_profiler.frontends._base import RelayModel
     from op_profiler.operators.extract import Occurrence
 
 P = TypeVar("P", bound=Point)
@@ -32,12 +34,13 @@ class Batch:
 
     Attributes:
         label: for people, the start of the batch's name.
-        identity: plain JSON values; together with the target they decide the content.
+        identity: plain JSON values; together with the target they decide the content. Where only lowering tells them,
+            what answers with them.
         operators: makes the content; called where no file has it yet.
     """
 
     label: str
-    identity: object
+    identity: object | Callable[[], object]
     operators: Callable[[object], Sequence[Occurrence]]
 
 
@@ -92,16 +95,26 @@ def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:
         shapes = "_".join("x".join(map(str, shape)) for shape in request.input_shapes)
         details = [f"b{request.batch_size}", shapes, f"s{request.sequence_length}" if request.sequence_length else ""]
         label = "-".join(filter(None, ["of", Path(request.name).name, *details]))
-        yield Batch(label, frontend.fingerprint(request), lambda target, r=request: _operators_of_model(r, target))  # type: ignore[misc]
+        content = frontend.fingerprint(request) or functools.partial(_content, request)
+        yield Batch(label, content, functools.partial(_operators_of_model, request))
+
+
+def _content(request: ModelRequest) -> str:
+    return _lowered(request).content
 
 
 def _operators_of_model(request: ModelRequest, target: object) -> list[Occurrence]:
     from op_profiler.collect.sampling.batches import distinct
-    from op_profiler.frontends import get_frontend
-    from op_profiler.frontends.cache import load_cached
     from op_profiler.operators.lower import optimize
 
-    return distinct(optimize(load_cached(get_frontend(request.source), request), target))
+    return distinct(optimize(_lowered(request), target))
+
+
+def _lowered(request: ModelRequest) -> RelayModel:
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends.cache import load_cached
+
+    return load_cached(get_frontend(request.source), request)
 
 
 def shuffled(points: Sequence[P], seed: int) -> Iterator[P]:
@@ -182,18 +195,20 @@ def _written(batch: Batch, request: CollectRequest, progress: Progress) -> str:
     """The name of the batch, once a file holds it."""
     from op_profiler.collect.request import compiler_identity
     from op_profiler.collect.sampling.batches import batch_name, sampled
+    from op_profiler.compiler import use_build_for
     from op_profiler.frontends.sample import batch_path, write_batch
     from op_profiler.measure.device import processor_name
     from op_profiler.schedules import records
 
     machine = request.target if not request.on_host else [request.target, processor_name()]
     used = records.fingerprint(request.record_file())
-    name = batch_name(batch.label, [batch.identity, machine, compiler_identity(request.target), used])
+    use_build_for(request.target)
+    identity = batch.identity() if callable(batch.identity) else batch.identity
+    name = batch_name(batch.label, [identity, machine, compiler_identity(request.target), used])
     if not batch_path(name).is_file():
-        from op_profiler.compiler import load_tvm, resolve_target, use_build_for
+        from op_profiler.compiler import load_tvm, resolve_target
 
         progress.step("lowering", 0.0)
-        use_build_for(request.target)
         load_tvm()
         with records.applied(request.record_file()):
             operators = batch.operators(resolve_target(request.target))

@@ -118,7 +118,8 @@ def _describe_remote_gpu(target: Any, runtime: Any, connection: Connection) -> A
     from op_profiler.measure.machines.gpu import NoNvml, describe_gpu
 
     device = describe_gpu(target, runtime, NoNvml())
-    return dataclasses.replace(device, properties=device.properties | {"address": connection.address})
+    where = f"{device.processor} at {connection.address}"  # TVM's runtime does not tell the UUID
+    return dataclasses.replace(device, machine_id=where, properties=device.properties | {"address": connection.address})
 
 
 class RemoteThreads:

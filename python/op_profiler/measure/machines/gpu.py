@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler import cuda_build
 from op_profiler.compiler import load_tvm, runtime_device
 from op_profiler.errors import MeasureError
 from op_profiler.measure._base import Cache, Device
@@ -164,7 +165,8 @@ class Gpu:
     def __init__(self, target: Any) -> None:
         self.runtime = runtime_device(target)
         self._nvml = _Nvml(self.runtime)
-        self.device = describe_gpu(target, self.runtime, self._nvml)
+        described = describe_gpu(target, self.runtime, self._nvml)
+        self.device = dataclasses.replace(described, machine_id=cuda_build.device_uuid())
         self.threads = NoThreads()
         self.limits = Limits()
 

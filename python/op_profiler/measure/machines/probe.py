@@ -22,6 +22,8 @@ _TEXT_ARGUMENT_BYTES = 128
 _TEXT_BYTES = 1 << 14
 _CACHES = "/sys/devices/system/cpu/cpu0/cache/index{}/{}"
 _SENSORS = tuple(f"/sys/class/hwmon/hwmon{i}/energy1_input" for i in range(4))
+_KIND = ("model name", "Processor", "Hardware", "CPU implementer", "CPU part")
+_SERIAL = "/sys/firmware/devicetree/base/serial-number"
 _COMPILERS = {
     "arm": ("arm-linux-gnueabihf-g++", "arm-linux-gnueabihf-gcc"),
     "aarch64": ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-gcc"),
@@ -130,7 +132,7 @@ def describe_board(kind: str, target: Any, address: str, key: str, files: Probe)
     clock = files.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
     memory = files.read("/proc/meminfo").partition("MemTotal:")[2].split()
     caches = _caches(files)
-    identity = fields.get("Serial") or address
+    system = files.read("/proc/version")
     sensor = files.energy_sensor()
     return Device(
         kind=kind,
@@ -144,15 +146,32 @@ def describe_board(kind: str, target: Any, address: str, key: str, files: Probe)
         memory_bytes=int(memory[0]) * 1024 if memory else None,
         tvm_version=str(load_tvm().__version__),
         llvm_version=llvm_version(),
-        host_fingerprint=hashlib.sha256(f"{key} {identity}".encode()).hexdigest()[:16],
+        host_fingerprint=_hash(
+            key, model, online, *(fields.get(name, "") for name in _KIND), str(sorted(caches.items()))
+        ),
+        machine_id=_hash(system, *_serials(fields, files, address)),
         properties={
             "board": model or None,
             "address": address,
             "key": key,
-            "system": files.read("/proc/version"),
+            "system": system,
             "energy": sensor or "no energy counter under /sys/class/hwmon",
         },
     )
+
+
+def _serials(fields: dict[str, str], files: Probe, address: str) -> list[str]:
+    """What no other board has: its serial number. Where it has none, its address and what else may be its own.
+
+    Boards of one kind run copies of one card, machine-id and all, and some makers write zeros for a serial number.
+    """
+    told = [fields.get("Serial", ""), files.read(_SERIAL).rstrip("\0")]
+    serials = [serial for serial in told if serial.strip("0")]
+    return serials or [address, files.read("/etc/machine-id"), files.read("/sys/class/net/eth0/address")]
+
+
+def _hash(*words: str) -> str:
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
 def _count(ranges: str) -> int | None:
