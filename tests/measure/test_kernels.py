@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from op_profiler.measure.kernels import call_overhead_us, load_graph, only_read
-from op_profiler.measure.load import LoadMeter
+from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.rounds import Limits, Rounds, Samples, heavy_operators, per_operator
 from op_profiler.measure.threads import ThreadPool, available_cores, default_thread_counts
 
@@ -96,7 +96,7 @@ def test_rounds_stop_and_keep_every_sample(graph: Any) -> None:
         skipped=[False] * len(graph.kernels),
         coverage=0.95,
         limits=Limits(usual_rounds=20, usual_seconds=0.3, maximum_seconds=2.0, repeat_seconds=0.5),
-        meter=LoadMeter(),
+        meter=CoreMeter(available_cores()),
     )
     outcome = rounds.run(samples, seen.append)
     for one in samples.values():

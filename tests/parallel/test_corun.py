@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from op_profiler.dataset import Dataset
+from op_profiler.measure.load import ForeignLoad
 from op_profiler.measure.rounds import Limits
 from op_profiler.parallel.corun import CorunRequest, best_of, candidates_of
 from op_profiler.parallel.measure import Load, Timed, Way, in_quiet_rounds, surely_fastest, time_in_turn
@@ -140,13 +141,14 @@ def test_ways_are_timed_in_turn() -> None:
 
 
 class _Others:
-    """Stands in for a machine that others use: the cores that they use, reading after reading."""
+    """Stands in for a machine that others use: the share that they use, reading after reading."""
 
-    def __init__(self, *cores: float) -> None:
-        self._cores = iter(cores)
+    def __init__(self, *shares: float) -> None:
+        self._shares = iter(shares)
 
-    def foreign_cores(self) -> float:
-        return next(self._cores)
+    def read(self) -> ForeignLoad:
+        share = next(self._shares)
+        return ForeignLoad(share, share > 0.5)
 
 
 @pytest.mark.parametrize(("patience_seconds", "taken", "foreign"), [(60.0, 4, False), (0.0, 2, True)])
@@ -155,7 +157,7 @@ def test_rounds_under_the_load_of_others_are_taken_again_or_marked(
 ) -> None:
     calls: list[int] = []
     limits = Limits(window_seconds=0.0001, repeat_seconds=patience_seconds)
-    meter: Any = _Others(0.0, 2.0, 2.0, 0.0, 0.0)
+    meter = _Others(0.0, 1.0, 1.0, 0.0, 0.0)
 
     def one_round(turn: int) -> int:
         calls.append(turn)

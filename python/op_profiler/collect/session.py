@@ -109,7 +109,7 @@ class Session:
             skipped=[int(g) in self.errors or self._is_known(self.operators[g]) for g in self.groups],
             coverage=self.request.coverage,
             limits=self.limits,
-            meter=self.machine.meter(),
+            meter=self.machine.meter(max(threads)),
             gauge=self.machine.gauge(),
         )
         settings = {n: self._settings(n) for n in threads}
@@ -181,9 +181,7 @@ class Session:
         before: float,
         after: float | None,
     ) -> ThreadResult:
-        cores = self.machine.device.cores
-        load_before = _share(outcome.load_before, cores) if outcome else None
-        load_after = _share(outcome.load_after, cores) if outcome else None
+        load_before, load_after = (outcome.load_before, outcome.load_after) if outcome else (None, None)
         foreign = any(samples.foreign)
         settled = outcome.settled if outcome else None
         matrix = samples.matrix()
@@ -268,7 +266,3 @@ class Session:
             matrix[:, columns] = rows
         samples = Samples([row[0] for row in whole.samples_us], matrix.tolist(), [whole.foreign_load] * rounds)
         return samples
-
-
-def _share(foreign_cores: float | None, cores: int | None) -> float | None:
-    return None if foreign_cores is None or not cores else min(foreign_cores / cores, 1.0)

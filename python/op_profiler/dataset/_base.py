@@ -166,7 +166,7 @@ class Corun:
     Attributes:
         device_key: where.
         members: in any order; the same operator may be there more than once.
-        load_before, load_after: share of the machine's cores (0 to 1) that other processes used.
+        load_before, load_after: share (0 to 1) that others used of the cores in use, or of the GPU.
         foreign_load: True where samples were taken under foreign load and repeating did not help.
         measured_at: when it was stored, UTC, ISO 8601.
     """

@@ -147,7 +147,7 @@ class Measurement:
         min_us, median_us, mean_us, std_us: statistics over the rounds, each round being the mean of its occurrences;
             one round has no standard deviation.
         ci_low_us, ci_high_us: 95 % confidence interval of the median (order statistics).
-        load_before, load_after: share of the machine's cores (0 to 1) that other processes used.
+        load_before, load_after: share (0 to 1) that others used of the cores in use, or of the GPU.
         foreign_load: True where samples were taken under foreign load and repeating did not help.
         energy_mj: energy of one call, None where the device has no counter.
         energy_cache: state of the caches that it was taken in: ``hot`` for an operator, since a counter needs many

@@ -49,7 +49,6 @@ class Limits:
         maximum_rounds: rounds at most.
         maximum_seconds: seconds at most, once `minimum_rounds` are done.
         window_seconds: shortest time over which foreign load is read.
-        foreign_cores: load of others, in cores, above which a window is repeated.
         repeat_seconds: time spent on repeating before foreign load is accepted and marked;
             ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
         readings: runs of the whole model before the first and after the last round.
@@ -62,7 +61,6 @@ class Limits:
     maximum_rounds: int = 1000
     maximum_seconds: float = 30.0
     window_seconds: float = 0.25
-    foreign_cores: float = 0.15
     repeat_seconds: float = dataclasses.field(default_factory=_patience_seconds)
     readings: int = 5
 
@@ -111,7 +109,8 @@ class Samples:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How the rounds ended: `settled` tells whether every interval that counts became narrow enough."""
+    """How the rounds ended: `settled` tells whether every interval that counts became narrow enough; the loads are the
+    share that others used of what was in use."""
 
     settled: bool
     rounds: int
@@ -209,9 +208,9 @@ class Rounds:
         """
         before = None
         if self._meter is not None:
-            self._meter.foreign_cores()
+            self._meter.read()
             time.sleep(self._limits.window_seconds)
-            before = self._meter.foreign_cores()
+            before = self._meter.read()
         after = before
         measured_seconds = repeated_seconds = 0.0
         repeated = 0
@@ -219,9 +218,9 @@ class Rounds:
             while not (settled := self._settled(samples)) and not self._at_limit(samples, measured_seconds):
                 started = time.perf_counter()
                 window = self._window(samples)
-                after = self._meter.foreign_cores() if self._meter is not None else None
+                after = self._meter.read() if self._meter is not None else None
                 seconds = time.perf_counter() - started
-                foreign = after is not None and after > self._limits.foreign_cores
+                foreign = after is not None and after.disturbs
                 if foreign and repeated_seconds < self._limits.repeat_seconds:
                     repeated += window[self._main].rounds
                     repeated_seconds += seconds
@@ -231,14 +230,15 @@ class Rounds:
                     samples[count].extend(new, foreign)
                 checkpoint(self._progress(samples, measured_seconds))
         rounds = samples[self._main].rounds
-        return Outcome(settled, rounds, repeated, measured_seconds + repeated_seconds, before, after)
+        loads = [load.share if load is not None else None for load in (before, after)]
+        return Outcome(settled, rounds, repeated, measured_seconds + repeated_seconds, *loads)
 
     def _window(self, samples: dict[int, Samples]) -> dict[int, Samples]:
         """Rounds for at least `window_seconds`; thread counts in turn, a different one first each time."""
         window = {count: Samples() for count in self._threads}
         self._read_gauge(window)
         if self._meter is not None:
-            self._meter.foreign_cores()
+            self._meter.read()
         started = time.monotonic()
         turn = samples[self._main].rounds
         wanted = self._wanted(samples)

@@ -59,7 +59,7 @@ def summarize(
 
     Args:
         rows: shape (rounds, occurrences), microseconds per call, without NaN; at least one round.
-        load_before, load_after: share of the machine's cores that others used.
+        load_before, load_after: share that others used of the cores in use, or of the GPU.
         foreign_load: whether any of the rounds was taken under foreign load.
     """
     rounds = rows.mean(axis=1)

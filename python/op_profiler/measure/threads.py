@@ -72,8 +72,8 @@ class ThreadPool:
                 f"TVM_NUM_THREADS was {os.environ.get('TVM_NUM_THREADS')} when TVM was imported"
             )
 
-    def core_set(self, threads: int) -> tuple[int, ...]:
-        """Cores that `use(threads)` asks for."""
+    def core_set(self, threads: int | None = None) -> tuple[int, ...]:
+        """Cores that `use(threads)` asks for; None: all that it may ask for."""
         return self._cores[:threads]
 
     def effective_threads(self) -> int:

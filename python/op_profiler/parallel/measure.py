@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from op_profiler.measure.load import LoadMeter
+from op_profiler.measure.load import ForeignLoad, LoadMeter
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.statistics import median_interval
 
@@ -26,7 +26,7 @@ class Load:
 
     Attributes:
         foreign: whether rounds were kept although others used the machine.
-        before, after: cores that they used before and at the end; None where it cannot be read.
+        before, after: share of what was in use that they took, before and at the end; None where it cannot be read.
     """
 
     foreign: bool
@@ -125,13 +125,13 @@ def in_quiet_rounds(
         while wanted(len(kept) + len(window)) and (not window or time.monotonic() - started < limits.window_seconds):
             window.append(one_round(len(kept) + len(window)))
         after = _read(meter)
-        foreign = after is not None and after > limits.foreign_cores
+        foreign = after is not None and after.disturbs
         if foreign and repeated_seconds < limits.repeat_seconds and time.monotonic() < until:
             repeated_seconds += time.monotonic() - started
             continue
         foreign_load |= foreign
         kept += window
-    return kept, Load(foreign_load, before, after)
+    return kept, Load(foreign_load, *(load.share if load is not None else None for load in (before, after)))
 
 
 def surely_fastest(samples_us: np.ndarray, present: int) -> int:
@@ -170,5 +170,5 @@ def _one_round(ways: Sequence[Way], turn: int) -> list[float]:
     return times
 
 
-def _read(meter: LoadMeter | None) -> float | None:
-    return meter.foreign_cores() if meter is not None else None
+def _read(meter: LoadMeter | None) -> ForeignLoad | None:
+    return meter.read() if meter is not None else None

@@ -67,16 +67,11 @@ def record_coruns(
             dataset.record_corun(
                 models.machine.device,
                 members,
-                load_before=_share(load.before, models),
-                load_after=_share(load.after, models),
+                load_before=load.before,
+                load_after=load.after,
                 foreign_load=load.foreign,
             )
     return len(groups)
-
-
-def _share(foreign_cores: float | None, models: Models) -> float | None:
-    cores = models.machine.device.cores
-    return None if foreign_cores is None or not cores else min(foreign_cores / cores, 1.0)
 
 
 def _model_key(request: CollectRequest, models: Models, number: int) -> str:

@@ -111,8 +111,12 @@ class Machine(Protocol):
     def running_seconds(self) -> float | None:
         """Seconds that models and kernels ran so far, without what it takes to reach the machine; None: not told."""
 
-    def meter(self) -> LoadMeter | None:
-        """Reads the load that others put on the machine; None where it cannot be read."""
+    def meter(self, threads: int | None = None) -> LoadMeter | None:
+        """Reads the load that others put on what so many threads use; None where it cannot be read.
+
+        Args:
+            threads: None for all that may be used.
+        """
 
     def energy_mj(self) -> float | None:
         """A counter of the energy used so far, millijoules; None where there is none."""

@@ -105,7 +105,7 @@ class Board:
     def gauge(self) -> None:
         return
 
-    def meter(self) -> None:
+    def meter(self, threads: int | None = None) -> None:
         return
 
     def close(self) -> None:

@@ -15,8 +15,9 @@ from op_profiler.errors import MeasureError
 from op_profiler.measure._base import Cache, Device
 from op_profiler.measure.device import host_fingerprint
 from op_profiler.measure.kernels import GraphKernels, Kernel, load_graph
-from op_profiler.measure.load import LoadMeter
+from op_profiler.measure.machines.gpu_load import GpuMeter
 from op_profiler.measure.rounds import Limits
+from op_profiler.measure.threads import available_cores
 from op_profiler.operators.lower import CompiledModel
 
 _FLUSH_FACTOR = 4  # times the L2, so that nothing of what was in it is left
@@ -152,7 +153,7 @@ class NoThreads:
     def effective_threads(self) -> None:
         return
 
-    def core_set(self, threads: int) -> tuple[int, ...]:
+    def core_set(self, threads: int | None = None) -> tuple[int, ...]:
         return ()
 
     def effective_core_set(self) -> tuple[int, ...]:
@@ -186,8 +187,8 @@ class Gpu:
     def gauge(self) -> None:
         return
 
-    def meter(self) -> LoadMeter:
-        return LoadMeter()
+    def meter(self, threads: int | None = None) -> GpuMeter:
+        return self._nvml.meter()
 
     def energy_mj(self) -> float | None:
         return self._nvml.energy_mj()
@@ -214,6 +215,7 @@ class _Nvml(NoNvml):
 
     def __init__(self, runtime: Any) -> None:
         self._handle: Any = None
+        self._library: Any = None
         try:
             import pynvml
 
@@ -245,6 +247,10 @@ class _Nvml(NoNvml):
     def energy_mj(self) -> float | None:
         answer = self.ask("TotalEnergyConsumption")
         return None if answer is None else float(answer)
+
+    def meter(self) -> GpuMeter:
+        """Of the load that others put on it."""
+        return GpuMeter(self._library, self._handle, available_cores())
 
     def close(self) -> None:
         if self._handle is not None:

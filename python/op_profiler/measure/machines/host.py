@@ -13,7 +13,7 @@ from op_profiler.measure.device import describe_host
 from op_profiler.measure.energy import Rapl
 from op_profiler.measure.gauge import Gauge
 from op_profiler.measure.kernels import GraphKernels, call_overhead_us, load_graph
-from op_profiler.measure.load import LoadMeter
+from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.peaks import measure_peaks, with_peaks
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.threads import ThreadPool
@@ -56,8 +56,8 @@ class Host:
             self._gauge = Gauge(self._target)
         return self._gauge
 
-    def meter(self) -> LoadMeter:
-        return LoadMeter()
+    def meter(self, threads: int | None = None) -> CoreMeter:
+        return CoreMeter(self.threads.core_set(threads))
 
     def energy_mj(self) -> float | None:
         return self._rapl.energy_mj()

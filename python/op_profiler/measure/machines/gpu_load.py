@@ -1,0 +1,74 @@
+"""Foreign load of a GPU: other processes that compute on it, and whether there is a core left that launches."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection
+from typing import Any
+
+from op_profiler.measure.load import CoreLoad, CoreMeter, ForeignLoad
+
+_MOST_SHARE = 0.02
+_NOBODY_USED_IT = (0, 6)  # NVML_SUCCESS, which pynvml raises where there are no samples, and NVML_ERROR_NOT_FOUND
+_LAUNCHING_CORES = 0.85
+
+
+class GpuMeter:
+    """A `LoadMeter` of a GPU, by NVIDIA's management library.
+
+    What NVML says that other processes took of the SMs' time counts from 2 % on. Where it does not say (some clouds,
+    MIG), every other process with a context counts. The processor only launches, so what others do there counts
+    where they leave no core for it.
+
+    Args:
+        library: the module ``pynvml``, initialized; None where it cannot be used.
+        gpu: its handle of the GPU.
+        cores: that this process may use.
+    """
+
+    def __init__(self, library: Any, gpu: Any, cores: Collection[int]) -> None:
+        self._library = library
+        self._gpu = gpu
+        self._processor = CoreMeter(cores)
+        self._seen_us = int(time.time() * 1e6)
+
+    def read(self) -> ForeignLoad | None:
+        load = self._processor.cores()
+        if load is None:
+            return None
+        share, others = self._others()
+        disturbs = others if share is None else share > _MOST_SHARE
+        return ForeignLoad(share, disturbs or _no_core_is_left(load))
+
+    def _others(self) -> tuple[float | None, bool]:
+        """Share of the SMs' time that other processes took, and whether there are any; None: not told."""
+        if self._library is None:
+            return None, False
+        try:
+            present = {int(one.pid) for one in self._library.nvmlDeviceGetComputeRunningProcesses(self._gpu)}
+        except self._library.NVMLError:
+            return None, False
+        try:
+            samples = list(self._library.nvmlDeviceGetProcessUtilization(self._gpu, self._seen_us))
+        except self._library.NVMLError as error:
+            if error.value not in _NOBODY_USED_IT:
+                return None, len(present) > 1
+            samples = []
+        self._seen_us = max([self._seen_us, *(int(sample.timeStamp) for sample in samples)])
+        percent: dict[int, list[int]] = {}
+        for sample in samples:
+            percent.setdefault(int(sample.pid), []).append(int(sample.smUtil))
+        shares = {pid: sum(found) / len(found) / 100 for pid, found in percent.items()}
+        return min(sum(shares.values()) - shares.get(_own(present, shares), 0.0), 1.0), len(present) > 1
+
+
+def _own(present: set[int], shares: dict[int, float]) -> int:
+    """This process. In a container NVML tells the host's numbers: it is then the only process, or the busiest."""
+    if os.getpid() in present:
+        return os.getpid()
+    return max(present, key=lambda pid: shares.get(pid, 0.0), default=os.getpid())
+
+
+def _no_core_is_left(load: CoreLoad) -> bool:
+    return load.near > load.near_cores - _LAUNCHING_CORES
