@@ -51,7 +51,7 @@ def ours(spec: Any, target: Any, runner: Any, trials: int) -> tuple[int, float, 
     seconds = time.perf_counter() - started
     valid = sum(1 for t in search.trials if t.result.error is None)
     early = sum(1 for t in search.trials if t.result.stopped_early)
-    index = search.finalists[0].trial.candidate.index
+    index = search.finalists[0].candidate.index
     assert index is not None
     return valid, seconds, index, early
 

@@ -90,17 +90,19 @@ def test_every_trial_is_a_row_with_its_factors(tuned: Any) -> None:
 def test_the_best_are_records_that_later_collections_use(tuned: Any) -> None:
     folder, _, entry = tuned
     (file,) = (folder / "schedules" / "llvm").glob("*.jsonl")
-    templates = {json.loads(line)["input"][1] for line in file.read_text().splitlines()}
-    assert templates == {"dense_pack.op_profiler", "dense_pack.x86"}
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(lines) == 3 and {line["input"][1] for line in lines} <= {"dense_pack.op_profiler", "dense_pack.x86"}
+    assert all(line["conditions"] == {"threads": 1, "cache": "hot"} for line in lines)
     origins = (
         "SELECT DISTINCT s.origin FROM model_operators o JOIN schedules s ON s.key = o.schedule_key "
         "JOIN operators p ON p.key = o.operator_key WHERE p.anchor = 'nn.contrib_dense_pack' AND o.model_key = '{}'"
     )
     models = [key for (key,) in rows(folder, "SELECT key FROM models ORDER BY added_at")]
-    assert [rows(folder, origins.format(key)) for key in models] == [[("default",)], [("tuned",)]]
+    base, found = ({origin for (origin,) in rows(folder, origins.format(key))} for key in models)
+    assert base == {"default"} and "tuned" in found
     done = run(folder, "--modelsource", "local", "--modelname", "mlp", "--threads", "1")
     assert done.returncode == 0 and summary(folder)["reused"] == 4
-    assert any("compiled with schedule records: 6 in" in note for note in summary(folder)["notes"])
+    assert any("compiled with schedule records: 3 of" in note for note in summary(folder)["notes"])
     done = run(folder, "--modelsource", "local", "--modelname", "mlp", "--threads", "1", "--schedules", "none")
     assert done.returncode == 0 and summary(folder)["reused"] == 4
     assert not any("schedule records" in note for note in summary(folder)["notes"])

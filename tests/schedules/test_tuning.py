@@ -90,7 +90,7 @@ def test_each_template_gets_a_share_and_the_best_the_rest(runner: TrialRunner, t
     by_template = [t.candidate.task.template for t in search.trials]
     assert len(by_template) == 16
     assert min(by_template.count(spec.template) for spec in (CONV, WINOGRAD)) >= 4
-    assert {f.trial.candidate.task.template for f in search.finalists} == {CONV.template, WINOGRAD.template}
+    assert {f.candidate.task.template for f in search.finalists} == {CONV.template, WINOGRAD.template}
 
 
 def test_own_tasks_are_those_that_a_build_asks_for(small_network: Any, target: Any) -> None:

@@ -70,8 +70,8 @@ class ModelComparison(Study):
         self.announce(stage="compiling")
         default, default_operators, _ = self._load(model)
         self.announce(stage="compiling", share=0.5)
-        with records.applied(self.request.record_file()) as in_use:
-            if not in_use.count:
+        with records.applied(self.request.record_file(), self.request.conditions) as in_use:
+            if not in_use.chosen:
                 raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
             tuned, tuned_operators, templates = self._load(model)
         self.announce(stage="measuring", share=0.0)

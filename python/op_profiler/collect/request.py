@@ -218,10 +218,15 @@ class CollectRequest:
             asked: computations that a build looks for records of; those that have none leave no trace in the key, so
                 that it is the `base_key` where nothing has one.
         """
-        found = records.fingerprint(self.record_file())
+        found = records.digest(self.record_file(), asked, self.conditions)
         if not found:
             return base_key
         return hashlib.sha256(json.dumps([base_key, found]).encode()).hexdigest()[:16]
+
+    @property
+    def conditions(self) -> records.Conditions:
+        """What the model is built for: the schedule records that were found for these are the best for it."""
+        return records.Conditions(max(self.threads), self.cache)
 
     def record_file(self) -> Path | None:
         """The file of the schedule records for this target and processor; None where they are switched off."""

@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from op_profiler.collect.study import Study
 from op_profiler.measure._base import Cache, Device, Measurement, Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from op_profiler.dataset import Row
     from op_profiler.frontends._base import RelayModel
     from op_profiler.measure.trials import BoardRunner, TrialRunner
     from op_profiler.operators.extract import Occurrence
-    from op_profiler.schedules.tuning._base import TaskSpec, TrialResult
+    from op_profiler.schedules.records import Conditions, Record
+    from op_profiler.schedules.tuning._base import Candidate, TaskSpec, TrialResult
     from op_profiler.schedules.tuning.loop import Finalist, Search, Trial
     from op_profiler.schedules.tuning.tasks import Tunable
 
@@ -98,6 +101,7 @@ class ModelTuner(Study):
 
     def _tune(self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int) -> Tuned:
         from op_profiler.schedules.tuning.loop import OperatorSearch
+        from op_profiler.schedules.tuning.points import candidate_of
 
         self.dataset.add_anchor(item.anchor)
         keeper = _Keeper(self, item, runner)
@@ -109,6 +113,10 @@ class ModelTuner(Study):
             detail = f"{done + 1} of {count} operators, trial {keeper.count} of {self.tune.trials}{best}"
             self.announce(stage="tuning", share=share, detail=detail)
 
+        file = self.request.record_file()
+        present = self._present(item, file)
+        known = [candidate_of(record, item.specs, self.target) for record in present]
+        champion = next((candidate for candidate in known if candidate is not None), None)
         search = OperatorSearch(
             item.tasks,
             self.target,
@@ -117,12 +125,30 @@ class ModelTuner(Study):
             trials=self.tune.trials,
             seed=self.tune.seed,
             defaults=(item.default,) if item.default is not None else (),
+            champion=champion,
             known=lambda spec: self._known(item, spec),
             on_trial=on_trial,
         ).run()
         keeper.flush()
-        self._keep_best(item, search, runner)
-        return _tuned(item, search)
+        winner = winner_of(search, champion)
+        if winner is not None:
+            self._keep(item, search, winner, runner, present)
+        return _tuned(item, search, winner)
+
+    @property
+    def conditions(self) -> Conditions:
+        """Under which candidates are measured, and what is found holds."""
+        from op_profiler.schedules.records import Conditions
+
+        return Conditions(self.threads, self.cache)
+
+    def _present(self, item: Tunable, file: Path | None) -> list[Record]:
+        """The records that an anchor has under these conditions."""
+        from op_profiler.schedules import records
+
+        known = records.read_records(file)[0] if file is not None and file.is_file() else []
+        wanted = records.computation_of(item.tasks[0].template, item.tasks[0].arguments)
+        return [r for r in known if r.computation == wanted and r.conditions == self.conditions]
 
     def _known(self, item: Tunable, spec: TaskSpec) -> Mapping[str, TrialResult]:
         """What was tried before, on this machine or on any of the boards."""
@@ -140,32 +166,36 @@ class ModelTuner(Study):
             known |= {key: dataclasses.replace(result, machine=address) for key, result in found.items()}
         return known
 
-    def _keep_best(self, item: Tunable, search: Search, runner: TrialRunner | BoardRunner) -> None:
-        """The finalists into the dataset as ``tuned``; the best of each template into the records."""
+    def _keep(
+        self,
+        item: Tunable,
+        search: Search,
+        winner: Finalist,
+        runner: TrialRunner | BoardRunner,
+        present: Sequence[Record],
+    ) -> None:
+        """The best of each template into the dataset as ``tuned``; the winner into the records."""
         from op_profiler.schedules import records
 
         settings = runner.settings()
-        best: dict[str, Finalist] = {}
-        for finalist in search.finalists:
-            best.setdefault(finalist.trial.candidate.task.template, finalist)
+        best = {f.candidate.task.template: f for f in reversed(search.finalists)}
         self.dataset.record_all(
-            self.row(item, dataclasses.replace(f.trial.schedule, origin="tuned"), settings, f.result)
-            for f in best.values()
+            self.row(item, dataclasses.replace(f.schedule, origin="tuned"), settings, f.result) for f in best.values()
         )
         file = self.request.record_file()
-        if file is not None and best:
-            lines = [
-                records.Record(
-                    str(self.target),
-                    f.trial.candidate.task.template,
-                    f.trial.candidate.task.arguments,
-                    f.config,
-                    (f.result.median_us / 1e6,),
-                    timestamp=time.time(),
-                )
-                for f in best.values()
-            ]
-            records.keep_best(file, lines)
+        if file is None:
+            return
+        record = records.Record(
+            str(self.target),
+            winner.candidate.task.template,
+            winner.candidate.task.arguments,
+            winner.config,
+            (winner.result.median_us / 1e6,),
+            timestamp=time.time(),
+            conditions=self.conditions,
+        )
+        if not records.keep(file, record, present):
+            self.announce(problem=f"{item.anchor.name}: another run has written a record meanwhile, which stays")
 
     def row(self, item: Tunable, schedule: Any, settings: Settings, result: TrialResult) -> Row:
         """A row of the dataset for one candidate of an anchor."""
@@ -254,15 +284,34 @@ def tunables_of(model: RelayModel, target: Any, keys: set[str] | None) -> tuple[
     return tunables(wanted, choices), weights
 
 
-def _tuned(item: Tunable, search: Search) -> Tuned:
+def winner_of(search: Search, champion: Candidate | None) -> Finalist | None:
+    """The fastest, if it surely is faster than the champion, or where there is none, than the default; else these.
+
+    Args:
+        champion: what has been used so far.
+    """
     first = search.finalists[0] if search.finalists else None
-    default = next((f.result.median_us for f in search.finalists if f.trial.candidate.index is None), None)
+    known = next((f for f in search.finalists if f.candidate == champion), search.default)
+    return first if first is None or known is None or _is_faster(first.result, known.result) else known
+
+
+def _is_faster(one: TrialResult, other: TrialResult) -> bool:
+    """Whether it surely is: the 95 % interval of the ratio of what was timed in turns says so."""
+    import numpy as np
+
+    from op_profiler.measure.statistics import median_interval
+
+    ratios = [theirs / mine for mine, theirs in zip(one.samples_us, other.samples_us)]
+    return median_interval(np.asarray(ratios))[0] > 1.0
+
+
+def _tuned(item: Tunable, search: Search, winner: Finalist | None) -> Tuned:
     return Tuned(
         anchor=item.anchor.key,
         operators=item.operators,
-        default_us=default,
-        best_us=first.result.median_us if first else None,
-        template=first.trial.candidate.task.template if first else None,
+        default_us=search.default.result.median_us if search.default else None,
+        best_us=winner.result.median_us if winner else None,
+        template=winner.candidate.task.template if winner else None,
         trials=len(search.trials),
         failed=sum(1 for t in search.trials if t.result.error is not None),
         new=sum(1 for t in search.trials if t.new),

@@ -78,20 +78,15 @@ class VendorComparison(Study):
         )
 
     def _best(self, item: Tunable) -> Any:
-        """The candidate that the records say is the fastest; None where they have none."""
+        """The candidate that a build takes; None where there is no record."""
         from op_profiler.schedules import records
-        from op_profiler.schedules.tuning._base import Candidate
+        from op_profiler.schedules.tuning.points import candidate_of
 
         path = self.request.record_file()
         known = records.read_records(path)[0] if path is not None and path.is_file() else []
-        specs = (*item.tasks, *([item.default] if item.default is not None else []))
-        tasks = {(task.template, task.arguments): task for task in specs}
-        mine = [r for r in known if (r.template, r.arguments) in tasks and r.seconds]
-        if not mine:
-            return None
-        best = min(mine, key=lambda r: r.mean_seconds)
-        index = int(best.config["index"])
-        return Candidate(tasks[best.template, best.arguments], index if index >= 0 else None)
+        task = item.tasks[0]
+        best = records.choose(known, self.request.conditions).get(records.computation_of(task.template, task.arguments))
+        return candidate_of(best, item.specs, self.target) if best is not None else None
 
     def _store(self, item: Tunable, runner: TrialRunner, result: Any) -> None:
         from op_profiler.collect.tune import measurement_of

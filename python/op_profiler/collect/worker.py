@@ -57,6 +57,7 @@ class Worker:
         self.losses = 0
         self._machine: Machine | None = None
         self.notes: tuple[str, ...] = ()
+        self.in_use: Applied | None = None
         self.asked: tuple[str, ...] = ()
 
     def announce(self, **event: Any) -> None:
@@ -74,7 +75,7 @@ class Worker:
         from op_profiler.dataset import Dataset
 
         model, self.inputs, target = load_model(self.request, self.announce)
-        self._note(model)
+        self._note(*model.notes)
         with Dataset.open(self.request.db) as self.dataset:
             try:
                 if self.order.work != "measure" or self.order.alone or not self._is_stored(model, target):
@@ -88,14 +89,12 @@ class Worker:
         from op_profiler.schedules import records
 
         if self.request.dry_run:
-            with records.applied(self.request.record_file()) as in_use:
-                self._note(model, in_use)
+            with records.applied(self.request.record_file(), self.request.conditions) as self.in_use:
                 self._dry_run(model, target)
         elif self.order.work != "measure":
             self._special(model, target)
         else:
-            with records.applied(self.request.record_file()) as in_use:
-                self._note(model, in_use)
+            with records.applied(self.request.record_file(), self.request.conditions) as self.in_use:
                 if self.order.alone:
                     self._measure_alone(self._optimize(model, target), model, target)
                 else:
@@ -136,6 +135,9 @@ class Worker:
         from op_profiler.collect.earlier import Earlier
 
         asked = self.order.request
+        if self.in_use is not None:
+            self.asked = tuple(sorted(self.in_use.asked))
+            self._note(*self.in_use.notes(asked.record_file()))
         machine = self._device.identity if self._device is not None else asked.machine() or ""
         self.base_key = asked.base_key(model.content, machine)
         self.model_key = asked.model_key(self.base_key, self.asked)
@@ -155,13 +157,9 @@ class Worker:
             raise error
         self.announce(problem=f"{error}; asking for it again")
 
-    def _note(self, model: RelayModel, in_use: Applied | None = None) -> None:
-        """What the user should know about the model and the records that it is compiled with."""
-        self.notes = tuple(model.notes)
-        if in_use is not None and in_use.count:
-            self.notes += (f"compiled with schedule records: {in_use.count} in {self.request.record_file()}",)
-        if in_use is not None and in_use.skipped:
-            self.notes += (f"{in_use.skipped} lines of {self.request.record_file()} are no schedule records",)
+    def _note(self, *notes: str) -> None:
+        """What the user should know about the model, the build and the records that it was compiled with."""
+        self.notes += tuple(note for note in notes if note not in self.notes)
         self.announce(notes=list(self.notes))
 
     def _special(self, model: RelayModel, target: Any) -> None:
@@ -217,8 +215,7 @@ class Worker:
         self.build_seconds = compiled.build_seconds
         if compiled.left_out:
             self.details["left_out_passes"] = list(compiled.left_out)
-            self.notes += tuple(note for note in compiled.notes if note not in self.notes)
-            self.announce(notes=list(self.notes))
+        self._note(*compiled.notes)
         return compiled, specs
 
     def _measure_model(self, model: RelayModel, target: Any) -> None:

@@ -59,7 +59,6 @@ def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None
 def _row(record: Record, operator: Operator, processor: str) -> Row:
     import numpy as np
 
-    knobs = {str(name): value for name, _, value in record.config["entity"]}
     when = datetime.datetime.fromtimestamp(record.timestamp, datetime.timezone.utc).isoformat(timespec="seconds")
     device = Device(
         kind=record.target.split(" ")[0],
@@ -74,7 +73,7 @@ def _row(record: Record, operator: Operator, processor: str) -> Row:
         measurement = Measurement(error=f"AutoTVM's error number {record.error_no}")
     return Row(
         operator_key=operator.key,
-        schedule=Schedule(record.template, knobs, "trial", factors_of_knobs(knobs)),
+        schedule=Schedule(record.template, record.knobs, "trial", factors_of_knobs(record.knobs)),
         settings=_SETTINGS,
         device=device,
         measurement=measurement,

@@ -211,7 +211,7 @@ def load_models(
             model, new = merged(model)
             kinds.update(new)
         announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
-        with records.applied(request.record_file()), recorded_schedules() as choices:
+        with records.applied(request.record_file(), request.conditions), recorded_schedules() as choices:
             compiled.append(compile_model(model, target))
         schedules |= {o.operator.key: choices.schedule_of(o) for o in compiled[-1].by_label.values()}
         inputs.append(given or random_inputs(specs))

@@ -210,7 +210,7 @@ def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
         inputs.append(random_inputs(static_inputs(model, one)))
         for name, target, builds, asked in zip(request.targets, targets, compiled, requests, strict=True):
             announce(f"compiling {one.model.name} for {name}")
-            with records.applied(asked[number].record_file()):
+            with records.applied(asked[number].record_file(), asked[number].conditions):
                 builds.append(compile_model(model, target))
     announce("loading")
     names = tuple(one.model.name for one in request.models)

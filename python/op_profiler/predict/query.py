@@ -117,8 +117,7 @@ class ScheduleQuery:
         mine = [r for r in self._records if (r.template, r.arguments) in wanted and r.seconds]
         if mine:
             best = min(mine, key=lambda r: r.mean_seconds)
-            knobs = {str(name): value for name, _, value in best.config["entity"]}
-            return Suggestion(Schedule(best.template, knobs, "tuned"), "record", best.mean_seconds * 1e6)
+            return Suggestion(Schedule(best.template, best.knobs, "tuned"), "record", best.mean_seconds * 1e6)
         tried = [
             (example.latency_us, row)
             for row, example in zip(self._rows, self._examples)

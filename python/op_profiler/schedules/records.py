@@ -1,6 +1,12 @@
-"""Schedule records: the best schedules per target and processor, as lines that `autotvm.apply_history_best` reads.
+"""Schedule records: which schedule an operator gets, as lines that `autotvm.apply_history_best` reads.
 
-One file a processor, ``<folder>/<target>/<processor>.jsonl``, one line a task: the fastest that any run found.
+One file a processor, ``<folder>/<target>/<processor>.jsonl``. A record holds under conditions (`Conditions`): what is
+the fastest on two threads that read their weights from memory says little of one thread with warm caches. The file has
+one line for each computation and each of its conditions. Times decide nothing here: they are of different minutes.
+Whoever replaces a record has measured it and the new one in turns (`keep`).
+
+The conditions stand in a member ``conditions`` of the line, which AutoTVM does not look at. Lines without it, as
+AutoTVM and older versions write them, are of unknown conditions: they are used only where there is nothing else.
 """
 
 from __future__ import annotations
@@ -8,11 +14,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import json
+import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +30,38 @@ from op_profiler.errors import OpProfilerError, UsageError
 AUTO, NONE = "auto", "none"
 _LOG_VERSION = 0.2
 _FAILED_SECONDS = 1e8  # AutoTVM writes 1e9 for a failure
+_LAST_SECOND = 253402300799.0  # of the year 9999, where calendars end
+_MOST_THREADS = 2**20
+_MOST_LEVELS = 8  # of lists in lists, in the arguments of a task
+_NEAREST = {
+    "model": ("model", "cold", "hot"),
+    "hot": ("hot", "model", "cold"),
+    "cold": ("cold", "model", "hot"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Conditions:
+    """What a schedule is the best for, on a processor.
+
+    Attributes:
+        threads: that the kernel runs with; 0 on a GPU, whose schedules decide it themselves.
+        cache: ``model``: decided in a model, with the caches as the other operators leave them; ``hot`` and ``cold``:
+            decided alone.
+    """
+
+    threads: int
+    cache: str = "model"
+
+    def distance(self, other: Conditions | None) -> tuple[float, int, int]:
+        """Less is nearer: the number of threads decides first. Unknown conditions (None) are the farthest."""
+        if other is None:
+            return math.inf, 0, 0
+        return abs(other.threads - self.threads), other.threads, _NEAREST[self.cache].index(other.cache)
+
+    def __str__(self) -> str:
+        where = {"model": "in a model", "hot": "hot caches", "cold": "cold caches"}[self.cache]
+        return f"{self.threads} thread{'' if self.threads == 1 else 's'}, {where}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +75,7 @@ class Record:
         seconds: costs; empty where the trial failed.
         error_no: AutoTVM's number of the failure, 0 where there is none.
         timestamp: seconds since 1970.
+        conditions: None where they are not known.
     """
 
     target: str
@@ -44,6 +85,7 @@ class Record:
     seconds: tuple[float, ...]
     error_no: int = 0
     timestamp: float = 0.0
+    conditions: Conditions | None = None
 
     @property
     def mean_seconds(self) -> float:
@@ -55,31 +97,79 @@ class Record:
         """Equal for records of one task."""
         return json.dumps([self.template, self.arguments])
 
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """Values of the knobs by name."""
+        return {str(name): value for name, _, value in self.config["entity"]}
+
+    @functools.cached_property
+    def computation(self) -> str:
+        """As `computation_of`."""
+        return computation_of(self.template, self.arguments)
+
     def to_json(self, tvm_version: str) -> str:
         """The line."""
         costs = list(self.seconds) or [1e9]
-        return json.dumps(
-            {
-                "input": [self.target, self.template, self.arguments, {}],
-                "config": self.config,
-                "result": [costs, self.error_no, 0.0, self.timestamp],
-                "version": _LOG_VERSION,
-                "tvm_version": tvm_version,
-            }
-        )
+        fields = {
+            "input": [self.target, self.template, self.arguments, {}],
+            "config": self.config,
+            "result": [costs, self.error_no, 0.0, self.timestamp],
+            "version": _LOG_VERSION,
+            "tvm_version": tvm_version,
+        }
+        if self.conditions is not None:
+            fields["conditions"] = dataclasses.asdict(self.conditions)
+        return json.dumps(fields)
+
+
+def computation_of(template: str, arguments: Sequence[Any]) -> str:
+    """16 hex digits of what a task computes: equal for all templates of one operator, Winograd's too.
+
+    Records of one computation exclude each other, since a build takes one template for an operator.
+    """
+    family = template.partition(".")[0]
+    if family.endswith("_winograd"):
+        family = family.removesuffix("_winograd")
+        arguments = _of_direct(arguments)
+    return hashlib.sha256(json.dumps([family, _comparable(arguments)]).encode()).hexdigest()[:16]
+
+
+def _comparable(value: Any) -> Any:
+    """The same for what the compiler hands over and for what is read back from a line."""
+    if isinstance(value, (list, tuple)):
+        return [_comparable(v) for v in value]
+    if value is None or isinstance(value, str):
+        return value
+    return int(value) if isinstance(value, (bool, int)) else str(value)
+
+
+def _of_direct(arguments: Sequence[Any]) -> Sequence[Any]:
+    """The arguments of the direct convolution that one with transformed weights stands for; others as they are.
+
+    The transformed weight is [6, 6, O, I * i, o], the direct one [O, I, 3, 3, i, o], with the data's block for i.
+    """
+    try:
+        (_, data, _), (kind, weight, dtype), *rest = arguments
+        alpha, _, chunks, channels, lanes = weight
+        block = data[4]
+        return [arguments[0], (kind, (chunks, channels // block, 3, 3, block, lanes), dtype), *rest]
+    except (TypeError, ValueError, IndexError, ZeroDivisionError):
+        return arguments
 
 
 def parse_line(line: str) -> Record | None:
-    """A record from a line of an AutoTVM log; None for a line that is truncated, foreign, or of another version."""
+    """A record from a line of an AutoTVM log; None for a line that is truncated, foreign, damaged or too old."""
     try:
         fields = json.loads(line)
         target, template, arguments, keywords = fields["input"]
         costs, error_no, _, timestamp = fields["result"]
         config = fields["config"]
-        texts = isinstance(target, str) and isinstance(template, str) and isinstance(config["entity"], list)
-        if not texts or keywords or not isinstance(arguments, list):
+        texts = isinstance(target, str) and isinstance(template, str) and f"{target}{template}".isprintable()
+        if not texts or keywords or not isinstance(arguments, list) or not _is_config(config):
             return None
         numbers = tuple(float(c) for c in costs)
+        if not 0 <= float(timestamp) <= _LAST_SECOND:
+            return None
         failed = int(error_no) != 0 or not numbers or any(not 0 < c < _FAILED_SECONDS for c in numbers)
         return Record(
             target,
@@ -89,9 +179,36 @@ def parse_line(line: str) -> Record | None:
             () if failed else numbers,
             int(error_no) if int(error_no) else int(failed),
             float(timestamp),
+            _conditions(fields.get("conditions")),
         )
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
+
+
+def _is_config(config: Any) -> bool:
+    """Whether AutoTVM can make a point of a space of it: names of knobs, their kinds and plain values."""
+    return isinstance(config["entity"], list) and all(
+        isinstance(knob, list)
+        and len(knob) == 3
+        and isinstance(knob[0], str)
+        and knob[1] in ("sp", "re", "an", "ot")
+        and (all(map(_is_plain, knob[2])) if isinstance(knob[2], list) else knob[1] == "ot" and _is_plain(knob[2]))
+        for knob in config["entity"]
+    )
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _conditions(fields: Any) -> Conditions | None:
+    """What a line says of its conditions; None where it says nothing that is understood."""
+    if not isinstance(fields, dict):
+        return None
+    threads, cache = fields.get("threads"), fields.get("cache")
+    if not isinstance(threads, int) or not 0 <= threads <= _MOST_THREADS:
+        return None
+    return Conditions(threads, cache) if isinstance(cache, str) and cache in _NEAREST else None
 
 
 def read_records(path: Path) -> tuple[list[Record], int]:
@@ -100,16 +217,24 @@ def read_records(path: Path) -> tuple[list[Record], int]:
     Raises:
         OpProfilerError: the file cannot be read.
     """
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise OpProfilerError(f"{path} cannot be read: {error.strerror}") from error
-    parsed = [parse_line(line) for line in lines if line.strip()]
+    lines = _lines(path)
+    parsed = [parse_line(line) for line in lines]
     return [record for record in parsed if record is not None], sum(record is None for record in parsed)
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+def _lines(path: Path) -> list[str]:
+    """Lines of a file that hold something."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise OpProfilerError(f"{path} cannot be read: {error.strerror}") from error
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _tuples(value: Any, levels: int = _MOST_LEVELS) -> Any:
+    if levels == 0:
+        raise ValueError("nested deeper than any task")
+    return tuple(_tuples(v, levels - 1) for v in value) if isinstance(value, list) else value
 
 
 def default_folder() -> Path:
@@ -162,26 +287,63 @@ def fingerprint(path: Path | None) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def keep_best(path: Path, records: Iterable[Record]) -> int:
-    """Merge records into a file; of each task the fastest stays. Safe beside other processes that do the same.
+def choose(records: Iterable[Record], wanted: Conditions) -> dict[str, Record]:
+    """The record that a build takes for each computation: the one whose conditions are the nearest.
+
+    Of several with the same conditions, as logs of AutoTVM hold them, the fastest, as AutoTVM chooses.
+    """
+    best: dict[str, Record] = {}
+    for record in records:
+        known = best.get(record.computation)
+        if record.seconds and (known is None or _rank(record, wanted) < _rank(known, wanted)):
+            best[record.computation] = record
+    return best
+
+
+def _rank(record: Record, wanted: Conditions) -> tuple[Any, ...]:
+    return *wanted.distance(record.conditions), record.mean_seconds
+
+
+def digest(path: Path | None, computations: Iterable[str], wanted: Conditions) -> str:
+    """16 hex digits of the schedules that a file gives to computations; empty where it has none for any of them.
+
+    A build is what it was for as long as this stays, whatever else the file says.
+
+    Args:
+        computations: what a build asked for (`Applied.asked`).
+    """
+    chosen = choose(read_records(path)[0], wanted) if path is not None and path.is_file() else {}
+    mine = [[c, chosen[c].task, chosen[c].config] for c in sorted(set(computations)) if c in chosen]
+    return hashlib.sha256(json.dumps(mine, sort_keys=True).encode()).hexdigest()[:16] if mine else ""
+
+
+def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
+    """Make a record the one of its computation and conditions. Safe beside other processes that do the same.
+
+    Args:
+        beaten: those that it was measured against.
 
     Returns:
-        How many lines the file has now.
+        False where the file has got another one meanwhile, which it was not measured against: then that one stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    beaten = list(beaten)
     with _locked(path.with_suffix(".lock")):
-        present = read_records(path)[0] if path.exists() else []
-        best: dict[str, Record] = {}
-        for record in (*present, *records):
-            known = best.get(record.task)
-            if record.seconds and (known is None or record.mean_seconds <= known.mean_seconds):
-                best[record.task] = record
-        version = str(load_tvm().__version__)
-        lines = [best[task].to_json(version) + "\n" for task in sorted(best)]
+        lines = _lines(path) if path.exists() else []
+        parsed = [parse_line(line) for line in lines]
+        rivals = [one is not None and _same_place(one, record) for one in parsed]
+        if any(rival and one not in beaten for rival, one in zip(rivals, parsed)):
+            return False
+        kept = [line for line, rival in zip(lines, rivals) if not rival]
+        text = "".join(line + "\n" for line in (*kept, record.to_json(str(load_tvm().__version__))))
         partial = path.with_suffix(f".{os.getpid()}.partial")
-        partial.write_text("".join(lines), encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
         partial.replace(path)
-    return len(lines)
+    return True
+
+
+def _same_place(one: Record, other: Record) -> bool:
+    return one.computation == other.computation and one.conditions == other.conditions
 
 
 @contextlib.contextmanager
@@ -191,26 +353,55 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Applied:
-    """How many records of a file are in use, and how many of its lines were skipped since they are none."""
+    """The records that a build may use.
 
-    count: int = 0
+    Attributes:
+        wanted: the conditions that it is for.
+        chosen: by computation.
+        skipped: lines of the file that are no records.
+        asked: computations that the compiler has looked for so far, whether there was a record or not.
+    """
+
+    wanted: Conditions
+    chosen: Mapping[str, Record] = dataclasses.field(default_factory=dict)
     skipped: int = 0
+    asked: set[str] = dataclasses.field(default_factory=set)
+
+    def notes(self, path: Path | None) -> tuple[str, ...]:
+        """What a user should know of the records that the compiler took, and of their conditions."""
+        used = [record for computation, record in self.chosen.items() if computation in self.asked]
+        notes = []
+        if used:
+            notes.append(f"compiled with schedule records: {len(used)} of {path}")
+        for other in sorted({r.conditions for r in used if r.conditions not in (None, self.wanted)}, key=str):
+            count = sum(record.conditions == other for record in used)
+            notes.append(f"{count} of them are of other conditions ({other}), the nearest to these ({self.wanted})")
+        if unknown := sum(record.conditions is None for record in used):
+            notes.append(f"{unknown} of them are of unknown conditions: nothing better is there")
+        if self.skipped:
+            notes.append(f"{self.skipped} lines of {path} are no schedule records")
+        return tuple(notes)
 
 
 @contextlib.contextmanager
-def applied(path: Path | None) -> Iterator[Applied]:
+def applied(path: Path | None, wanted: Conditions) -> Iterator[Applied]:
     """Compile with the records of a file inside this block; without any where there is no file."""
     records, skipped = read_records(path) if path is not None and path.is_file() else ([], 0)
-    if not records:
-        yield Applied(skipped=skipped)
-        return
-    from op_profiler.schedules.templates import register_templates
+    chosen = choose(records, wanted)
+    if chosen:
+        from op_profiler.schedules.templates import register_templates
 
-    register_templates()
+        register_templates()
     autotvm = load_tvm().autotvm
+    in_use = Applied(wanted, chosen, skipped)
+
+    class Noting(autotvm.task.ApplyHistoryBest):  # type: ignore[name-defined]
+        def _query_inside(self, target: Any, workload: Any) -> Any:
+            in_use.asked.add(computation_of(workload[0], workload[1:]))
+            return super()._query_inside(target, workload)
+
     version = str(load_tvm().__version__)
-    pairs = [autotvm.record.decode(record.to_json(version)) for record in records if record.seconds]
-    with autotvm.apply_history_best([pair for pair in pairs if pair is not None]):
-        yield Applied(len(pairs), skipped)
+    with Noting([autotvm.record.decode(record.to_json(version)) for record in chosen.values()]):
+        yield in_use

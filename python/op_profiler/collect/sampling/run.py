@@ -210,7 +210,7 @@ def _written(batch: Batch, request: CollectRequest, progress: Progress) -> str:
 
         progress.step("lowering", 0.0)
         load_tvm()
-        with records.applied(request.record_file()):
+        with records.applied(request.record_file(), request.conditions):
             operators = batch.operators(resolve_target(request.target))
         write_batch(name, [sampled(operator) for operator in operators])
     return name

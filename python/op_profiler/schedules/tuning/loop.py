@@ -45,7 +45,8 @@ class Finalist:
         config: the point as AutoTVM's record has it.
     """
 
-    trial: Trial
+    candidate: Candidate
+    schedule: Schedule
     result: TrialResult
     config: dict[str, Any]
 
@@ -62,6 +63,11 @@ class Search:
     trials: tuple[Trial, ...]
     finalists: tuple[Finalist, ...]
 
+    @property
+    def default(self) -> Finalist | None:
+        """What the compiler takes without a record; None where it has no time."""
+        return next((f for f in self.finalists if f.candidate.index is None), None)
+
     def best_after(self, count: int) -> float | None:
         """Median of the best of the first `count` trials, microseconds; None where none succeeded."""
         best = min((t.result.median_us for t in self.trials[:count]), default=float("inf"))
@@ -76,6 +82,7 @@ class OperatorSearch:
     Args:
         tasks: one a template.
         defaults: tasks whose template has a schedule of its own, to compare with.
+        champion: what has been used so far; it is measured beside the finalists, whatever they are.
         on_trial: told of every trial, new or known, as soon as it is there.
     """
 
@@ -89,6 +96,7 @@ class OperatorSearch:
         trials: int,
         seed: int = 0,
         defaults: Sequence[TaskSpec] = (),
+        champion: Candidate | None = None,
         known: Known = lambda task: {},
         on_trial: Callable[[Trial], None] = lambda trial: None,
     ) -> None:
@@ -98,6 +106,7 @@ class OperatorSearch:
         self._known = known
         self._on_trial = on_trial
         self._defaults = defaults
+        self._champion = champion
         self._spaces = [_Space(task, target, tuner, seed + number) for number, task in enumerate(tasks)]
         self._tasks = {space.spec: space.task for space in self._spaces}
         self._first_share = trials / 4 if len(self._spaces) > 1 else 0
@@ -160,7 +169,7 @@ class OperatorSearch:
     def _final(self) -> tuple[Finalist, ...]:
         """The best candidates side by side, since one of many noisy times is too good by chance.
 
-        The default and the best of every template are always among them.
+        The default, the champion and the best of every template are always among them.
         """
         ranked = sorted((t for t in self._trials if t.result.samples_us), key=lambda t: t.result.median_us)
         chosen = ranked[:_FINALISTS]
@@ -169,10 +178,14 @@ class OperatorSearch:
         chosen += [t for t in ranked if t.candidate.index is None and t not in chosen]
         if not chosen:
             return ()
-        results = self._runner.compare([t.candidate for t in chosen], _FINAL_ROUNDS)
+        schedules = {t.candidate: t.schedule for t in chosen}
+        champion = self._champion
+        if champion is not None and champion not in schedules and champion.index is not None:
+            schedules[champion] = schedule_of(self._tasks[champion.task], champion.index)
+        results = self._runner.compare(list(schedules), _FINAL_ROUNDS)
         finalists = [
-            Finalist(trial, result, self._config(trial.candidate))
-            for trial, result in zip(chosen, results)
+            Finalist(candidate, schedule, result, self._config(candidate))
+            for (candidate, schedule), result in zip(schedules.items(), results)
             if result.error is None
         ]
         return tuple(sorted(finalists, key=lambda f: f.result.median_us))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from op_profiler.schedules._base import Origin, Schedule
 from op_profiler.schedules.factors import factors_of
 from op_profiler.schedules.record import knob_value, knob_values
+from op_profiler.schedules.records import Record
+from op_profiler.schedules.tuning._base import Candidate, TaskSpec
+
+_NO_POINT = -1
+"""AutoTVM's index of a configuration that is no point of a space: what a template takes without a record."""
 
 
 def schedule_of(task: Any, index: int, origin: Origin = "trial") -> Schedule:
@@ -38,6 +43,18 @@ def index_of(task: Any, knobs: Mapping[str, Any], *, nearest: bool = False) -> i
         index += place * stride
         stride *= len(plain)
     return index if space.is_index_valid(index) else None
+
+
+def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Any) -> Candidate | None:
+    """The candidate that a record stands for; None where no task is the record's, or its space has no such point."""
+    for spec in specs:
+        if (spec.template, spec.arguments) != (record.template, record.arguments):
+            continue
+        if int(record.config.get("index", _NO_POINT)) == _NO_POINT:
+            return Candidate(spec, None)
+        index = index_of(spec.create(target), record.knobs)
+        return Candidate(spec, index) if index is not None else None
+    return None
 
 
 def _place(plain: list[Any], wanted: Any, nearest: bool) -> int | None:

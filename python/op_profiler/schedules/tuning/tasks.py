@@ -29,6 +29,11 @@ class Tunable:
     default: TaskSpec | None
     operators: tuple[str, ...]
 
+    @property
+    def specs(self) -> tuple[TaskSpec, ...]:
+        """Every task that can compute the anchor."""
+        return tuple(dict.fromkeys((*self.tasks, *([self.default] if self.default is not None else []))))
+
 
 def tunables(occurrences: list[Occurrence], choices: ScheduleRecord) -> list[Tunable]:
     """What can be tuned among operators, each anchor once.
