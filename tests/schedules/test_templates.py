@@ -156,12 +156,16 @@ def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_pat
     assert index_of(task, schedule_of(task, index).knobs) == index
     config = dict(task.config_space.get(index).to_json_dict())
     file = tmp_path / "x.jsonl"
-    records.keep_best(file, [records.Record(str(target), spec.template, spec.arguments, config, (1e-9,))])
+    records.keep(file, records.Record(str(target), spec.template, spec.arguments, config, (1e-9,)))
     from op_profiler.schedules.record import recorded_schedules
 
     shapes = [(4, 48), (3, 4, 64)]
     values = [np.random.default_rng(i).standard_normal(s).astype("float32") for i, s in enumerate(shapes)]
-    with records.applied(file), recorded_schedules() as choices, tvm.transform.PassContext(opt_level=3):
+    with (
+        records.applied(file, records.Conditions(1)),
+        recorded_schedules() as choices,
+        tvm.transform.PassContext(opt_level=3),
+    ):
         library = tvm.relay.build(module, target=target)
     assert spec.template in {choice.template for choice in choices._choices.values()}
     executor = tvm.contrib.graph_executor.GraphModule(library["default"](tvm.cpu()))
