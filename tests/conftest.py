@@ -47,10 +47,11 @@ def target(tvm: Any) -> Any:
 
 @pytest.fixture(autouse=True, scope="session")
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lowered modules and schedule records of the tests go to a folder of their own."""
+    """Lowered modules, schedule records and locks of the tests go to a folder of their own."""
     folder = tmp_path_factory.mktemp("cache")
     os.environ["OP_PROFILER_CACHE"] = str(folder)
     os.environ["OP_PROFILER_SCHEDULES"] = str(folder / "schedules")
+    os.environ["OP_PROFILER_LOCKS"] = str(folder)  # so that no test waits for another process of the tests, or for you
     return folder
 
 

@@ -61,7 +61,10 @@ def _local(as_json: bool, probe: bool) -> None:
 
     machine = Host(resolve_target("llvm"))
     if probe:
-        machine.probe()
+        from op_profiler.measure.turns import locks_of, measuring
+
+        with measuring(locks_of(["llvm"])):
+            machine.probe()
     device = machine.device
     about = {"tvm": build_info(), "device": {**dataclasses.asdict(device), "key": device.key}}
     states = [resource.state() for resource in local_resources()]

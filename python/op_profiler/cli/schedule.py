@@ -86,10 +86,12 @@ def _answers(query: ScheduleQuery, request: CollectRequest, k: int, verify: int,
         tell("ranking schedules")
         return [query.answer(anchor, k) for anchor in anchors]
     from op_profiler.measure.trials import TrialRunner
+    from op_profiler.measure.turns import locks_of, measuring
 
     answers = []
     target = str(resolve_target(request.target))
-    with TrialRunner(target, request.threads[0], name=request.target) as runner:
+    names = locks_of([request.target])
+    with measuring(names, tell), TrialRunner(target, request.threads[0], name=request.target) as runner:
         for number, anchor in enumerate(anchors, 1):
             tell(f"measuring {verify} schedules of operator {number} of {len(anchors)}")
             answers.append(query.answer(anchor, k, runner, verify))

@@ -22,6 +22,7 @@ from op_profiler.collect.summary import ModelReport, ThreadReport
 from op_profiler.dataset.engine import utc_now
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends._base import Frontend
+from op_profiler.measure.turns import COMMAND, told_command
 from op_profiler.schedules import records
 
 if TYPE_CHECKING:
@@ -362,6 +363,8 @@ def _take(
     outcome.alone = event.get("alone", outcome.alone)
     outcome.excluded |= event.get("excluded", {})
     outcome.error = event.get("error", outcome.error)
+    if "note" in event:
+        progress.note(event["note"])
     if "problem" in event:
         progress.problem(event["problem"])
     outcome.code = int(event.get("code", outcome.code))
@@ -374,4 +377,5 @@ def _environment() -> dict[str, str]:
     package_root = str(Path(__file__).resolve().parents[2])
     paths = [package_root, *filter(None, [environment.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
+    environment[COMMAND] = told_command()
     return environment

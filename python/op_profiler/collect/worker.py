@@ -7,6 +7,7 @@ It announces what it is about to do, one JSON object a line; the last announceme
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import json
@@ -56,6 +57,7 @@ class Worker:
         self.checking: str | None = None
         self.losses = 0
         self._machine: Machine | None = None
+        self._turn = contextlib.ExitStack()
         self.notes: tuple[str, ...] = ()
         self.in_use: Applied | None = None
         self.asked: tuple[str, ...] = ()
@@ -83,6 +85,7 @@ class Worker:
             finally:
                 if self._machine is not None:
                     self._machine.close()
+                self._turn.close()
         self.announce(done=True)
 
     def _carry_out(self, model: RelayModel, target: Any) -> None:
@@ -101,10 +104,14 @@ class Worker:
                     self._measure_model(model, target)
 
     def machine(self, target: Any) -> Machine:
-        """The machine to measure on, opened when first needed."""
+        """The machine to measure on, opened when first needed, and from then on ours alone."""
         if self._machine is None:
             from op_profiler.measure.machines import open_machine
+            from op_profiler.measure.turns import locks_of, measuring
 
+            if self.request.place is None:
+                names = locks_of([self.request.target])
+                self._turn.enter_context(measuring(names, lambda text: self.announce(note=text)))
             self._machine = open_machine(
                 self.request.target, target, self.request.place, self.request.resources.get("core_set")
             )
@@ -347,13 +354,14 @@ class Worker:
         return True
 
     def _left_threads(self, machine: Machine) -> bool:
-        """Leave out, and record, the thread counts that the machine does not give; whether any is left."""
+        """Leave out the thread counts that the machine does not give, and record that; and those that another process
+        measured while this one waited for its turn. Whether any is left."""
         from op_profiler.collect.alone import refused_threads, whole_model_failed
 
         refused = refused_threads(machine, self.request.threads)
         for threads, reason in refused.items():
             self._record_whole(*whole_model_failed(self.request, threads, reason, [], {}))
-        left = tuple(n for n in self.request.threads if n not in refused)
+        left = tuple(n for n in self.request.threads if n not in refused and not self.earlier.answers(n))
         self.request = dataclasses.replace(self.request, threads=left)
         self.earlier = dataclasses.replace(self.earlier, request=self.request)
         return bool(left)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.errors import ModelError, UnknownNameError, UsageError
+from op_profiler.measure.turns import locks_of, measuring
 from op_profiler.parallel.collaborate import Collaboration, collaborate
 from op_profiler.parallel.costs import Costs, simulate
 from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, time_in_turn
@@ -194,14 +195,15 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult:
     baseline = load(False)
     models = load(True) if merge else baseline
     tried: tuple[tuple[str, float, float], ...] = ()
-    if plan is not None:
-        winner = Candidate(models, plan)
-    else:
-        candidates = candidates_of(request, models, announce)
-        if request.policy == AUTO and not merge:
-            candidates += merged_candidates(request, baseline, announce)
-        winner, tried = best_of(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
-    return _measured(request, winner, baseline, tried, announce)
+    with measuring(locks_of([request.models[0].target]), announce):
+        if plan is not None:
+            winner = Candidate(models, plan)
+        else:
+            candidates = candidates_of(request, models, announce)
+            if request.policy == AUTO and not merge:
+                candidates += merged_candidates(request, baseline, announce)
+            winner, tried = best_of(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
+        return _measured(request, winner, baseline, tried, announce)
 
 
 def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> list[Candidate]:

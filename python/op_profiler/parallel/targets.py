@@ -16,6 +16,7 @@ import numpy as np
 
 from op_profiler.compiler import BOARD_KINDS, resolve_target, target_kind, use_build_for
 from op_profiler.errors import UsageError
+from op_profiler.measure.turns import locks_of, measuring
 from op_profiler.parallel.games import Outcome, play
 from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, time_in_turn
 from op_profiler.parallel.workers import (
@@ -180,6 +181,7 @@ def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResu
     shares = split_cores(request.targets, cores)
     loaded = _load(request, announce)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(measuring(locks_of(request.targets), announce))
 
         def worker(number: int, mine: tuple[int, ...]) -> Worker:
             return stack.enter_context(Worker(loaded[number], mine))

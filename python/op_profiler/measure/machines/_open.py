@@ -46,5 +46,8 @@ def open_machine(name: str, target: Any, place: Place | None, cores: Sequence[in
 
     host = Host(target, cores)
     if cores is None and "peaks" not in host.device.properties:  # once for a device
-        host.probe()
+        from op_profiler.measure.turns import locks_of, measuring
+
+        with measuring(locks_of([name])):
+            host.probe()
     return host

@@ -1,0 +1,133 @@
+"""One measurement at a time on a machine, whoever starts it: two beside each other would measure each other.
+
+The right to measure is a lock on a file, which the operating system takes back from a process that dies. Compiling
+needs none: it is seen as foreign load, and the rounds under it are repeated. Boards are shared out by their tracker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from op_profiler.compiler import cache_folder, target_kind
+
+COMMAND = "OP_PROFILER_COMMAND"
+"""Environment variable that tells a worker process for which command it measures."""
+
+_FOLDER = "OP_PROFILER_LOCKS"
+_SHARED = Path("/tmp")  # noqa: S108 - every user of the machine has to find the same file, so TMPDIR does not count
+_ASK_AGAIN_SECONDS = 0.2
+
+_held: dict[str, int] = {}  # how often this process is inside `measuring`, by name
+
+
+def told_command() -> str:
+    """This process and what it was called with, for those who wait for it."""
+    return os.environ.get(COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])})"
+
+
+def locks_of(targets: Sequence[str]) -> list[str]:
+    """What is measured on for these targets: this machine's processor, its GPU; always in the same order.
+
+    Boards have no lock of ours: their tracker gives them to one at a time.
+    """
+    names = set()
+    for kind in map(target_kind, targets):
+        if kind == "cuda":
+            from op_profiler.cuda_build import device_uuid
+
+            names.add(device_uuid())
+        elif kind == "llvm":
+            names.add("processor")
+    return sorted(names)
+
+
+@contextlib.contextmanager
+def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Be the only one of this machine's users that measures with these.
+
+    A process may be inside more than once; children that it starts have no part in it.
+
+    Args:
+        names: of `locks_of`.
+        say: told for whom this waits; None prints it on stderr.
+    """
+    with contextlib.ExitStack() as stack:
+        for name in sorted(names):
+            stack.enter_context(_one(name, say or (lambda text: print(text, file=sys.stderr))))
+        yield
+
+
+@contextlib.contextmanager
+def _one(name: str, say: Callable[[str], None]) -> Iterator[None]:
+    if _held.get(name):
+        _held[name] += 1
+        try:
+            yield
+        finally:
+            _held[name] -= 1
+        return
+    descriptor = _open(name)
+    try:
+        _wait(descriptor, name, say)
+        _held[name] = 1
+        since = datetime.datetime.now(datetime.timezone.utc).strftime("%H:%M:%S UTC")
+        with contextlib.suppress(OSError):  # another user's file: the lock holds all the same
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{told_command()}, since {since}".encode(errors="replace"), 0)
+        yield
+    finally:
+        _held.pop(name, None)
+        os.close(descriptor)  # this is what gives the lock back
+
+
+def _wait(descriptor: int, name: str, say: Callable[[str], None]) -> None:
+    told = ""
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process"
+        if holder != told:
+            told = holder
+            say(f"waiting: {holder} measures on this machine's {'processor' if name == 'processor' else name}")
+        time.sleep(_ASK_AGAIN_SECONDS)
+
+
+def _open(name: str) -> int:
+    """The file that is locked, made where it is missing, so that every user may open it."""
+    given = os.environ.get(_FOLDER)
+    folders = [Path(given)] if given else [_SHARED, cache_folder()]
+    for folder in folders:
+        path = folder / f"op_profiler-{name}.lock"
+        try:
+            if folder != _SHARED:
+                folder.mkdir(parents=True, exist_ok=True)
+            return _open_file(path)
+        except OSError as error:
+            failure = error
+    from op_profiler.errors import MeasureError
+
+    raise MeasureError(f"the lock {path} cannot be opened: {failure.strerror}; let {_FOLDER} name another folder")
+
+
+def _open_file(path: Path) -> int:
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW
+    for _ in range(10):
+        # A file of another user in a folder for all may not be opened with O_CREAT (fs.protected_regular).
+        for rights in (os.O_RDWR, os.O_RDONLY):
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                return os.open(path, rights | flags)
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | flags, 0o666)
+            os.fchmod(descriptor, 0o666)
+            return descriptor
+    raise PermissionError(13, "Permission denied", str(path))

@@ -1,0 +1,119 @@
+"""One measurement at a time on a machine: real processes that wait for each other, die and are interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from op_profiler.measure.turns import locks_of, measuring
+
+ROOT = Path(__file__).resolve().parents[2]
+HOLD = """
+import sys, time
+from op_profiler.measure.turns import measuring
+with measuring(["processor"], lambda text: print(text, flush=True)):
+    print("mine", flush=True)
+    time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OP_PROFILER_LOCKS", str(tmp_path / "locks"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+    return tmp_path / "locks"
+
+
+@pytest.fixture
+def holder(locks: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that measures, for a minute if it is let."""
+    process = started("60")
+    assert process.stdout is not None and process.stdout.readline() == "mine\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def started(seconds: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", HOLD, seconds], stdout=subprocess.PIPE, text=True)
+
+
+def test_the_second_waits_and_says_for_whom(holder: subprocess.Popen[str]) -> None:
+    second = started("0")
+    assert second.stdout is not None
+    told = second.stdout.readline()
+    assert told.startswith(f"waiting: process {holder.pid} (-c 60), since ") and "this machine's processor" in told
+    assert second.poll() is None
+    holder.send_signal(signal.SIGKILL)  # a dead process holds nothing
+    assert second.stdout.read() == "mine\n" and second.wait() == 0
+
+
+def test_waiting_can_be_interrupted(holder: subprocess.Popen[str]) -> None:
+    second = started("0")
+    assert second.stdout is not None and second.stdout.readline().startswith("waiting")
+    second.send_signal(signal.SIGINT)
+    assert second.wait(timeout=10) != 0
+    assert holder.poll() is None
+
+
+def test_what_a_dead_process_left_behind_blocks_nobody(locks: Path) -> None:
+    locks.mkdir()
+    (locks / "op_profiler-processor.lock").write_text("process 1 (of yesterday)")
+    said: list[str] = []
+    with measuring(["processor"], said.append), measuring(["processor"], said.append):  # one process, twice
+        text = (locks / "op_profiler-processor.lock").read_text()
+        assert text.startswith(f"process {os.getpid()} (") and "yesterday" not in text
+        waiting = started("0")
+        assert waiting.stdout is not None and waiting.stdout.readline().startswith("waiting")
+    assert waiting.stdout.read() == "mine\n"
+    waiting.wait()
+    assert said == []
+
+
+def test_another_machine_part_is_another_lock(holder: subprocess.Popen[str]) -> None:
+    said: list[str] = []
+    with measuring(["GPU-8a7b"], said.append):
+        assert said == []
+    assert locks_of(["llvm -mcpu=skylake", "pynq"]) == ["processor"] and locks_of(["pynq"]) == []
+
+
+def test_a_lock_of_another_user_is_respected(locks: Path) -> None:
+    """Only its owner may write to it; everybody may still lock it."""
+    locks.mkdir()
+    path = locks / "op_profiler-processor.lock"
+    path.write_text("")
+    path.chmod(0o444)
+    locks.chmod(0o755)
+    with measuring(["processor"]):
+        waiting = started("0")
+        assert waiting.stdout is not None and waiting.stdout.readline().startswith("waiting")
+    assert waiting.stdout.read() == "mine\n"
+    waiting.wait()
+
+
+def test_a_collection_waits_says_so_and_can_be_interrupted(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+    script = ROOT / "collector" / "op_performance_collector.py"
+    words = ["--modelname=mlp", "--threads=1", "--db", f"sqlite:///{tmp_path}/x.db"]
+    process = subprocess.Popen(
+        [sys.executable, str(script), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    lines: list[str] = []
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not any("waiting" in line for line in lines):
+        lines.append(process.stderr.readline())
+    assert f"waiting: process {holder.pid} (-c 60)" in lines[-1], lines
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    assert holder.poll() is None
