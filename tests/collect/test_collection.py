@@ -208,6 +208,44 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert summary(tmp_path)[0]["reused"] == len(operators)
 
 
+@pytest.mark.parametrize("cache", ["hot", "cold"])
+def test_a_killed_run_with_hot_or_cold_caches_keeps_its_rounds(tmp_path: Path, cache: str) -> None:
+    """There light operators are timed at the largest thread count only, so at the others they have fewer samples."""
+    arguments = ["--modelname=mlp", "--threads=1,2", f"--cache={cache}", "--coverage=0.5"]
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPT), *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    whole = "SELECT settings_key, samples_us FROM model_timings WHERE NOT complete"
+    operators = "SELECT key, samples_us FROM measurements WHERE NOT complete"
+    deadline = time.monotonic() + 120
+    uneven = False
+    while not uneven and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+        try:
+            lengths = {len(json.loads(samples)) for _, samples in rows(tmp_path, operators)}
+            uneven = len(lengths) > 1
+        except sqlite3.OperationalError:
+            continue  # the tables are not there yet
+    process.kill()
+    process.wait()
+    assert uneven, "the run ended before it could be killed"
+    time.sleep(0.5)  # the worker dies with its supervisor
+    kept, kept_whole = dict(rows(tmp_path, operators)), dict(rows(tmp_path, whole))
+    done = run(tmp_path, *arguments)
+    assert done.returncode == 0, done.stderr
+    after = dict(rows(tmp_path, "SELECT key, samples_us FROM measurements WHERE complete"))
+    after_whole = dict(rows(tmp_path, "SELECT settings_key, samples_us FROM model_timings WHERE complete"))
+    for before, now in ((kept, after), (kept_whole, after_whole)):
+        assert now.keys() >= before.keys() and before
+        for key, samples in before.items():
+            old = json.loads(samples)
+            assert json.loads(now[key])[: len(old)] == old
+
+
 def test_operators_that_do_not_build_are_recorded_and_the_exit_code_says_so(tmp_path: Path) -> None:
     """A model file with a grouped transposed 3-D convolution, which TVM 0.19 cannot compile for llvm."""
     onnx = pytest.importorskip("onnx", reason="the broken model is written as ONNX")

@@ -252,7 +252,11 @@ class Session:
         )
 
     def restore(self, stored: dict[str, Measurement], whole: Measurement) -> Samples:
-        """Samples of one thread count from what an earlier process stored; empty where they do not fit together."""
+        """Samples of one thread count from what an earlier process stored; empty where they do not fit together.
+
+        Hot and cold operators may have been timed in some of the rounds only (`Rounds._wanted`). In which is not told,
+        and nothing depends on it: they come back in the first ones.
+        """
         rounds = len(whole.samples_us)
         matrix = np.full((rounds, len(self.groups)), np.nan)
         for group, operator in enumerate(self.operators):
@@ -261,8 +265,9 @@ class Session:
             if kept is None or kept.error is not None:
                 continue
             rows = np.asarray(kept.samples_us)
-            if rows.shape != (rounds, len(columns)):
+            expected = len(rows) if self.request.cache != "model" and len(rows) < rounds else rounds
+            if rows.shape != (expected, len(columns)):
                 return Samples()
-            matrix[:, columns] = rows
+            matrix[: len(rows), columns] = rows
         samples = Samples([row[0] for row in whole.samples_us], matrix.tolist(), [whole.foreign_load] * rounds)
         return samples
