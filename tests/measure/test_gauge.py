@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.measure.gauge import NAMES, Gauge
+from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
+from op_profiler.measure.gauge import FIRST_MEMORY_BYTES, NAMES, Gauge
 from op_profiler.measure.rounds import Limits
+from op_profiler.measure.threads import available_cores
 
 
 def test_both_kernels_take_time_and_are_steady(target: Any) -> None:
@@ -17,6 +19,12 @@ def test_both_kernels_take_time_and_are_steady(target: Any) -> None:
     for one, other in zip(first, again):
         assert one > 5.0
         assert 0.2 < one / other < 5.0  # a shared machine may be busy, but not a different machine
+
+
+def test_the_memory_kernel_reads_more_than_the_caches_in_use(target: Any) -> None:
+    wanted = min(caches_in_use_bytes(available_cores()), beyond_caches_bytes(1 << 60))
+    compute, memory = Gauge(target).sizes_bytes
+    assert memory >= wanted and memory != FIRST_MEMORY_BYTES and compute < 1 << 20
 
 
 def test_limits_of_a_number_of_rounds() -> None:

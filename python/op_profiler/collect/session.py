@@ -236,6 +236,8 @@ class Session:
         }
         if samples.gauge_us:
             details["gauge_us"] = dict(zip(GAUGE_NAMES, np.median(samples.gauge_us, axis=0).round(3).tolist()))
+            gauge = self.machine.gauge()
+            details["gauge_bytes"] = dict(zip(GAUGE_NAMES, gauge.sizes_bytes)) if gauge is not None else None
         if outcome is not None:
             details |= {
                 "repeated_rounds": outcome.repeated_rounds,

@@ -2,22 +2,29 @@
 
 On a shared host the same kernel takes 10 to 40 % longer for minutes when a neighbour uses the other half of a physical
 core or the memory bus, and nothing inside the virtual machine shows it. So every window of rounds times two kernels
-that are the same in every run: one of multiply-adds on data in the first-level cache, one that reads more than the
-last-level cache holds. Their times are stored with the model's and say which runs can be compared.
+that are the same in every run: one of multiply-adds on data in the first-level cache, one that reads what lies in no
+cache. Their times are stored with the model's and say which runs can be compared; so are the sizes of their data
+(``gauge_bytes``), since times of two sizes cannot.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
 
 from op_profiler.compiler import load_tvm
+from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.kernels import Kernel
+from op_profiler.measure.threads import available_cores
 
 NAMES = ("compute", "memory")
 """What `Gauge.timed` returns, in this order."""
+
+FIRST_MEMORY_BYTES = 50_331_648
+"""What the memory kernel read over and over before sizes were stored: a cache, on processors with larger ones."""
 
 _LANES = 16
 _CHUNKS = 1024
@@ -25,6 +32,8 @@ _COLUMNS, _DEPTH = 8, 64
 _MEMORY_ROWS = 12_288
 _MEMORY_CHUNKS = 64
 _CALLS = 7
+_CACHES = 2
+"""Times the caches in use that all pieces of memory together hold."""
 
 
 class Gauge:
@@ -32,6 +41,10 @@ class Gauge:
 
     Args:
         target: `tvm.target.Target`.
+
+    Attributes:
+        sizes_bytes: of the data of each kernel. All cores that this process may use count, whichever a run uses, so
+            that the gauge is the same.
     """
 
     def __init__(self, target: Any) -> None:
@@ -42,20 +55,15 @@ class Gauge:
         def array(*shape: int) -> Any:
             return tvm.nd.array(rng.random(shape, dtype="float32"))
 
-        self._kernels = (
-            Kernel(
-                "compute",
-                "",
-                compute.entry_func,
-                [array(_DEPTH), array(_COLUMNS, _DEPTH, _LANES), array(_CHUNKS, _COLUMNS, _LANES)],
-            ),
-            Kernel(
-                "memory",
-                "",
-                memory.entry_func,
-                [array(_MEMORY_CHUNKS, _MEMORY_ROWS, _LANES), array(_MEMORY_CHUNKS, _LANES)],
-            ),
+        shapes = (_DEPTH,), (_COLUMNS, _DEPTH, _LANES), (_CHUNKS, _COLUMNS, _LANES)
+        piece, output = (_MEMORY_CHUNKS, _MEMORY_ROWS, _LANES), (_MEMORY_CHUNKS, _LANES)
+        wanted = beyond_caches_bytes(_CACHES * caches_in_use_bytes(available_cores()))
+        pieces = Pieces("memory", memory.entry_func, piece, output, wanted)
+        self._kernels: tuple[Kernel | Pieces, ...] = (
+            Kernel("compute", "", compute.entry_func, [array(*shape) for shape in shapes]),
+            pieces,
         )
+        self.sizes_bytes = (4 * sum(map(math.prod, shapes)), pieces.total_bytes)
 
     def timed(self) -> tuple[float, ...]:
         """Median microseconds of a call of each kernel, at the thread count that is set.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.compiler import cache_folder, load_tvm, vector_lanes
+from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.kernels import Kernel
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _ROWS, _VECTORS, _DEPTH = 5, 2, 64
 """Ten accumulators: enough to hide the latency of a multiply-add, and they fit the sixteen registers of AVX2."""
 _STREAMS = 4
 _CACHES = 4
-_LEAST_BYTES, _MOST_BYTES = 64 << 20, 256 << 20
+_PIECE_BYTES = 64 << 20
 _SECONDS = 0.2
 _FEWEST_CALLS = 5
 
@@ -38,12 +39,14 @@ class Peaks:
 
     Attributes:
         flops_per_us: single precision, a multiply-add counts as two.
-        bytes_per_us: read from memory, from what is several times the size of the last-level cache.
+        bytes_per_us: read from memory.
+        read_bytes: size of what was read in turn: several times the caches in use, or what memory there was for it.
     """
 
     threads: tuple[int, ...]
     flops_per_us: tuple[float, ...]
     bytes_per_us: tuple[float, ...]
+    read_bytes: int
 
 
 def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
@@ -56,7 +59,10 @@ def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
         partial.rename(file)
     if not file.is_file():
         return device
-    return dataclasses.replace(device, properties=device.properties | {"peaks": json.loads(file.read_text())})
+    found = json.loads(file.read_text())
+    if "read_bytes" not in found:  # of an earlier version, whose data the caches of large servers held
+        return device
+    return dataclasses.replace(device, properties=device.properties | {"peaks": found})
 
 
 def measure_peaks(target: Any, device: Device, pool: ThreadPool) -> Peaks:
@@ -64,30 +70,30 @@ def measure_peaks(target: Any, device: Device, pool: ThreadPool) -> Peaks:
 
     Args:
         target: `tvm.target.Target` of this machine's processor.
-        device: that it is; how large its caches are.
+        device: that it is.
         pool: is left at all cores.
     """
     from op_profiler.measure.threads import default_thread_counts
 
     counts = default_thread_counts(device.cores)
     arithmetic, flops = _arithmetic(target)
-    memory, moved = _memory(target, _CACHES * (device.l3_bytes or 0))
+    memory = _memory(target, beyond_caches_bytes(_CACHES * caches_in_use_bytes(pool.core_set())))
     rates = []
     pool.use(counts[-1])
     arithmetic.run()  # the pool gets no more threads later than its first kernel had
     for count in counts:
         pool.use(count)
-        rates.append((flops / _best_us(arithmetic), moved / _best_us(memory)))
+        rates.append((flops / _best_us(arithmetic), memory.piece_bytes / _best_us(memory)))
     # What fewer threads attain, more could too: a count at which something else ran does not look slower than another.
     flops_per_us, bytes_per_us = np.maximum.accumulate(rates).T.tolist()
-    return Peaks(counts, tuple(flops_per_us), tuple(bytes_per_us))
+    return Peaks(counts, tuple(flops_per_us), tuple(bytes_per_us), memory.total_bytes)
 
 
 def _file(device: Device) -> Path:
     return cache_folder() / "peaks" / f"{device.key}.json"
 
 
-def _best_us(kernel: Kernel) -> float:
+def _best_us(kernel: Kernel | Pieces) -> float:
     times: list[float] = []
     until = time.monotonic() + _SECONDS
     while len(times) < _FEWEST_CALLS or time.monotonic() < until:
@@ -125,12 +131,11 @@ def _arithmetic(target: Any) -> tuple[Kernel, float]:
     return Kernel("arithmetic", "", function.entry_func, arrays), 2.0 * _DEPTH * _CHUNKS * _ROWS * _VECTORS * lanes
 
 
-def _memory(target: Any, wanted_bytes: int) -> tuple[Kernel, float]:
-    """A sum over more than the caches hold, and the bytes that it reads."""
+def _memory(target: Any, total_bytes: int) -> Pieces:
+    """Sums over pieces that no cache holds."""
     tvm = load_tvm()
     te, lanes = tvm.te, vector_lanes(target)
-    row_bytes = 4 * _CHUNKS * _STREAMS * lanes
-    rows = min(max(wanted_bytes, _LEAST_BYTES), _MOST_BYTES) // row_bytes
+    rows = _PIECE_BYTES // (4 * _CHUNKS * _STREAMS * lanes)
     source = te.placeholder((_CHUNKS, rows, _STREAMS, lanes), name="source")
     row = te.reduce_axis((0, rows))
     total = te.compute(
@@ -143,8 +148,8 @@ def _memory(target: Any, wanted_bytes: int) -> tuple[Kernel, float]:
     schedule[total].unroll(stream)
     schedule[total].vectorize(lane)
     function = tvm.build(schedule, [source, total], target=target)
-    arrays = [_array(_CHUNKS, rows, _STREAMS, lanes), _array(_CHUNKS, _STREAMS, lanes)]
-    return Kernel("memory", "", function.entry_func, arrays), float(rows * row_bytes)
+    piece, output = (_CHUNKS, rows, _STREAMS, lanes), (_CHUNKS, _STREAMS, lanes)
+    return Pieces("memory", function.entry_func, piece, output, total_bytes)
 
 
 def _array(*shape: int) -> Any:

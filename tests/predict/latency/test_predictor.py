@@ -242,6 +242,7 @@ def test_repeated_operators_give_the_looked_up_interval(known: Examples) -> None
                 "occurrences",
                 "traffic_bytes",
                 "gauge_us",
+                "gauge_bytes",
                 "whole_model_us",
             )
         },

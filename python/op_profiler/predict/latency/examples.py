@@ -11,6 +11,7 @@ import numpy as np
 
 from op_profiler.errors import DatasetError
 from op_profiler.measure._base import RESOURCES
+from op_profiler.measure.gauge import FIRST_MEMORY_BYTES
 from op_profiler.measure.gauge import NAMES as GAUGE_NAMES
 from op_profiler.operators._base import Operator
 
@@ -89,6 +90,7 @@ class Examples:
         models: names, one a model; `sampled`: whether it is a batch of sampled operators.
         traffic_bytes: what all calls of that model read and write, which goes through the caches between two calls.
         gauge_us: shape (entries, kernels of the gauge), how long they took meanwhile; NaN where it is not known.
+        gauge_bytes: size of the data that the gauge's memory kernel read; times of two sizes cannot be compared.
         whole_model_us: median of the whole model at that thread count; NaN where it is not known.
         left_out: how many rows were not used, by reason.
     """
@@ -106,6 +108,7 @@ class Examples:
     sampled: np.ndarray
     traffic_bytes: np.ndarray
     gauge_us: np.ndarray
+    gauge_bytes: np.ndarray
     whole_model_us: np.ndarray
     left_out: dict[str, int]
 
@@ -115,7 +118,7 @@ class Examples:
     def where(self, mask: np.ndarray) -> Examples:
         """The entries of a mask; operators, devices and models stay as they are."""
         names = ["operator", "threads", "latency_us", "half_width", "device", "model", "occurrences"]
-        names += ["traffic_bytes", "gauge_us", "whole_model_us"]
+        names += ["traffic_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
     def of_device(self, key: str) -> Examples:
@@ -231,6 +234,7 @@ def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Exam
         sampled=np.array(sampled, dtype=bool),
         traffic_bytes=_traffic(operator, model, occurrences, moved, len(labels))[model],
         gauge_us=np.array([_gauge(row) for row in rows], dtype=np.float64).reshape(len(rows), len(GAUGE_NAMES)),
+        gauge_bytes=np.array([_gauge_bytes(row) for row in rows], dtype=np.int64),
         whole_model_us=_numbers(rows, "whole_model_us"),
         left_out=left_out,
     )
@@ -243,6 +247,11 @@ def _numbers(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
 def _gauge(row: Mapping[str, Any]) -> list[float]:
     found = (row["timing_details"] or {}).get("gauge_us") or {}
     return [float(found.get(name, np.nan)) for name in GAUGE_NAMES]
+
+
+def _gauge_bytes(row: Mapping[str, Any]) -> int:
+    found = (row["timing_details"] or {}).get("gauge_bytes") or {}
+    return int(found.get("memory", FIRST_MEMORY_BYTES))
 
 
 def _traffic(

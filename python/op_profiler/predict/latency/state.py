@@ -19,8 +19,9 @@ def steady(examples: Examples) -> Examples:
     """The same measurements, as they would have been taken while the gauge shows its median.
 
     The gauge's two kernels (`op_profiler.measure.gauge`) say how much slower arithmetic and memory were than usual at
-    that thread count. An operator slows down by a mean of the two, on a logarithmic scale, weighted by what it waits
-    for according to its roofline; a whole model by the mean of its operators. Runs without a gauge stay as they are.
+    that thread count, among runs whose gauge read as much. An operator slows down by a mean of the two, on a
+    logarithmic scale, weighted by what it waits for according to its roofline; a whole model by the mean of its
+    operators. Runs without a gauge stay as they are.
 
     Where a kernel of the gauge was more than `FARTHEST` times off, the machine did something that no factor describes
     (two threads on one core, for instance); such measurements are left out and counted.
@@ -32,13 +33,13 @@ def steady(examples: Examples) -> Examples:
     if not known.any():
         return examples
     slower = np.zeros_like(examples.gauge_us)
-    for device in np.unique(examples.device):
-        for threads in np.unique(examples.threads):
-            mine = known & (examples.device == device) & (examples.threads == threads)
-            _, first = np.unique(examples.model[mine], return_index=True)
-            if len(first) >= _FEWEST_RUNS:
-                usual = np.median(examples.gauge_us[mine][first], axis=0)
-                slower[mine] = np.log(examples.gauge_us[mine] / usual)
+    comparable = np.stack([examples.device, examples.threads, examples.gauge_bytes], axis=1)
+    for group in np.unique(comparable, axis=0):
+        mine = known & (comparable == group).all(axis=1)
+        _, first = np.unique(examples.model[mine], return_index=True)
+        if len(first) >= _FEWEST_RUNS:
+            usual = np.median(examples.gauge_us[mine][first], axis=0)
+            slower[mine] = np.log(examples.gauge_us[mine] / usual)
     factor = np.exp((slower * _shares(examples)).sum(axis=1))
     usual_state = (np.abs(slower) <= np.log(FARTHEST)).all(axis=1)
     count = int((~usual_state).sum())

@@ -1,0 +1,86 @@
+"""Sizes of what is read from memory: from the caches of the cores in use, as far as there is memory for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from op_profiler.measure import caches
+from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
+from op_profiler.measure.kernels import array_address
+
+KIB, MIB = 1 << 10, 1 << 20
+L1, L2, L3 = 32 * KIB, 1 * MIB, 96 * MIB
+
+
+@pytest.fixture
+def sysfs(tmp_path: Path) -> Path:
+    """Eight cores, each with L1 and L2; four of them share an L3."""
+    for core in range(8):
+        quarter = "0-3" if core < 4 else "4-7"
+        found = [("1", "Data", "32K", f"{core}"), ("1", "Instruction", "32K", f"{core}")]
+        found += [("2", "Unified", "1M", f"{core}"), ("3", "Unified", "98304K", quarter)]
+        for index, values in enumerate(found):
+            folder = tmp_path / f"devices/system/cpu/cpu{core}/cache/index{index}"
+            folder.mkdir(parents=True)
+            for name, text in zip(("level", "type", "size", "shared_cpu_list"), values):
+                (folder / name).write_text(text + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("cores", "expected"),
+    [
+        ((0,), L1 + L2 + L3),
+        ((0, 3), 2 * (L1 + L2) + L3),
+        ((0, 4), 2 * (L1 + L2 + L3)),
+        (range(8), 8 * (L1 + L2) + 2 * L3),
+    ],
+)
+def test_every_cache_of_the_cores_in_use_counts_once(sysfs: Path, cores: Any, expected: int) -> None:
+    assert caches_in_use_bytes(cores, sysfs=sysfs) == expected
+
+
+def test_where_the_kernel_tells_no_caches_there_are_none(tmp_path: Path) -> None:
+    assert caches_in_use_bytes([0, 1], sysfs=tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    ("total", "available", "limit", "expected"),
+    [
+        (512 << 30, 400 << 30, None, 2 << 30),  # as asked for
+        (32 << 30, 30 << 30, "max", 1 << 30),
+        (512 << 30, 400 << 30, f"{16 << 30}", 512 << 20),  # a container's limit
+        (32 << 30, 1 << 30, None, 512 << 20),  # others have taken it
+    ],
+)
+def test_memory_limits_what_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, total: int, available: int, limit: str | None, expected: int
+) -> None:
+    memory = SimpleNamespace(total=total, available=available)
+    monkeypatch.setattr(caches.psutil, "virtual_memory", lambda: memory)
+    file = tmp_path / "memory.max"
+    if limit is not None:
+        file.write_text(limit + "\n")
+    assert beyond_caches_bytes(2 << 30, memory=file) == expected
+
+
+def test_pieces_come_in_turn_and_hold_what_was_asked_for(tvm: Any, target: Any) -> None:
+    te = tvm.te
+    source = te.placeholder((4, 256), name="source")
+    column = te.reduce_axis((0, 256))
+    total = te.compute((4,), lambda row: te.sum(source[row, column], axis=column), name="total")
+    function = tvm.build(te.create_schedule(total.op), [source, total], target=target)
+    pieces = Pieces("sum", function.entry_func, (4, 256), (4,), 10_000)
+    assert (pieces.piece_bytes, pieces.total_bytes) == (4096, 3 * 4096)
+    read = [kernel.arrays[0] for kernel in pieces._kernels]
+    assert len({array_address(array) for array in read}) == 3
+    called = [next(pieces._next) for _ in range(4)]
+    assert called == [*pieces._kernels, pieces._kernels[0]]
+    assert all(pieces.run() and pieces.timed() > 0 for _ in range(4))
+    sums = pieces._kernels[0].arrays[1].numpy()
+    assert sums == pytest.approx(256 * read[0].numpy()[0, 0], rel=1e-5) and sums[0] > 1.0
+    assert Pieces("sum", function.entry_func, (4, 256), (4,), 0).total_bytes == 2 * 4096  # no caches are known
