@@ -382,6 +382,16 @@ def test_what_failed_because_of_the_machine_is_tried_again_by_the_same_command(t
     assert len(after) == len(before) == 8 and len(set(after) - set(before)) == 4
 
 
+def test_a_larger_coverage_is_measured_and_answers_for_smaller_ones(collected: Any) -> None:
+    folder, _ = collected
+    options = ["--modelname=mlp", "--batchsize=3", "--threads=1", "--summary-json=summary.json", "--quiet"]
+    for coverage, measured in (("0.5", 4), ("0.4", 0), ("0.9", 4), ("0.9", 0), ("0.5", 0)):
+        done = run(folder, *options, f"--coverage={coverage}")
+        assert done.returncode == 0, done.stderr
+        assert summary(folder)[0]["measured"] == measured, coverage
+    assert rows(folder, "SELECT coverage FROM model_timings WHERE coverage = 0.9") == [(0.9,)]
+
+
 def test_measuring_again_what_was_under_foreign_load(collected: Any) -> None:
     folder, _ = collected
     options = ["--modelname=mlp", "--threads=1", "--summary-json=summary.json"]

@@ -60,6 +60,30 @@ def test_inputs_of_the_users_have_to_fit(tmp_path: Path) -> None:
     assert done.returncode == 2 and "of shape (1, 1, 28, 28)" in done.stderr and "(1, 2)" in done.stderr
 
 
+def test_every_file_of_inputs_has_its_own_accuracy_and_a_damaged_one_is_no_answer(tmp_path: Path) -> None:
+    """The same command with another file, then with one that holds no arrays any more."""
+    file, summary = tmp_path / "inputs.npz", tmp_path / "summary.json"
+    words = [
+        "--modelname=mlp",
+        "--precision=float16",
+        "--threads=1",
+        f"--inputdata={file}",
+        f"--summary-json={summary}",
+    ]
+    accuracies = []
+    for scale in (1.0, 100.0, 1.0):
+        np.savez(file, data=np.float32(scale) * np.ones((1, 1, 28, 28), "float32"))
+        done = collect(tmp_path, *words)
+        assert done.returncode == 0, done.stderr
+        (entry,) = json.loads(summary.read_text())
+        accuracies.append((entry["accuracy"]["relative_error"], entry["measured"] > 0))
+    assert accuracies[0][0] == accuracies[2][0] != accuracies[1][0]
+    assert [measured for _, measured in accuracies] == [True, True, False]
+    file.write_bytes(file.read_bytes()[:100])
+    done = collect(tmp_path, *words)
+    assert done.returncode == 2 and str(file) in done.stderr and "Traceback" not in done.stderr
+
+
 def test_figures_of_accuracy() -> None:
     rng = np.random.default_rng(0)
     logits = rng.standard_normal((4, 10))

@@ -207,7 +207,7 @@ class CollectRequest:
             machine: `Device.identity` of the one that it is measured on.
         """
         identity = [content, self.target, self.precision, self.executor, compiler_identity(self.target), machine]
-        if self.input_data is not None and self.precision == "int8":  # calibrated with it
+        if self.input_data is not None:  # its accuracy is that of these values, and int8 is calibrated with them
             identity.append(hashlib.sha256(Path(self.input_data).read_bytes()).hexdigest())
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
