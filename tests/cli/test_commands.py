@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -153,6 +154,17 @@ def test_export_without_a_dataset_says_so(tmp_path: Path) -> None:
     done, _ = run(MAIN, "export", "--output", "x.csv", "--format", "csv", folder=tmp_path)
     assert done.returncode == 5 and "Traceback" not in done.stderr
     assert not (tmp_path / "x.csv").exists() and not (tmp_path / "results").exists()
+
+
+def test_ci_runs_the_commands_of_the_first_screen_on_the_base_installation() -> None:
+    commands = re.findall(
+        r"^    source \./env_var\.sh && (\S+(?: [a-z]+)?)", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert commands == ["op_performance_collector.py", "op-profiler predict", "op-profiler corun"]
+    script = (ROOT / ".ci" / "run").read_text()
+    base, _, tests = script.partition("source ./env_var.sh test")
+    assert [command for command in commands if f"\n    {command} " not in base] == []
+    assert tests == " && python -m pytest\n", "the README's test command is the last line"
 
 
 def test_the_readme_names_every_column_and_option() -> None:

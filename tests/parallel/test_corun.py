@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import time
@@ -13,25 +14,40 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.collect.request import CollectRequest
 from op_profiler.dataset import Dataset
+from op_profiler.frontends._base import ModelRequest
 from op_profiler.measure.load import ForeignLoad
 from op_profiler.measure.rounds import Limits
-from op_profiler.parallel.corun import CorunRequest, best_of, candidates_of
-from op_profiler.parallel.measure import Load, Timed, Way, in_quiet_rounds, surely_fastest, time_in_turn
+from op_profiler.parallel.comparison import compare
+from op_profiler.parallel.corun import CorunRequest, best_of, candidates_of, corun
+from op_profiler.parallel.executor import PlanExecutor
+from op_profiler.parallel.lanes import compiler
+from op_profiler.parallel.measure import (
+    Load,
+    Timed,
+    Way,
+    compare_outputs,
+    in_quiet_rounds,
+    surely_fastest,
+    time_in_turn,
+)
 from op_profiler.parallel.merge import merged
 from op_profiler.parallel.models import Models
 from op_profiler.parallel.plan import Plan
 from op_profiler.parallel.policies.exhaustive import exhaustive
 from op_profiler.parallel.policies.ios import ios_candidates
-from op_profiler.parallel.profile import durations_us, in_order, measure_costs, plan_of
-from op_profiler.parallel.record import PlanSamples, record_coruns
+from op_profiler.parallel.profile import in_order, measure_costs, plan_of
+from op_profiler.parallel.record import record_coruns
 from op_profiler.parallel.stages import StageTimer
+from op_profiler.report.corun import summary
 from op_profiler.report.trace import chrome_trace
 
 
-def _run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from op_profiler.cli import main; main()", "corun", *arguments]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
+def _run(*arguments: str, code: int = 0, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command, after a statement and with changes to the environment."""
+    line = [sys.executable, "-c", f"import sys; {before}from op_profiler.cli import main; main()", "corun", *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env={**os.environ, **environment})
     assert done.returncode == code, done.stderr
     return done
 
@@ -83,9 +99,9 @@ def test_co_runs_are_in_the_dataset(files: Path) -> None:
         found = dataset.coruns()
         names = {model.name for model in dataset.models()}
     assert names == {"mlp", "rnn"}
-    for corun in found:
-        assert len(corun.members) > 1
-        for member in corun.members:
+    for group in found:
+        assert len(group.members) > 1
+        for member in group.members:
             assert member.slowdown is not None and member.slowdown > 0
             assert member.settings.executor == "lanes"
             assert member.settings.core_set_effective == member.settings.core_set
@@ -105,11 +121,74 @@ def test_wrong_questions_get_an_answer(arguments: tuple[str, ...], code: int, re
     assert reason in _run(*arguments, code=code).stderr
 
 
+def test_auto_needs_no_package_beyond_the_base() -> None:
+    arguments = ("mlp", "mlp", "--rounds", "3", "--schedules", "none", "--json", "-")
+    done = _run(*arguments, before="sys.modules['pygambit'] = None; ")
+    (note,) = (note for note in json.loads(done.stdout)["notes"] if "pygambit" in note)
+    assert "source ./env_var.sh predict" in note and "best responses solve all games" in note
+    assert done.stderr.index(note) < done.stderr.index("lowering mlp"), "it is told before anything is built"
+
+
+def test_without_a_compiler_it_says_so_at_once(tmp_path: Path) -> None:
+    done = _run("mlp", code=5, PATH=str(tmp_path), CC="")
+    assert "needs a C compiler: install gcc or clang" in done.stderr and "lowering" not in done.stderr
+    done = _run("mlp", code=5, CC="no-such-compiler -O2")
+    assert "there is no no-such-compiler" in done.stderr and "lowering" not in done.stderr
+
+
+def test_the_compiler_may_be_a_command_with_arguments(tmp_path: Path) -> None:
+    """As ``ccache gcc``: a launcher, here one that writes down what it is asked to do."""
+    launcher = tmp_path / "launcher"
+    launcher.write_text('#!/bin/sh\necho "$@" >>"$0.log"\nexec "$@"\n')
+    launcher.chmod(0o755)
+    _run("mlp", "--policy", "sequential", "--rounds", "1", "--quiet",
+         CC=f"'{launcher}' {compiler()[0]} -g", OP_PROFILER_CACHE=str(tmp_path / "cache"))  # fmt: skip
+    asked = (tmp_path / "launcher.log").read_text()
+    assert "lanes.c" in asked and ".o" in asked, "it compiles the lanes and links the kernels"
+
+
+def test_auto_tells_the_loss_that_it_measured(branching: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the best plan is slower than sequential, here since its machine is asked to do all twice and more."""
+    run = PlanExecutor.run
+
+    def slowly(executor: PlanExecutor) -> None:
+        time.sleep(0.002)
+        run(executor)
+
+    monkeypatch.setattr(PlanExecutor, "run", slowly)
+    monkeypatch.setattr("op_profiler.parallel.corun.load_models", lambda *_, **__: branching)
+    monkeypatch.setattr("op_profiler.parallel.corun.mergeable", lambda _: False)
+    asked = CollectRequest(model=ModelRequest(source="local", name="branching"))
+    monkeypatch.setattr(CollectRequest, "check", lambda _: None)
+    result = corun(CorunRequest(models=(asked,), cores=len(branching.cores), rounds=5), lambda text: None)
+    found = result.to_json()
+    assert found["policy"] == "sequential" and len(found["stages"]) == 1
+    assert found["speedup"] < 1 and found["plan_us"] > found["sequential_us"], "what was measured is told"
+    assert found["plan_us"] > 2000
+    (note,) = (note for note in found["notes"] if "is not returned" in note)
+    assert f"({found['compared_policy']})" in note
+    assert f"speed-up {found['speedup']:.3f}" in summary(result) and f"({result.compared.title})" in summary(result)
+    assert result.outputs_equal
+
+
 def test_auto_returns_nothing_that_is_slower_than_sequential() -> None:
     done = _run("rnn", "--policy", "auto", "--rounds", "9", "--schedules", "none", "--quiet", "--json", "-")
     found = json.loads(done.stdout)
-    assert found["plan_us"] <= found["sequential_us"]
+    returned = not any("is not returned" in note for note in found["notes"])
+    assert returned == (found["plan_us"] <= found["sequential_us"] and found["speedup"] >= 1)
+    assert returned or found["policy"] == "sequential"
     assert found["outputs_equal"] is True
+
+
+def test_outputs_are_compared_bit_for_bit() -> None:
+    ones = np.ones(4, np.float32)
+    assert compare_outputs([ones, ones], [ones, ones.copy()]) == (True, 0.0)
+    assert compare_outputs([ones], [ones + np.float32(1e-3)]) == (False, pytest.approx(1e-3, rel=1e-3))
+    assert compare_outputs([np.zeros(1)], [-np.zeros(1)]) == (False, 0.0)
+    nan = np.array([np.nan, 2.0])
+    assert compare_outputs([nan], [nan.copy()]) == (True, 0.0)
+    assert compare_outputs([nan], [np.array([1.0, 2.0])]) == (False, np.inf)
+    assert compare_outputs([], []) == (True, 0.0)
 
 
 def test_merged_operators_give_nearly_the_same(branching_network: Any, target: Any) -> None:
@@ -202,9 +281,6 @@ def test_measured_stages_agree_with_the_exhaustive_search(branching: Models) -> 
 
 
 def test_auto_measures_running_in_order_by_blocks_and_by_rows(branching: Models) -> None:
-    from op_profiler.collect.request import CollectRequest
-    from op_profiler.frontends._base import ModelRequest
-
     if len(branching.cores) < 2:
         pytest.skip("one core only")
     request = CollectRequest(model=ModelRequest(source="local", name="mlp"))
@@ -226,17 +302,12 @@ def test_auto_measures_running_in_order_by_blocks_and_by_rows(branching: Models)
 
 def test_nothing_is_stored_of_a_plan_without_neighbours(branching: Models, tmp_path: Path) -> None:
     """But for the operators beside their own copies."""
-    from op_profiler.collect.request import CollectRequest
-    from op_profiler.frontends._base import ModelRequest
-
     plan = in_order(branching, 1)
     profile = measure_costs(branching)
-    with branching.executor(plan) as executor:
-        samples = PlanSamples(plan, durations_us(executor, 2), executor.bound_to(), executor.threads_used())
-    timed = Timed(np.ones((1, 2)), Load(False, 0.0, 0.0))
+    timed, run = compare(branching, plan, branching, 1)
     request = CollectRequest(model=ModelRequest(source="local", name="mlp"))
     db = f"sqlite:///{tmp_path / 'd.db'}"
-    count = record_coruns(db, [request], branching, profile, samples, timed)
+    count = record_coruns(db, [request], branching, profile, plan, run, timed)
     distinct = len({node.operator.key for node in branching.graph.nodes})
     assert count == (distinct if len(branching.cores) > 1 else 0)
 

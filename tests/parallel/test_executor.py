@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -12,9 +16,11 @@ import numpy as np
 import pytest
 
 from op_profiler.errors import MeasureError
-from op_profiler.measure.kernels import Kernel, array_address
+from op_profiler.measure.kernels import Call, Kernel, array_address
+from op_profiler.measure.threads import available_cores
 from op_profiler.operators.lower import CompiledModel
 from op_profiler.parallel.executor import PlanExecutor, happens_before
+from op_profiler.parallel.interrupt import ended_by_interrupt
 from op_profiler.parallel.lanes import Lanes, LaneStep
 from op_profiler.parallel.memory import _tensors, bind_in_one_piece
 from op_profiler.parallel.models import Models
@@ -200,3 +206,76 @@ def test_the_calling_thread_gets_its_cores_back(branching: Models) -> None:
         executor.run()
         assert os.sched_getaffinity(0) == {branching.cores[0]}
     assert os.sched_getaffinity(0) == before
+
+
+def test_signals_lie_on_cache_lines_of_their_own(tvm: Any) -> None:
+    """As they lie in memory: that every lane began and ended the first run, and the one signal between two."""
+    cores = available_cores()
+    if len(cores) < 2:
+        pytest.skip("one core only")
+    call = Call("nothing", tvm.runtime.convert(lambda: None), [], [])
+    first, second = LaneStep(call, posts=(0,)), LaneStep(call, waits=(0,))
+    with Lanes(cores[:2], [[first], [second]], 1) as lanes:
+        lanes.run()
+        _, _, signals = (ctypes.c_int64 * 3).from_address(lanes._handle or 0)  # lanes, count, signals
+        words = np.ctypeslib.as_array((ctypes.c_int64 * (5 * 8)).from_address(signals)).reshape(5, 8)
+        assert signals % 64 == 0
+        assert words[:, 0].tolist() == [0, 1, 0, 1, 1] and not words[:, 1:].any()
+
+
+_FOR_EVER = """
+import signal
+import sys
+import op_profiler.parallel.corun
+from op_profiler.compiler import load_tvm
+from op_profiler.measure.kernels import Kernel
+from op_profiler.measure.threads import available_cores
+from op_profiler.parallel.interrupt import ended_by_interrupt
+from op_profiler.parallel.lanes import Lanes, LaneStep
+
+def on_lanes(request, announce):
+    tvm = load_tvm()
+    data = tvm.te.placeholder((4,), "float32")
+    axis = tvm.te.reduce_axis((0, tvm.tir.IntImm("int64", 1 << 50)))
+    total = tvm.te.compute((1,), lambda _: tvm.te.sum(data[axis % 4], axis))
+    kernel = tvm.build(tvm.te.create_schedule(total.op), [data, total], "llvm")
+    arrays = [tvm.nd.empty((4,)), tvm.nd.empty((1,))]
+    tables = [[], []]
+    tables[HANGS] = [LaneStep(Kernel("endless", "", kernel[kernel.entry_name], arrays))]
+    with Lanes([available_cores()[0]] * 2, tables, 0) as lanes:
+        print("running", flush=True)
+        lanes.run()
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background of a shell
+op_profiler.parallel.corun.corun = on_lanes
+sys.argv = ["op-profiler", "corun", "mlp", "--quiet"]
+from op_profiler.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("lane", [0, 1])
+def test_ctrl_c_ends_a_run_whose_kernel_does_not_return(lane: int) -> None:
+    """A kernel of years, on the calling thread or on another one, and a real Ctrl-C."""
+    source = _FOR_EVER.replace("HANGS", str(lane))
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"running\n"
+            time.sleep(0.2)
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert b"a kernel had not returned" in said and b"Traceback" not in said
+
+
+def test_ctrl_c_is_what_it_always_is_where_python_runs() -> None:
+    before = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(before)
+    with pytest.raises(KeyboardInterrupt), ended_by_interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    after = signal.set_wakeup_fd(before)
+    assert after == before

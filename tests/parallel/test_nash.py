@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from op_profiler.errors import MissingPackageError
 from op_profiler.parallel.costs import Costs, simulate
-from op_profiler.parallel.games import _pygambit, costs_of, extreme_equilibria, optimum_us, play, pure_equilibria
+from op_profiler.parallel.games import (
+    _pygambit,
+    costs_of,
+    extreme_equilibria,
+    optimum_us,
+    play,
+    pure_equilibria,
+    without_pygambit,
+)
 from op_profiler.parallel.policies.nash import nash, nash_forks, told
 
 from .graphs import chains, diamond, equal_costs, inception, layered, random_costs
@@ -95,11 +104,31 @@ def test_the_optimum_is_the_best_of_all_assignments(seed: int) -> None:
     assert outcome.exact and outcome.price_of_stability == pytest.approx(1)
 
 
-def test_exact_equilibria_need_pygambit_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    _pygambit.cache_clear()
+@pytest.fixture
+def no_pygambit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(sys.modules, "pygambit", None)
+    _pygambit.cache_clear()
+    yield
+    _pygambit.cache_clear()
+
+
+def test_without_pygambit_best_responses_solve_small_games_too_and_it_is_told(no_pygambit: None) -> None:
+    load_us = np.array([[2.0, 2.0], [2.0, 2.0], [1.0, 1.0], [1.0, 1.0]])
+    outcome = play(load_us)
+    assert not outcome.exact and outcome.mixed is None
+    assert outcome.makespan_us == 3 and outcome.price_of_stability == pytest.approx(1)
+    assert outcome.price_of_anarchy is None, "the worst equilibrium may be one that was not found"
+    (note,) = without_pygambit()
+    assert "source ./env_var.sh predict" in note and "best responses solve all games" in note
+    graph = diamond()
+    games = told(nash_forks(graph, Costs({1: np.full(4, 10.0), 2: np.full(4, 9.0)}), (0, 1)))
+    assert games.startswith("1 games, 0 of them with all equilibria") and "worst" not in games
     with pytest.raises(MissingPackageError, match="equilibria of a game needs the package 'pygambit'"):
-        play(np.ones((2, 2)))
+        pure_equilibria(costs_of(load_us))
+
+
+def test_with_pygambit_there_is_nothing_to_tell() -> None:
+    assert without_pygambit() == () and play(np.ones((2, 2))).exact
 
 
 def test_an_optimum_that_would_take_too_long_is_left_open() -> None:

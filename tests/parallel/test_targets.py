@@ -149,8 +149,9 @@ def test_auto_keeps_everything_on_one_target_where_that_is_faster(
 
     monkeypatch.setattr(targets, "time_in_turn", slower)
     result = corun_on_targets(dataclasses.replace(REQUEST, policy="auto"), lambda text: None)
-    assert result.placements == (result.sequential,) and result.predicted_us is None
-    assert result.timed.speedup(1) == 1 and "times as long as everything on" in result.notes[-1]
+    assert result.placements == (result.sequential,)
+    assert result.timed.speedup(1) < 1e-3, "what was measured is told"
+    assert "was not faster than everything on" in result.notes[-1]
     assert result.outputs_equal
 
 

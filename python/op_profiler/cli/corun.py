@@ -11,7 +11,7 @@ import typer
 from op_profiler import json_text
 
 if TYPE_CHECKING:
-    from op_profiler.parallel.corun import CorunResult
+    from op_profiler.parallel.comparison import CorunResult
     from op_profiler.parallel.targets import TargetsResult
 
 _STREAMS = 4
@@ -115,6 +115,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     from op_profiler.measure.machines import default_thread_counts
     from op_profiler.parallel.corun import CorunRequest
     from op_profiler.parallel.corun import corun as run
+    from op_profiler.parallel.interrupt import ended_by_interrupt
     from op_profiler.parallel.targets import TargetsRequest, corun_on_targets
     from op_profiler.report import corun as report
     from op_profiler.report import targets as report_targets
@@ -140,7 +141,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
         on_targets = TargetsRequest(
             models=tuple(requests), targets=targets, policy=policy, cores=cores, rounds=rounds, place=place
         )
-        with Status(quiet=quiet) as status:
+        with Status(quiet=quiet) as status, ended_by_interrupt():
             placed = corun_on_targets(on_targets, status.step)
         _show(placed, report_targets, json_file, quiet=quiet)
         _end(placed)
@@ -157,13 +158,13 @@ def corun(  # noqa: PLR0913 - the options are the interface
         db=db,
         rounds=rounds,
     )
-    with Status(quiet=quiet) as status:
+    with Status(quiet=quiet) as status, ended_by_interrupt():
         result = run(request, status.step)
     _show(result, report, json_file, quiet=quiet)
     if save_plan is not None:
         write_whole(save_plan, json_text.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
     if trace is not None:
-        events = chrome_trace(result.models.graph, result.plan, result.timeline_us, lane=result.models.lane)
+        events = chrome_trace(result.models.graph, result.plan, result.run.timeline_us, lane=result.models.lane)
         write_whole(trace, json_text.dumps(events) + "\n")
     _end(result)
 

@@ -7,20 +7,23 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.measure.turns import locks_of, measuring
 from op_profiler.parallel.collaborate import Collaboration, collaborate
+from op_profiler.parallel.comparison import CorunResult, compare
 from op_profiler.parallel.costs import Costs, simulate
-from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, time_in_turn
+from op_profiler.parallel.games import without_pygambit
+from op_profiler.parallel.lanes import compiler
+from op_profiler.parallel.measure import Timed, Way, time_in_turn
 from op_profiler.parallel.models import Models, load_models, mergeable
 from op_profiler.parallel.plan import Plan, Stage, read_plan
 from op_profiler.parallel.policies import POLICIES, get_policy
-from op_profiler.parallel.profile import Profile, durations_us, in_order, measure_costs, plan_of
-from op_profiler.parallel.record import PlanSamples, record_coruns
+from op_profiler.parallel.profile import Profile, in_order, measure_costs, plan_of
+from op_profiler.parallel.record import record_coruns
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
@@ -35,7 +38,6 @@ _MOST_MEASURED = 6
 _LONG_BUILD_SECONDS = 240.0
 _SHORT_ROUNDS, _MOST_ROUNDS = 21, 101
 _CHOICE_SECONDS = 5.0
-_TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
 
 Announce = Callable[[str], None]
 
@@ -91,77 +93,6 @@ class CorunRequest:
 
 
 @dataclasses.dataclass(frozen=True)
-class CorunResult:
-    """A plan, and what came of running it.
-
-    Attributes:
-        timed: way 0 is sequential, way 1 the plan (sequential once more where nothing was faster).
-        timeline_us: of one run of the plan, start and end of every node, shape (nodes, 2).
-        threads_used: threads that every node really had, shape (nodes,); `ran_on`: the core that it ended on.
-        outputs_equal: whether all outputs were those of sequential, bit for bit.
-        largest_difference: between two outputs, over the largest value of the sequential one.
-        tried: what ``auto`` and ``collaborate`` measured on the way: name, predicted and measured microseconds.
-        collaboration: of ``collaborate``, what tuning alone and together came to.
-        notes: what the user should know.
-    """
-
-    models: Models
-    plan: Plan
-    timed: Timed
-    timeline_us: np.ndarray
-    threads_used: np.ndarray
-    ran_on: np.ndarray
-    outputs_equal: bool
-    largest_difference: float
-    tried: tuple[tuple[str, float, float], ...]
-    collaboration: Collaboration | None
-    notes: tuple[str, ...]
-
-    @property
-    def outputs_agree(self) -> bool:
-        """Equal, or as near as other kernels than those of the build can be expected to be."""
-        return self.outputs_equal or (not self.plan.as_built and self.largest_difference <= _TOLERANCE)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for scripts."""
-        sequential, ours = (float(median) for median in self.timed.median_us)
-        return {
-            "models": list(self.plan.models),
-            "policy": self.plan.policy,
-            "sequential_us": sequential,
-            "sequential_interval_us": finite(self.timed.interval_us(0)),
-            "plan_us": ours,
-            "plan_interval_us": finite(self.timed.interval_us(1)),
-            "predicted_us": self.plan.predicted_us,
-            "speedup": self.timed.speedup(1),
-            "speedup_interval": finite(self.timed.speedup_interval(1)),
-            "outputs_equal": self.outputs_equal,
-            "largest_difference": self.largest_difference,
-            "foreign_load": self.timed.load.foreign,
-            "rounds": len(self.timed.samples_us),
-            "merged": list(self.plan.merged),
-            "split": self.plan.split,
-            "tried": [{"policy": n, "predicted_us": p, "measured_us": m} for n, p, m in self.tried],
-            "tuned_stages": self.collaboration.to_json() if self.collaboration is not None else None,
-            "notes": list(self.notes),
-            "stages": self._stages(),
-        }
-
-    def _stages(self) -> list[Any]:
-        """The plan's, with what each operator had of threads, cores and time."""
-        stages: list[Any] = self.plan.to_json(self.models.graph)["stages"]
-        for operator in (o for stage in stages for group in stage for o in group["operators"]):
-            start, end = self.timeline_us[operator["op"]].tolist()
-            operator |= {
-                "threads_effective": int(self.threads_used[operator["op"]]),
-                "core_effective": int(self.ran_on[operator["op"]]),
-                "start_us": start,
-                "end_us": end,
-            }
-        return stages
-
-
-@dataclasses.dataclass(frozen=True)
 class Candidate:
     """A plan and the models that it was made for.
 
@@ -184,9 +115,14 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult:
         OpProfilerError: a model, a plan or a setting stands in the way; or a kernel fails in a stage, with its name.
     """
     request.check()
+    if not request.models[0].on_gpu:
+        compiler()  # says what is missing, before minutes of building
     plan = read_plan(request.plan) if request.plan is not None else None
     if plan is not None:
         plan.check_models(tuple(one.model.name for one in request.models))
+    missing = without_pygambit() if plan is None and request.policy in (AUTO, "nash") else ()
+    for note in missing:
+        announce(note)
     merge = bool(plan.merged) if plan is not None else request.merge
 
     def load(merged: bool) -> Models:
@@ -203,6 +139,7 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult:
             if request.policy == AUTO and not merge:
                 candidates += merged_candidates(request, baseline, announce)
             winner, tried = best_of(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
+        winner = dataclasses.replace(winner, notes=(*missing, *winner.notes))
         return _measured(request, winner, baseline, tried, announce)
 
 
@@ -346,74 +283,32 @@ def _measured(
 ) -> CorunResult:
     """The winner beside sequential, in fresh rounds: those that chose it favour it."""
     announce("comparing with sequential")
-    notes = list(dict.fromkeys([*winner.notes, *(note for one in winner.models.compiled for note in one.notes)]))
-    timed, run = _compared(winner, baseline, request.rounds)
+    notes = [*winner.notes, *(note for one in winner.models.compiled for note in one.notes)]
+    timed, run = compare(winner.models, winner.plan, baseline, request.rounds)
     if request.db is not None and winner.profile is None:
         notes.append("co-runs are not stored: what operators take alone was not measured, only predicted or not asked")
     if request.db is not None and winner.profile is not None:
         announce("storing co-runs")
-        samples = PlanSamples(winner.plan, run.durations_us, run.bound_to, run.threads_used)
-        count = record_coruns(request.db, request.models, winner.models, winner.profile, samples, timed)
+        count = record_coruns(request.db, request.models, winner.models, winner.profile, winner.plan, run, timed)
         notes.append(f"{count} groups of operators that ran side by side are in {request.db}")
-    if request.policy == AUTO and request.plan is None and not _faster(timed):
+    compared = winner.plan
+    if request.policy == AUTO and request.plan is None and not timed.faster(1):
         notes.append(
-            f"the best plan ({winner.plan.policy}) took {1 / timed.speedup(1):.3f} times as long as sequential and is "
-            "not returned: this is one operator after the other on all cores, by TVM's own executor"
+            f"the best plan ({compared.title}) was not faster than sequential and is not returned: this is one "
+            "operator after the other on all cores, as TVM's own executor runs them; the operators' times are of lanes"
         )
         winner = Candidate(baseline, in_order(baseline, baseline.thread_counts[-1]))
-        run = _compared(winner, baseline, 1)[1]
-        timed = dataclasses.replace(timed, samples_us=timed.samples_us[:, [0, 0]])
+        run = compare(winner.models, winner.plan, baseline, 1)[1]
     strangers = sorted({core for core, bound in run.bound_to.items() if bound != core})
     if strangers:
         notes.append(f"the system did not bind the lanes of cores {strangers} to them")
     return CorunResult(
         models=winner.models,
         plan=winner.plan,
+        compared=compared,
         timed=timed,
-        timeline_us=run.timeline_us,
-        threads_used=run.threads_used,
-        ran_on=run.ran_on,
-        outputs_equal=run.outputs_equal,
-        largest_difference=run.largest_difference,
+        run=run,
         tried=tried,
         collaboration=winner.collaboration,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
     )
-
-
-def _faster(timed: Timed) -> bool:
-    return timed.speedup(1) >= 1.0 and timed.median_us[1] <= timed.median_us[0]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Run:
-    """What is seen of a plan beside its times; see `CorunResult` and `PlanSamples`."""
-
-    timeline_us: np.ndarray
-    durations_us: np.ndarray
-    bound_to: dict[int, int | None]
-    threads_used: np.ndarray
-    ran_on: np.ndarray
-    outputs_equal: bool
-    largest_difference: float
-
-
-def _compared(candidate: Candidate, baseline: Models, rounds: int) -> tuple[Timed, _Run]:
-    machine, sequential = baseline.machine, baseline.sequential()
-    with candidate.models.executor(candidate.plan) as executor:
-        ways = [sequential, Way(lambda: None, executor.run)]
-        timed = time_in_turn(ways, rounds=rounds, meter=machine.meter(), limits=machine.limits)
-        sequential.prepare()
-        sequential.run()
-        expected = [array.copy() for array in baseline.sequential_outputs()]
-        executor.run()
-        pairs = list(zip(expected, executor.outputs(), strict=True))
-        return timed, _Run(
-            timeline_us=executor.timeline_us(),
-            durations_us=durations_us(executor, _SHORT_ROUNDS),
-            bound_to=executor.bound_to(),
-            threads_used=executor.threads_used(),
-            ran_on=executor.ran_on(),
-            outputs_equal=all(np.array_equal(a, b) for a, b in pairs),
-            largest_difference=max((relative_difference(a, b) for a, b in pairs), default=0.0),
-        )

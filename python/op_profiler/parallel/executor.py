@@ -14,7 +14,7 @@ import numpy as np
 
 from op_profiler.compiler import load_tvm
 from op_profiler.measure.kernels import Call, Kernel, bind_graph
-from op_profiler.parallel.lanes import Lanes, LaneStep, native_library, run_on_lanes
+from op_profiler.parallel.lanes import Lanes, LaneStep, make_library, run_on_lanes
 from op_profiler.parallel.memory import Bound, bind_in_one_piece
 from op_profiler.parallel.plan import ROWS
 from op_profiler.parallel.rows import for_team
@@ -134,12 +134,11 @@ def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
         folder: for the library; may be deleted once this has returned.
 
     Raises:
-        MeasureError: there is no C compiler (TVM links with it).
+        MeasureError: there is no C compiler, or it fails.
     """
-    native_library()  # says what is missing
     factory = compiled.library
     path = folder / f"{uuid.uuid4().hex}.so"  # a name that was loaded before would give the library of then
-    factory.get_lib().export_library(str(path))
+    factory.get_lib().export_library(str(path), fcompile=make_library)
     kernels = load_tvm().runtime.load_module(str(path))
     run_on_lanes(path)
     library = _LaneLibrary(factory.get_graph_json(), kernels, factory.get_params())

@@ -39,7 +39,8 @@ class Outcome:
     Attributes:
         choices: the resource of each player in the best equilibrium found: that with the least makespan.
         makespan_us: the largest load in it; `worst_us`: in the worst one found.
-        exact: whether all equilibria in pure strategies were enumerated; otherwise best responses led to those found.
+        exact: whether all equilibria in pure strategies were enumerated; otherwise best responses led to those found,
+            and there may be others, better or worse.
         equilibria: how many were found.
         load_us: the game, as `play` got it.
     """
@@ -58,13 +59,14 @@ class Outcome:
 
     @functools.cached_property
     def mixed(self) -> tuple[Mixed, ...] | None:
-        """Equilibria in which a player draws lots, of two players with up to four resources; None for other games.
+        """Equilibria in which a player draws lots, of two players with up to four resources; None for other games, and
+        where pygambit is not installed.
 
         No plan follows them: lots are no better than the best equilibrium without. They tell what to expect of players
         that do not know each other.
         """
         players, resources = self.load_us.shape
-        if players != 2 or resources > _MOST_MIXED:
+        if players != 2 or resources > _MOST_MIXED or _pygambit() is None:
             return None
         found = extreme_equilibria(costs_of(self.load_us))
         return tuple(one for one in found if any(max(each) < 1 for each in one))
@@ -76,8 +78,8 @@ class Outcome:
 
     @property
     def price_of_anarchy(self) -> float | None:
-        """Worst equilibrium found over optimum."""
-        return self.worst_us / self.optimum_us if self.optimum_us else None
+        """Worst equilibrium over optimum; None where not all equilibria are known."""
+        return self.worst_us / self.optimum_us if self.exact and self.optimum_us else None
 
 
 def play(load_us: np.ndarray) -> Outcome:
@@ -85,12 +87,9 @@ def play(load_us: np.ndarray) -> Outcome:
 
     Args:
         load_us: shape (players, resources): how long a player keeps a resource busy, transfer of its inputs included.
-
-    Raises:
-        MissingPackageError: a small game, and pygambit is not installed.
     """
     players, resources = load_us.shape
-    exact = resources**players <= _EXACT
+    exact = resources**players <= _EXACT and _pygambit() is not None
     if exact:
         found = [tuple(each.index(1.0) for each in one) for one in pure_equilibria(costs_of(load_us))]
     else:
@@ -120,7 +119,7 @@ def pure_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
     Raises:
         MissingPackageError: pygambit is not installed.
     """
-    gambit = _pygambit()
+    gambit = _needed_pygambit()
     return [_probabilities(one, costs) for one in gambit.nash.enumpure_solve(_gambit_game(costs)).equilibria]
 
 
@@ -133,7 +132,7 @@ def extreme_equilibria(costs: Sequence[np.ndarray]) -> list[Mixed]:
     Raises:
         MissingPackageError: pygambit is not installed.
     """
-    gambit = _pygambit()
+    gambit = _needed_pygambit()
     return [_probabilities(one, costs) for one in gambit.nash.enummixed_solve(_gambit_game(costs)).equilibria]
 
 
@@ -212,13 +211,30 @@ def _makespan(load_us: np.ndarray, choices: Sequence[int]) -> float:
     return float(_loads(load_us, choices).max())
 
 
+def without_pygambit() -> tuple[str, ...]:
+    """Where pygambit is not installed, a note that says what is done without it and how to install it."""
+    if _pygambit() is not None:
+        return ()
+    return (f"{MissingPackageError('pygambit', _ALL, extra='predict')}. Until then best responses solve all games",)
+
+
+_ALL = "finding all equilibria of a game"
+
+
 @functools.cache
-def _pygambit() -> Any:
+def _pygambit() -> Any | None:
     try:
         import pygambit
-    except ImportError as error:
-        raise MissingPackageError("pygambit", "finding the equilibria of a game", extra="predict") from error
+    except ImportError:
+        return None
     return pygambit
+
+
+def _needed_pygambit() -> Any:
+    gambit = _pygambit()
+    if gambit is None:
+        raise MissingPackageError("pygambit", _ALL, extra="predict")
+    return gambit
 
 
 def _gambit_game(costs: Sequence[np.ndarray]) -> Any:
@@ -232,7 +248,7 @@ def _gambit_game(costs: Sequence[np.ndarray]) -> Any:
     labels = " ".join(f'"{player}"' for player in range(players))
     shape = " ".join(str(size) for size in costs[0].shape)
     numbers = " ".join(f"{value:.9f}" for value in fastest_first)
-    return _pygambit().read_nfg(io.BytesIO(f'NFG 1 R "" {{ {labels} }} {{ {shape} }}\n\n{numbers}\n'.encode()))
+    return _needed_pygambit().read_nfg(io.BytesIO(f'NFG 1 R "" {{ {labels} }} {{ {shape} }}\n\n{numbers}\n'.encode()))
 
 
 def _probabilities(profile: Any, costs: Sequence[np.ndarray]) -> Mixed:

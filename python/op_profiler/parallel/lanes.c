@@ -5,7 +5,8 @@
  * lanes of the step's other cores, which wait meanwhile and take them from their mailbox. So no core ever has two
  * threads that want it, and changing the number of threads from one step to the next costs nothing.
  *
- * A signal holds the number of the last run in which it was given, so that nothing has to be reset between runs.
+ * A signal holds the number of the last run in which it was given, so that nothing has to be reset between runs. Each
+ * lies on a cache line of its own: who looks at one is not disturbed when another one is given.
  * Waiting spins, then gives the core away between looks, then sleeps until whoever gives the signal wakes the lane. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -59,6 +60,10 @@ typedef struct { /* what the caller keeps in memory until lanes_close; numbers a
     const int64_t *loops; /* two numbers a loop: its parts and the rows among them; 0 where it is cut into blocks */
 } Table;
 
+typedef struct {
+    _Alignas(LINE) _Atomic uint64_t run;
+} Signal;
+
 typedef struct Lanes Lanes;
 typedef struct {
     _Alignas(LINE) Mailbox mailbox;
@@ -76,7 +81,7 @@ typedef struct {
 struct Lanes {
     Lane *lanes;
     int64_t count;
-    _Atomic uint64_t *signals; /* 0 to count - 1 start the lanes, the next `count` end them, then those of the tables */
+    Signal *signals;           /* 0 to count - 1 start the lanes, the next `count` end them, then those of the tables */
     const int64_t *waiter_of;  /* of each signal, the lane that waits for it */
     uint64_t run;
     _Atomic int failed, stopping;
@@ -147,7 +152,7 @@ static void wait_for(Lane *me, _Atomic uint64_t *value, uint64_t wanted) {
 }
 
 static void give(Lanes *all, int64_t signal) {
-    atomic_store(&all->signals[signal], all->run);
+    atomic_store(&all->signals[signal].run, all->run);
     wake(&all->lanes[all->waiter_of[signal]]);
 }
 
@@ -206,7 +211,7 @@ static void walk(Lane *me) {
     for (int64_t i = 0; i < table->count; i++) {
         Step *step = &table->steps[i];
         for (int64_t j = 0; j < step->waits; j++)
-            wait_for(me, &all->signals[table->waits[step->first_wait + j]], all->run);
+            wait_for(me, &all->signals[table->waits[step->first_wait + j]].run, all->run);
         step->threads = 1; /* more where a parallel loop is split */
         step->start_ns = now_ns();
         if (!atomic_load_explicit(&all->failed, memory_order_relaxed)) {
@@ -240,7 +245,7 @@ static void *serve_lane(void *argument) {
     current = me;
     bind(me->table.core); /* where it really ran, each step tells */
     for (uint64_t run = 1;; run++) {
-        wait_for(me, &all->signals[number], run);
+        wait_for(me, &all->signals[number].run, run);
         if (atomic_load(&all->stopping)) return NULL;
         walk(me);
         give(all, all->count + number);
@@ -258,7 +263,7 @@ void lanes_close(Lanes *all) {
     for (int64_t i = 1; i < all->count; i++) pthread_join(all->lanes[i].thread, NULL);
     pthread_setaffinity_np(pthread_self(), sizeof(all->before), &all->before);
     for (int64_t i = 0; i < all->count; i++) sem_destroy(&all->lanes[i].wake);
-    free((void *)all->signals);
+    free(all->signals);
     free(all->lanes);
     free(all);
 }
@@ -266,17 +271,18 @@ void lanes_close(Lanes *all) {
 /* A thread for every lane but the first, which is the thread that calls lanes_run. NULL where they cannot be had. */
 Lanes *lanes_open(const Table *tables, int64_t count, const int64_t *waiter_of, int64_t signals) {
     Lanes *all = calloc(1, sizeof(Lanes));
-    size_t size = (size_t)count * sizeof(Lane);
+    size_t lanes_size = (size_t)count * sizeof(Lane), signals_size = (size_t)signals * sizeof(Signal);
     if (all == NULL) return NULL;
-    all->lanes = aligned_alloc(LINE, size);
-    all->signals = calloc((size_t)signals, sizeof(*all->signals));
+    all->lanes = aligned_alloc(LINE, lanes_size);
+    all->signals = aligned_alloc(LINE, signals_size);
     if (all->lanes == NULL || all->signals == NULL) {
         free(all->lanes);
-        free((void *)all->signals);
+        free(all->signals);
         free(all);
         return NULL;
     }
-    memset(all->lanes, 0, size);
+    memset(all->lanes, 0, lanes_size);
+    memset(all->signals, 0, signals_size);
     all->waiter_of = waiter_of;
     pthread_getaffinity_np(pthread_self(), sizeof(all->before), &all->before);
     for (int64_t i = 0; i < count; i++) {
@@ -302,7 +308,7 @@ int lanes_run(Lanes *all) {
     bind(current->table.core);
     start_all(all);
     walk(current);
-    for (int64_t i = 1; i < all->count; i++) wait_for(current, &all->signals[all->count + i], all->run);
+    for (int64_t i = 1; i < all->count; i++) wait_for(current, &all->signals[all->count + i].run, all->run);
     current = NULL;
     return atomic_exchange(&all->failed, 0);
 }

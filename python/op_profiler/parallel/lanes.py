@@ -15,6 +15,7 @@ import functools
 import hashlib
 import itertools
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ import numpy as np
 
 from op_profiler.compiler import cache_folder
 from op_profiler.errors import MeasureError
+from op_profiler.files import whole_file
 from op_profiler.measure.kernels import Call
 from op_profiler.operators.lower import last_line
 
@@ -169,6 +171,38 @@ class _Table:
         return [self.steps.ctypes.data, len(self.steps), self.core, *(array.ctypes.data for array in self._arrays)]
 
 
+def compiler() -> list[str]:
+    """The command of a C compiler: ``CC``, which may hold arguments (``ccache gcc``), else the first there is.
+
+    Raises:
+        MeasureError: there is none.
+    """
+    asked = os.environ.get("CC", "").strip()
+    try:
+        command = shlex.split(asked) or [name for name in ("cc", "gcc", "clang") if shutil.which(name)][:1]
+    except ValueError as error:
+        raise MeasureError(f"CC is {asked!r}, which is no command: {error}") from error
+    if not command:
+        raise MeasureError("running a plan needs a C compiler: install gcc or clang, or let CC name one")
+    if shutil.which(command[0]) is None:
+        raise MeasureError(f"CC is {asked!r}, but there is no {command[0]}: install it, or let CC name a C compiler")
+    return command
+
+
+def make_library(path: str, files: Sequence[str], options: Sequence[str] = ()) -> None:
+    """A shared library of C sources or object files; TVM calls it to export kernels.
+
+    Raises:
+        MeasureError: there is no C compiler, or it fails.
+    """
+    command = compiler()
+    done = subprocess.run(
+        [*command, *_FLAGS, "-o", path, *files, *options], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise MeasureError(f"{shlex.join(command)} cannot compile {', '.join(files)}: {done.stderr.strip()[-500:]}")
+
+
 @functools.cache
 def native_library() -> Any:
     """lanes.c, compiled for this machine and kept in the cache folder; TVM has to be loaded before.
@@ -176,20 +210,12 @@ def native_library() -> Any:
     Raises:
         MeasureError: there is no C compiler, or it fails.
     """
-    compiler = os.environ.get("CC") or next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
-    if compiler is None:
-        raise MeasureError("running a plan needs a C compiler: install gcc or clang, or let CC name one")
-    source = _SOURCE.read_bytes()
-    name = hashlib.sha256(source + " ".join((compiler, *_FLAGS)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(_SOURCE.read_bytes() + " ".join((*compiler(), *_FLAGS)).encode()).hexdigest()[:16]
     path = cache_folder() / "lanes" / f"{name}.so"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{name}.{os.getpid()}.part")
-        command = [compiler, *_FLAGS, str(_SOURCE), "-o", str(partial)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise MeasureError(f"{compiler} cannot compile {_SOURCE}: {done.stderr.strip()[-500:]}")
-        partial.rename(path)
+        with whole_file(path) as partial:
+            make_library(str(partial), [str(_SOURCE)])
     library = ctypes.CDLL(str(path))
     library.lanes_open.restype = ctypes.c_void_p
     library.lanes_open.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)

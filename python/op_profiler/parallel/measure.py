@@ -73,6 +73,10 @@ class Timed:
         """95 % confidence interval of `speedup`."""
         return median_interval(self.samples_us[:, over] / self.samples_us[:, way])
 
+    def faster(self, way: int) -> bool:
+        """Whether a way takes no longer than way 0, in the median and within rounds."""
+        return self.speedup(way) >= 1.0 and bool(self.median_us[way] <= self.median_us[0])
+
 
 def time_in_turn(
     ways: Sequence[Way],
@@ -151,10 +155,21 @@ def finite(interval: tuple[float, float]) -> list[float] | None:
     return list(interval) if np.isfinite(interval).all() else None
 
 
-def relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
-    """The largest difference between two arrays, over the largest expected value."""
-    scale = float(np.abs(expected).max(initial=0.0)) or 1.0
-    return float(np.abs(expected.astype(np.float64) - found).max(initial=0.0)) / scale
+def compare_outputs(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> tuple[bool, float]:
+    """Whether arrays are equal, bit for bit; and the largest difference between two, over the largest expected value of
+    its array. NaN equals NaN there, and is infinitely far from any other value.
+    """
+    pairs = list(zip(expected, found, strict=True))
+    equal = all(a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes() for a, b in pairs)
+    return equal, max((_relative_difference(a, b) for a, b in pairs), default=0.0)
+
+
+def _relative_difference(expected: np.ndarray, found: np.ndarray) -> float:
+    a, b = expected.astype(np.float64), found.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    scale = float(np.abs(a[np.isfinite(a)]).max(initial=0.0)) or 1.0
+    return float(np.where(np.isnan(apart), np.inf, apart).max(initial=0.0)) / scale
 
 
 def _one_round(ways: Sequence[Way], turn: int) -> list[float]:

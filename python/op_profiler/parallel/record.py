@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,26 +15,11 @@ from op_profiler.schedules._base import UNKNOWN
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
+    from op_profiler.parallel.comparison import PlanRun
     from op_profiler.parallel.measure import Timed
     from op_profiler.parallel.models import Models
     from op_profiler.parallel.plan import Plan
     from op_profiler.parallel.profile import Profile
-
-
-@dataclasses.dataclass(frozen=True)
-class PlanSamples:
-    """Runs of a plan.
-
-    Attributes:
-        duration_us: of every operator, shape (rounds, nodes).
-        bound_to: for every core of the plan the one that its lane was bound to, as the system told; None: to none.
-        threads_used: lanes that had a part in every operator, shape (nodes,).
-    """
-
-    plan: Plan
-    duration_us: np.ndarray
-    bound_to: dict[int, int | None]
-    threads_used: np.ndarray
 
 
 def record_coruns(
@@ -43,7 +27,8 @@ def record_coruns(
     requests: Sequence[CollectRequest],
     models: Models,
     profile: Profile,
-    samples: PlanSamples,
+    plan: Plan,
+    run: PlanRun,
     timed: Timed,
 ) -> int:
     """Store every stage of a plan with operators side by side, and every operator beside its own copy.
@@ -51,13 +36,14 @@ def record_coruns(
     Args:
         requests: of the models, in their order.
         profile: what the operators took alone.
+        run: of the plan.
         timed: when the plan ran beside sequential.
 
     Returns:
         How many groups were stored.
     """
     keys = [_model_key(request, models, number) for number, request in enumerate(requests)]
-    groups = [(members, timed.load) for members in _stages(models, profile, samples, keys)]
+    groups = [(members, timed.load) for members in _stages(models, profile, plan, run, keys)]
     groups += [(members, profile.load) for members in _beside_copies(models, profile, keys)]
     with Dataset.open(db) as dataset, dataset.transaction():
         dataset.add_device(models.machine.device)
@@ -103,8 +89,10 @@ def _add_model(dataset: Dataset, key: str, request: CollectRequest, models: Mode
     dataset.add_operators(key, found, models.schedules)
 
 
-def _stages(models: Models, profile: Profile, samples: PlanSamples, keys: Sequence[str]) -> Iterator[list[CorunMember]]:
-    for stage in samples.plan.stages:
+def _stages(
+    models: Models, profile: Profile, plan: Plan, run: PlanRun, keys: Sequence[str]
+) -> Iterator[list[CorunMember]]:
+    for stage in plan.stages:
         if len(stage.groups) < 2:
             continue
         members = []
@@ -113,8 +101,8 @@ def _stages(models: Models, profile: Profile, samples: PlanSamples, keys: Sequen
                 alone = profile.alone(step)
                 if alone is not None:
                     cores = group.cores[: step.threads]
-                    settings = _settings(models, cores, samples.bound_to, int(samples.threads_used[step.node]))
-                    members.append(_member(models, step, settings, alone, samples.duration_us[:, step.node], keys))
+                    settings = _settings(models, cores, run.bound_to, int(run.threads_used[step.node]))
+                    members.append(_member(models, step, settings, alone, run.durations_us[:, step.node], keys))
         if members:
             yield members
 

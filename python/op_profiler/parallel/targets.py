@@ -17,8 +17,8 @@ import numpy as np
 from op_profiler.compiler import BOARD_KINDS, resolve_target, target_kind, use_build_for
 from op_profiler.errors import UsageError
 from op_profiler.measure.turns import locks_of, measuring
-from op_profiler.parallel.games import Outcome, play
-from op_profiler.parallel.measure import Timed, Way, finite, relative_difference, time_in_turn
+from op_profiler.parallel.games import Outcome, play, without_pygambit
+from op_profiler.parallel.measure import Timed, Way, compare_outputs, finite, time_in_turn
 from op_profiler.parallel.workers import (
     OnTarget,
     Placement,
@@ -107,12 +107,12 @@ class TargetsResult:
 
     Attributes:
         targets: as the user wrote them; `compiled_for`: in full.
-        placements: side by side.
+        placements: what is returned: side by side, or of ``auto`` everything on one target where that was faster.
         outcome: the game; `Outcome.load_us` holds the latency of each model on each target, transfers included.
         sequential: everything on the target where that took least, with all cores.
-        timed: way 0 is `sequential`, way 1 the placement (way 0 once more where nothing was faster).
-        predicted_us: the makespan of the equilibrium; None where it is not what was placed.
-        outputs_equal: whether all outputs were those of `sequential`, bit for bit.
+        timed: way 0 is `sequential`, way 1 the equilibrium, also where that is not returned.
+        predicted_us: the makespan of the equilibrium.
+        outputs_equal: whether all outputs of what is returned were those of `sequential`, bit for bit.
         largest_difference: between two outputs, over the largest value of the sequential one.
     """
 
@@ -124,7 +124,7 @@ class TargetsResult:
     outcome: Outcome
     sequential: Placement
     timed: Timed
-    predicted_us: float | None
+    predicted_us: float
     outputs_equal: bool
     largest_difference: float
     notes: tuple[str, ...]
@@ -175,6 +175,8 @@ def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResu
     from op_profiler.measure.threads import available_cores
 
     request.check()
+    for note in without_pygambit():
+        announce(note)
     if request.place is not None:
         is_tracker(request.place.host, request.place.port)  # before minutes of compiling: does anybody answer?
     cores = available_cores()[: request.cores]
@@ -247,21 +249,23 @@ def _compared(request: TargetsRequest, outcome: Outcome, side_by_side: Sequence[
     chosen = [[n for n in everything if outcome.choices[n] == at] for at in range(len(side_by_side))]
     work = [(worker, numbers) for worker, numbers in zip(side_by_side, chosen) if numbers]
     timed = _timed([[(best, everything)], work], side_by_side, request.rounds)
-    predicted_us: float | None = outcome.makespan_us
-    notes = [
+    notes = [*without_pygambit()]
+    notes += [
         f"this TVM does not know the processor and compiled {one.name} for any of its kind; name it with -mcpu"
         for one in (worker.loaded for worker in side_by_side)
         if one.target.attrs.get("mcpu") == "generic" and "-mcpu" not in one.name
     ]
-    if request.policy == "auto" and timed.speedup(1) < 1.0:
+    if request.policy == "auto" and not timed.faster(1):
         notes.append(
-            f"the placement took {1 / timed.speedup(1):.3f} times as long as everything on {best.loaded.name} and is "
-            "not returned: this is everything there"
+            f"side by side was not faster than everything on {best.loaded.name} and is not returned: this is "
+            "everything there"
         )
-        work, predicted_us = [(best, list(everything))], None
-        timed = dataclasses.replace(timed, samples_us=timed.samples_us[:, [0, 0]])
+        work = [(best, list(everything))]
     expected, found = run_all([(best, everything)]), run_all(work)
-    pairs = [pair for number in everything for pair in zip(expected[number], found[number], strict=True)]
+    equal, difference = compare_outputs(
+        [array for number in everything for array in expected[number]],
+        [array for number in everything for array in found[number]],
+    )
     return TargetsResult(
         policy=request.policy,
         models=best.loaded.models,
@@ -271,8 +275,8 @@ def _compared(request: TargetsRequest, outcome: Outcome, side_by_side: Sequence[
         outcome=outcome,
         sequential=best.placement(everything),
         timed=timed,
-        predicted_us=predicted_us,
-        outputs_equal=all(np.array_equal(a, b) for a, b in pairs),
-        largest_difference=max((relative_difference(a, b) for a, b in pairs), default=0.0),
+        predicted_us=outcome.makespan_us,
+        outputs_equal=equal,
+        largest_difference=difference,
         notes=tuple(notes),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.parallel.corun import CorunResult
+    from op_profiler.parallel.comparison import CorunResult
     from op_profiler.parallel.measure import Timed
     from op_profiler.parallel.targets import TargetsResult
 
@@ -25,7 +25,7 @@ def show(console: Console, result: CorunResult) -> None:
     for number, stage in enumerate(plan.stages):
         for group in stage.groups:
             for step in group.steps:
-                start, end = result.timeline_us[step.node]
+                start, end = result.run.timeline_us[step.node]
                 name = graph.nodes[step.node].name.removeprefix("tvmgen_default_")
                 owner = f"{graph.models[graph.nodes[step.node].model]}: " if len(graph.models) > 1 else ""
                 cores = ",".join(map(str, group.cores[: step.threads]))
@@ -44,8 +44,7 @@ def show(console: Console, result: CorunResult) -> None:
 
 def summary(result: CorunResult) -> str:
     """Predicted, measured, and whether the outputs are those of sequential."""
-    plan = result.plan
-    return comparison(result, "sequential", f"plan ({plan.title})", plan.predicted_us)
+    return comparison(result, "sequential", f"plan ({result.compared.title})", result.compared.predicted_us)
 
 
 def comparison(result: CorunResult | TargetsResult, first: str, second: str, predicted_us: float | None) -> str:

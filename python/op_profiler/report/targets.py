@@ -35,8 +35,10 @@ def summary(result: TargetsResult) -> str:
     ]
     found = "in all" if outcome.exact else "found by best responses"
     prices = "the optimum of so large a game is not computed"
-    if outcome.price_of_stability is not None and outcome.price_of_anarchy is not None:
-        prices = f"price of the best {outcome.price_of_stability:.3f}, of the worst {outcome.price_of_anarchy:.3f}"
+    if outcome.price_of_stability is not None:
+        prices = f"price of the best {outcome.price_of_stability:.3f}"
+    if outcome.price_of_anarchy is not None:
+        prices += f", of the worst {outcome.price_of_anarchy:.3f}"
     names = f"all on {result.sequential.target}", f"side by side ({result.policy})"
     return "\n".join(
         [

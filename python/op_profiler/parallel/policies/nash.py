@@ -50,11 +50,7 @@ def nash(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stag
 
 
 def nash_forks(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Fork, ...]:
-    """The games that are played in a graph, in order.
-
-    Raises:
-        MissingPackageError: pygambit is not installed.
-    """
+    """The games that are played in a graph, in order."""
     if not len(graph):
         return ()
     return tuple(_Forks(graph, costs, cores).of((1 << len(graph)) - 1, {}))
@@ -69,8 +65,10 @@ def told(forks: Sequence[Fork]) -> str:
     text = f"{len(games)} games, {exact} of them with all equilibria, the others by best responses"
     stability = [game.price_of_stability for game in games if game.price_of_stability is not None]
     anarchy = [game.price_of_anarchy for game in games if game.price_of_anarchy is not None]
-    if stability and anarchy:
-        text += f"; best equilibrium over optimum up to {max(stability):.3f}, worst up to {max(anarchy):.3f}"
+    if stability:
+        text += f"; best equilibrium over optimum up to {max(stability):.3f}"
+    if anarchy:
+        text += f", worst where all are known up to {max(anarchy):.3f}"
     return text
 
 

@@ -1,0 +1,149 @@
+"""A plan beside running one operator after the other: their times in the same rounds, and their outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.parallel.measure import Timed, Way, compare_outputs, finite, time_in_turn
+from op_profiler.parallel.profile import durations_us
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.collaborate import Collaboration
+    from op_profiler.parallel.models import Models
+    from op_profiler.parallel.plan import Plan
+
+_DURATIONS = 21  # rounds of the durations of operators
+_TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanRun:
+    """What is seen of a plan beside its times.
+
+    Attributes:
+        timeline_us: of one run, start and end of every operator, shape (nodes, 2).
+        durations_us: of every operator, shape (rounds, nodes).
+        bound_to: for every core of the plan the one that its lane was bound to, as the system told; None: to none.
+        threads_used: threads that every operator really had, shape (nodes,); `ran_on`: the core that it ended on.
+        outputs_equal: whether all outputs were those of sequential, bit for bit.
+        largest_difference: between two outputs, over the largest value of the sequential one.
+    """
+
+    timeline_us: np.ndarray
+    durations_us: np.ndarray
+    bound_to: dict[int, int | None]
+    threads_used: np.ndarray
+    ran_on: np.ndarray
+    outputs_equal: bool
+    largest_difference: float
+
+
+@dataclasses.dataclass(frozen=True)
+class CorunResult:
+    """A plan, and what came of running it.
+
+    Attributes:
+        plan: what is returned, for `models`; `run`: what was seen of it.
+        compared: what was timed beside sequential: `plan`, or of ``auto`` the best one, which was not faster.
+        timed: way 0 is sequential, way 1 `compared`.
+        tried: what ``auto`` and ``collaborate`` measured on the way: name, predicted and measured microseconds.
+        collaboration: of ``collaborate``, what tuning alone and together came to.
+        notes: what the user should know.
+    """
+
+    models: Models
+    plan: Plan
+    compared: Plan
+    timed: Timed
+    run: PlanRun
+    tried: tuple[tuple[str, float, float], ...]
+    collaboration: Collaboration | None
+    notes: tuple[str, ...]
+
+    @property
+    def outputs_equal(self) -> bool:
+        """Of `run`."""
+        return self.run.outputs_equal
+
+    @property
+    def largest_difference(self) -> float:
+        """Of `run`."""
+        return self.run.largest_difference
+
+    @property
+    def outputs_agree(self) -> bool:
+        """Equal, or as near as other kernels than those of the build can be expected to be."""
+        return self.outputs_equal or (not self.plan.as_built and self.largest_difference <= _TOLERANCE)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for scripts. The times and `speedup` are those of `compared_policy`, also where another plan,
+        `policy`, is returned."""
+        sequential, ours = (float(median) for median in self.timed.median_us)
+        return {
+            "models": list(self.plan.models),
+            "policy": self.plan.policy,
+            "compared_policy": self.compared.title,
+            "sequential_us": sequential,
+            "sequential_interval_us": finite(self.timed.interval_us(0)),
+            "plan_us": ours,
+            "plan_interval_us": finite(self.timed.interval_us(1)),
+            "predicted_us": self.compared.predicted_us,
+            "speedup": self.timed.speedup(1),
+            "speedup_interval": finite(self.timed.speedup_interval(1)),
+            "outputs_equal": self.outputs_equal,
+            "largest_difference": self.largest_difference,
+            "foreign_load": self.timed.load.foreign,
+            "rounds": len(self.timed.samples_us),
+            "merged": list(self.plan.merged),
+            "split": self.plan.split,
+            "tried": [{"policy": n, "predicted_us": p, "measured_us": m} for n, p, m in self.tried],
+            "tuned_stages": self.collaboration.to_json() if self.collaboration is not None else None,
+            "notes": list(self.notes),
+            "stages": self._stages(),
+        }
+
+    def _stages(self) -> list[Any]:
+        """The plan's, with what each operator had of threads, cores and time."""
+        stages: list[Any] = self.plan.to_json(self.models.graph)["stages"]
+        for operator in (o for stage in stages for group in stage for o in group["operators"]):
+            start, end = self.run.timeline_us[operator["op"]].tolist()
+            operator |= {
+                "threads_effective": int(self.run.threads_used[operator["op"]]),
+                "core_effective": int(self.run.ran_on[operator["op"]]),
+                "start_us": start,
+                "end_us": end,
+            }
+        return stages
+
+
+def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[Timed, PlanRun]:
+    """Run sequential and a plan in turn.
+
+    Args:
+        models: for which the plan is.
+        baseline: the models as they were built, for sequential, which is TVM's own executor.
+
+    Returns:
+        Sequential as way 0 and the plan as way 1, and what else was seen of the plan.
+    """
+    machine, sequential = baseline.machine, baseline.sequential()
+    with models.executor(plan) as executor:
+        ways = [sequential, Way(lambda: None, executor.run)]
+        timed = time_in_turn(ways, rounds=rounds, meter=machine.meter(), limits=machine.limits)
+        sequential.prepare()
+        sequential.run()
+        expected = [array.copy() for array in baseline.sequential_outputs()]
+        executor.run()
+        equal, difference = compare_outputs(expected, executor.outputs())
+        return timed, PlanRun(
+            timeline_us=executor.timeline_us(),
+            durations_us=durations_us(executor, _DURATIONS),
+            bound_to=executor.bound_to(),
+            threads_used=executor.threads_used(),
+            ran_on=executor.ran_on(),
+            outputs_equal=equal,
+            largest_difference=difference,
+        )
