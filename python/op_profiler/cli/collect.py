@@ -22,6 +22,8 @@ op_performance_collector.py --modelsource transformers --modelname bert --sequen
 
 op_performance_collector.py --modelsource file --modelname model.onnx --batchsize 8 --summary-json summary.json
 
+op_performance_collector.py --modelsource remoteonnx --modelname https://example.org/net.onnx --refetch
+
 op_performance_collector.py --modelsource local --modelname resnet-18 --iftune true --trials 64 --ifcompare true
 
 op_performance_collector.py --modelsource local --modelname resnet-18 --threads 1 --sweep core_set=0,1
@@ -61,6 +63,15 @@ def collect(  # noqa: PLR0913 - the options are the interface
     sequence_length: Annotated[
         int | None, typer.Option(min=1, help="Tokens per sequence of language models.", rich_help_panel="Model")
     ] = None,
+    refetch: Annotated[
+        bool,
+        typer.Option(
+            "--refetch",
+            help="Ask the address of a model whether it has changed. Otherwise it is fetched once, and used from the "
+            "cache folder by every command from then on, also without a network.",
+            rich_help_panel="Model",
+        ),
+    ] = False,
     target: Annotated[
         str,
         typer.Option(
@@ -246,6 +257,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
     names = frontend.default_names() if modelname is None else [modelname]
     if not names:
         raise UsageError(f"source {modelsource!r} has no default models; give --modelname (a path or a name)")
+    if refetch:
+        _refetch(modelsource, modelname or "")
     lengths = options.lengths_of([(frontend, name) for name in names], sequence_length)
     counts = options.parse_counts("--threads", threads) if threads is not None else default_thread_counts(target, place)
     requests = [
@@ -288,6 +301,16 @@ def collect(  # noqa: PLR0913 - the options are the interface
     code = max((s.exit_code for s in summaries), default=0) if len(requests) == 1 else _exit_of_many(summaries)
     if code:
         raise typer.Exit(code)
+
+
+def _refetch(source: str, name: str) -> None:
+    """Fetch the model behind an address again if it has changed there."""
+    from op_profiler.errors import UsageError
+    from op_profiler.frontends import _fetch
+
+    if source != "remoteonnx" or not _fetch.is_address(name):
+        raise UsageError("--refetch is for a model behind an address: --modelsource remoteonnx --modelname https://...")
+    _fetch.download(name, again=True)
 
 
 def _measure_module(

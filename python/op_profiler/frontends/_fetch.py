@@ -16,11 +16,14 @@ from typing import IO
 
 from op_profiler.compiler import cache_folder
 from op_profiler.errors import ModelError
+from op_profiler.files import write_whole
+from op_profiler.frontends._content import hash_files
 
 _TIMEOUT_SECONDS = 20
 _LARGEST_BYTES = 16 << 30
 _MOST_FILES = 10_000
 _CHUNK = 1 << 20
+_VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}  # of an answer, and how to ask with them
 
 
 def is_address(name: str) -> bool:
@@ -28,24 +31,31 @@ def is_address(name: str) -> bool:
     return name.lower().startswith(("http://", "https://"))
 
 
-def download(address: str) -> Path:
-    """The file at an address; what was downloaded before is used again when the server says that it has not changed.
+def download(address: str, *, again: bool = False) -> Path:
+    """The file at an address. It is fetched once, kept by its address with the digest of its content, and used from
+    there as long as that fits: what was measured of it needs no network any more.
+
+    Args:
+        again: ask the address whether it has changed, and fetch it if so.
 
     Raises:
-        ModelError: the address does not answer, or not with a file.
+        ModelError: the address does not answer, or not with a file; what was kept stays.
     """
     folder = cache_folder() / "downloads" / hashlib.sha256(address.encode()).hexdigest()[:16]
     file = folder / (PurePosixPath(urllib.parse.urlsplit(address).path).name or "model")
     state = folder / "state.json"
-    request = urllib.request.Request(address, headers={"User-Agent": "op_profiler"} | _if_changed(file, state))
+    kept = _kept(file, state)
+    if kept is not None and not again:
+        return file
+    request = urllib.request.Request(address, headers={"User-Agent": "op_profiler"} | _if_changed(kept or {}))
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
             folder.mkdir(parents=True, exist_ok=True)
-            _copy_whole(answer, file, address)
-            validators = {k: answer.headers[k] for k in ("ETag", "Last-Modified") if answer.headers[k]}
-            state.write_text(json.dumps(validators))
+            digest = _copy_whole(answer, file, address)
+            validators = {k: answer.headers[k] for k in _VALIDATORS if answer.headers[k]}
+            write_whole(state, json.dumps({"address": address, "sha256": digest} | validators))
     except urllib.error.HTTPError as error:
-        if error.code == 304:
+        if error.code == 304 and kept is not None:
             return file
         raise ModelError(f"{address} answers {error.code} {error.reason}") from error
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ValueError) as error:
@@ -56,19 +66,23 @@ def download(address: str) -> Path:
     return file
 
 
-def _if_changed(file: Path, state: Path) -> dict[str, str]:
-    if not file.is_file():
-        return {}
+def _kept(file: Path, state: Path) -> dict[str, str] | None:
+    """What is known of a file that was fetched before; None where it is not there whole and as it was."""
     try:
         known = json.loads(state.read_text())
+        if isinstance(known, dict) and hash_files([file]) == known.get("sha256"):
+            return known
     except (OSError, ValueError):
-        return {}
-    asked = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
-    return {asked[k]: str(v) for k, v in known.items() if k in asked}
+        pass
+    return None
 
 
-def _copy_whole(answer: http.client.HTTPResponse, file: Path, address: str) -> None:
-    """Into a file beside, then renamed: one that broke off is never taken for the model."""
+def _if_changed(known: dict[str, str]) -> dict[str, str]:
+    return {asked: str(known[name]) for name, asked in _VALIDATORS.items() if name in known}
+
+
+def _copy_whole(answer: http.client.HTTPResponse, file: Path, address: str) -> str:
+    """Into a file beside, then renamed: one that broke off is never taken for the model. The digest of its content."""
     partial = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
         with partial.open("wb") as out:
@@ -76,9 +90,11 @@ def _copy_whole(answer: http.client.HTTPResponse, file: Path, address: str) -> N
         announced = answer.headers["Content-Length"]
         if announced and partial.stat().st_size != int(announced):
             raise ModelError(f"{address} broke off after {partial.stat().st_size} of {announced} bytes")
+        digest = hash_files([partial])
         partial.replace(file)
     finally:
         partial.unlink(missing_ok=True)
+    return digest
 
 
 def _copy(source: http.client.HTTPResponse | IO[bytes], out: IO[bytes], limit: int, name: str) -> int:
