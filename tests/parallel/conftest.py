@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,8 @@ def branching_compiled(branching_network: Any, target: Any) -> Any:
 
 
 @pytest.fixture
-def branching(branching_network: Any, branching_compiled: Any, target: Any, tmp_path: Path) -> Iterator[Models]:
-    """The network as `load_models` would load it."""
+def load(target: Any, tmp_path: Path) -> Iterator[Callable[[Any, Any], Models]]:
+    """Loads a network that was compiled, as `load_models` would."""
     from op_profiler.collect.source import random_inputs
     from op_profiler.measure.kernels import load_graph
     from op_profiler.measure.machines import open_machine
@@ -64,17 +64,27 @@ def branching(branching_network: Any, branching_compiled: Any, target: Any, tmp_
     from op_profiler.parallel.executor import on_lanes
 
     machine = open_machine("llvm", target, None)
-    inputs = random_inputs(list(branching_network.inputs))
-    lanes = on_lanes(branching_compiled, tmp_path)
-    yield Models(
-        graph=KernelGraph.of(["branching"], [lanes]),
-        compiled=(lanes,),
-        loaded=(load_graph(branching_compiled, machine.runtime, inputs),),
-        inputs=(inputs,),
-        batch_sizes=(1,),
-        contents=("branches",),
-        merged=(),
-        machine=machine,
-        cores=tuple(available_cores()[:2]),
-    )
+
+    def loaded(network: Any, compiled: Any) -> Models:
+        inputs = random_inputs(list(network.inputs))
+        lanes = on_lanes(compiled, tmp_path)
+        return Models(
+            graph=KernelGraph.of([network.name], [lanes]),
+            compiled=(lanes,),
+            loaded=(load_graph(compiled, machine.runtime, inputs),),
+            inputs=(inputs,),
+            batch_sizes=(1,),
+            contents=(network.name,),
+            merged=(),
+            machine=machine,
+            cores=tuple(available_cores()[:2]),
+        )
+
+    yield loaded
     machine.close()
+
+
+@pytest.fixture
+def branching(branching_network: Any, branching_compiled: Any, load: Callable[[Any, Any], Models]) -> Models:
+    """The network on this machine."""
+    return load(branching_network, branching_compiled)

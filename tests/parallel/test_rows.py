@@ -6,16 +6,23 @@ import ctypes
 import dataclasses
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
+from op_profiler.frontends._base import InputSpec, RelayModel
 from op_profiler.measure.kernels import Call
 from op_profiler.measure.threads import available_cores
 from op_profiler.operators._base import Operator, TensorSpec
 from op_profiler.operators.launch import parallel_loops_of
+from op_profiler.operators.lower import compile_model
+from op_profiler.parallel.comparison import compare
 from op_profiler.parallel.lanes import Lanes, LaneStep, native_library
 from op_profiler.parallel.models import Models
+from op_profiler.parallel.plan import ROWS
+from op_profiler.parallel.profile import in_order
 from op_profiler.parallel.rows import cut_by_rows, for_team
 
 
@@ -81,6 +88,28 @@ def test_loops_whose_parts_wait_for_each_other_are_left_as_they_are(tvm: Any) ->
     assert parallel_loops_of(tir.SeqStmt([outer, tir.For(variables[1], 0, 3, tir.ForKind.SERIAL, behind)])) == [8, 0]
     waiting = tir.AttrStmt(variables[0], "pragma_parallel_barrier_when_finish", tir.IntImm("int32", 1), outer)
     assert parallel_loops_of(waiting) == []
+
+
+def test_a_kernel_with_a_barrier_is_never_cut_by_rows(
+    tvm: Any, target: Any, load: Callable[[Any, Any], Models]
+) -> None:
+    """TVM's bit-serial convolution, whose threads wait for each other between packing and multiplying."""
+    relay = tvm.relay
+    data, weight = relay.var("data", shape=(1, 32, 14, 14)), relay.var("w", shape=(32, 32, 3, 3))
+    bits = {"activation_bits": 1, "weight_bits": 1, "out_dtype": "int16", "pack_dtype": "uint32"}
+    whole = [relay.cast(relay.abs(one), "int16") for one in (data, weight)]
+    out = relay.nn.bitserial_conv2d(*whole, channels=32, kernel_size=(3, 3), padding=(1, 1), **bits)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([data, weight], out)))
+    weights = np.random.default_rng(0).integers(0, 2, (32, 32, 3, 3)).astype("float32")
+    network = RelayModel("bits", "test", module, {"w": tvm.nd.array(weights)}, (InputSpec("data", (1, 32, 14, 14)),))
+    compiled = compile_model(network, target)
+    (label,) = (label for label, one in compiled.by_label.items() if one.operator.anchor == "nn.bitserial_conv2d")
+    assert "TVMBackendParallelBarrier" in compiled.library.get_lib().get_source("ll")
+    assert label not in compiled.loops, "so there is nothing that could be cut by rows"
+    models = dataclasses.replace(load(network, compiled), split=ROWS)
+    timed, run = compare(models, in_order(models, len(models.cores)), models, 3)
+    assert run.outputs_equal and (timed.samples_us > 0).all()
+    assert run.threads_used[models.labels.index(label)] == len(models.cores)
 
 
 @pytest.mark.parametrize("team", [2, 3])
