@@ -64,14 +64,49 @@ def test_seconds_become_microseconds_and_nothing_is_lost_in_silence(log: Path, u
     assert failed["median_us"] is None and "4" in failed["error"]
 
 
+def test_repeats_of_a_configuration_are_samples_of_one_measurement(tmp_path: Path, url: str) -> None:
+    log = tmp_path / "log.json"
+    times = ([1e-5], [3e-5, 2e-5], [4e-5])
+    failed = line("conv2d_NCHWc.x86", CONV, [1e9], 4)
+    log.write_text("\n".join([*(line("conv2d_NCHWc.x86", CONV, costs) for costs in times), failed, failed]))
+    with Dataset.open(url) as dataset:
+        done = import_autotvm(dataset, log, processor="repeating")
+        assert (done.rows, done.failed, done.merged, done.unreadable) == (2, 1, 3, 0)
+        (row,) = (r for r in flat_rows(dataset) if r["processor"] == "repeating")
+    assert row["samples_us"] == [[10.0], [30.0], [20.0], [40.0]] and row["error"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "damaged"),
+    [
+        ('[["tile_x", "sp", [-1, 8]], ', '[["tile_x"], '),
+        ('["tile_x", "sp", [-1, 8]]', '["tile_x", "sp", [-1, NaN]]'),
+        ("1662554099.0", "1e20"),
+        ("1662554099.0", "Infinity"),
+        ('["TENSOR", [1, 16], "float32"]', "[" * 5000 + "]" * 5000),
+        ('["TENSOR", [1, 16], "float32"]', "[" * 100 + "]" * 100),
+        ("[2e-06]", "[" + "9" * 5000 + "]"),
+    ],
+)
+def test_a_damaged_line_costs_itself_only(text: str, damaged: str, tmp_path: Path) -> None:
+    whole = line("dense_nopack.x86", DENSE, [2e-6])
+    assert text in whole
+    (tmp_path / "log.json").write_text(whole.replace(text, damaged) + "\n" + whole)
+    with Dataset.open(f"sqlite:///{tmp_path / 'x.db'}") as dataset:
+        done = import_autotvm(dataset, tmp_path / "log.json")
+    assert (done.rows, done.unreadable) == (1, 1)
+
+
 @pytest.mark.skipif(not LOGS, reason=f"no AutoTVM logs in {SHARED}")
 @pytest.mark.parametrize("path", LOGS, ids=lambda p: p.stem)
 def test_real_logs_are_imported_whole(path: Path, tmp_path: Path) -> None:
     lines = [json.loads(text) for text in path.read_text().splitlines()]
     with Dataset.open(f"sqlite:///{tmp_path / 'x.db'}") as dataset:
         done = import_autotvm(dataset, path)
-        assert (done.rows, done.unreadable, done.unknown) == (len(lines), 0, {})
+        assert (done.rows + done.merged, done.unreadable, done.unknown) == (len(lines), 0, {})
         rows = list(flat_rows(dataset))
+    if done.merged:
+        return
     assert Counter(r["template"] for r in rows) == Counter(entry["input"][1] for entry in lines)
     wanted = sorted(sum(e["result"][0]) / len(e["result"][0]) * 1e6 for e in lines if not e["result"][1])
     assert sorted(r["mean_us"] for r in rows if not r["error"]) == pytest.approx(wanted, rel=1e-3, abs=1e-3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,14 @@ from op_profiler.schedules.records import Record, read_records
 
 _SETTINGS = Settings(threads=0, cache="hot", cache_mechanism="repeat, by AutoTVM", executor="kernel")
 """AutoTVM asks for no number of threads and writes down none: 0 is the runtime's choice."""
+_LARGEST = 2**63 - 1  # what a database keeps of a whole number
 
 
 def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None) -> Imported:
     """Store every record of a log; costs in seconds become microseconds.
+
+    Records that repeat a configuration become one measurement with all their costs as samples; where it failed at times
+    and had a time at others, the failure stands beside it.
 
     Args:
         processor: the device that the log was measured on, which AutoTVM does not write down.
@@ -37,43 +41,57 @@ def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None
     """
     records, unreadable = read_records(path)
     unknown: collections.Counter[str] = collections.Counter()
-    rows: list[Row] = []
-    found: list[Operator] = []
+    operators: dict[str, Operator | None] = {}
+    groups: dict[tuple[str, str, str, bool], list[tuple[int, Record]]] = {}
+    for number, record in enumerate(records, 1):
+        if record.task not in operators:
+            operators[record.task] = _operator(record)
+        operator = operators[record.task]
+        if operator is None:
+            unknown[record.template] += 1
+            continue
+        alike = operator.key, _schedule(record).key, record.target, bool(record.seconds)
+        groups.setdefault(alike, []).append((number, record))
+    found = {operator.key: operator for operator in operators.values() if operator is not None}
+    measured = [found[key] for key, *_ in groups]
+    name = processor or f"unnamed, of {path.name}"
+    rows = [_row([r for _, r in group], operator, name) for operator, group in zip(measured, groups.values())]
     with dataset.transaction():
-        operators: dict[str, Operator | None] = {}
-        for record in records:
-            if record.task not in operators:
-                operators[record.task] = _operator(record)
-            operator = operators[record.task]
-            if operator is None:
-                unknown[record.template] += 1
-                continue
-            dataset.add_anchor(operator)
-            found.append(operator)
-            rows.append(_row(record, operator, processor or f"unnamed, of {path.name}"))
-        dataset.record_all(rows)
-    failed = sum(1 for row in rows if row.measurement.error is not None)
-    return report(Imported(len(rows), failed, unreadable, dict(unknown)), found, rows, range(1, len(rows) + 1))
+        for key in dict.fromkeys(operator.key for operator in measured):
+            dataset.add_anchor(found[key])
+        for failed in (False, True):  # one after the other, as a configuration may have a time and a failure
+            dataset.record_all(row for row in rows if (row.measurement.error is not None) == failed)
+    failures = sum(1 for row in rows if row.measurement.error is not None)
+    merged = sum(map(len, groups.values())) - len(rows)
+    first = [group[0][0] for group in groups.values()]
+    return report(Imported(len(rows), failures, unreadable, dict(unknown), merged=merged), measured, rows, first)
 
 
-def _row(record: Record, operator: Operator, processor: str) -> Row:
+def _schedule(record: Record) -> Schedule:
+    return Schedule(record.template, record.knobs, "trial", factors_of_knobs(record.knobs))
+
+
+def _row(alike: Sequence[Record], operator: Operator, processor: str) -> Row:
+    """Records of one configuration, all timed or all failed; every cost is a sample."""
     import numpy as np
 
-    when = datetime.datetime.fromtimestamp(record.timestamp, datetime.timezone.utc).isoformat(timespec="seconds")
+    first = alike[0]
+    when = datetime.datetime.fromtimestamp(first.timestamp, datetime.timezone.utc).isoformat(timespec="seconds")
     device = Device(
-        kind=record.target.split(" ")[0],
-        target=record.target,
+        kind=first.target.split(" ")[0],
+        target=first.target,
         processor=processor,
         cores=None,
         properties={"imported_from": "an AutoTVM log", "measured": when},
     )
-    if record.seconds:
-        measurement = summarize(np.asarray(record.seconds)[:, None] * 1e6)
+    if first.seconds:
+        seconds = [cost for record in alike for cost in record.seconds]
+        measurement = summarize(np.asarray(seconds)[:, None] * 1e6)
     else:
-        measurement = Measurement(error=f"AutoTVM's error number {record.error_no}")
+        measurement = Measurement(error=f"AutoTVM's error number {first.error_no}")
     return Row(
         operator_key=operator.key,
-        schedule=Schedule(record.template, record.knobs, "trial", factors_of_knobs(record.knobs)),
+        schedule=_schedule(first),
         settings=_SETTINGS,
         device=device,
         measurement=measurement,
@@ -89,11 +107,13 @@ def _operator(record: Record) -> Operator | None:
                 call = make(tvm.relay, record.arguments)
                 function = tvm.relay.Function(tvm.relay.analysis.free_vars(call), call)
                 module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(function))
-            except (tvm.TVMError, ValueError, TypeError, IndexError, KeyError):
+                function = module["main"]
+                constants = tuple(str(v.name_hint) == "weight" for v in function.params)
+                operator = describe(function, constants)
+            except (tvm.TVMError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError):
                 return None
-            function = module["main"]
-            constants = tuple(str(v.name_hint) == "weight" for v in function.params)
-            operator = describe(function, constants)
+            if not all(0 <= n <= _LARGEST for n in (operator.flops, operator.bytes_read, operator.bytes_written)):
+                return None
             return dataclasses.replace(operator, name=operator.anchor.replace(".", "_"))
     return None
 

@@ -31,7 +31,7 @@ AUTO, NONE = "auto", "none"
 _LOG_VERSION = 0.2
 _FAILED_SECONDS = 1e8  # AutoTVM writes 1e9 for a failure
 _LAST_SECOND = 253402300799.0  # of the year 9999, where calendars end
-_MOST_THREADS = 2**20
+_MOST_THREADS, _LARGEST = 2**20, 2**53
 _MOST_LEVELS = 8  # of lists in lists, in the arguments of a task
 _NEAREST = {
     "model": ("model", "cold", "hot"),
@@ -188,17 +188,20 @@ def parse_line(line: str) -> Record | None:
 def _is_config(config: Any) -> bool:
     """Whether AutoTVM can make a point of a space of it: names of knobs, their kinds and plain values."""
     return isinstance(config["entity"], list) and all(
-        isinstance(knob, list)
-        and len(knob) == 3
-        and isinstance(knob[0], str)
-        and knob[1] in ("sp", "re", "an", "ot")
-        and (all(map(_is_plain, knob[2])) if isinstance(knob[2], list) else knob[1] == "ot" and _is_plain(knob[2]))
+        isinstance(knob, list) and len(knob) == 3 and isinstance(knob[0], str) and _is_knob(*knob[1:])
         for knob in config["entity"]
     )
 
 
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, (str, int, float))
+def _is_knob(kind: Any, value: Any) -> bool:
+    """Sizes of a split, order of a reorder, annotations, or any one value."""
+    if kind in ("sp", "re"):
+        return isinstance(value, list) and all(isinstance(v, int) and abs(v) <= _LARGEST for v in value)
+    if kind == "an":
+        return isinstance(value, list) and all(isinstance(v, str) for v in value)
+    if isinstance(value, float):
+        return kind == "ot" and math.isfinite(value)
+    return kind == "ot" and (value is None or isinstance(value, (str, int)))
 
 
 def _conditions(fields: Any) -> Conditions | None:
