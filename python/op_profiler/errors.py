@@ -38,15 +38,20 @@ class UnknownNameError(UsageError):
 
 
 class MissingPackageError(OpProfilerError):
-    """An optional package is not installed; says which one and how to install it."""
+    """An optional package is not installed; says which one and how to install it.
+
+    Args:
+        build: where it is, but not the build that is needed: which one that is, and how to install it.
+    """
 
     exit_code = EXIT_MISSING_PACKAGE
 
-    def __init__(self, package: str, needed_for: str, extra: str = "models") -> None:
-        super().__init__(
-            f"{needed_for} needs the package {package!r}, which is not installed. "
+    def __init__(self, package: str, needed_for: str, extra: str = "models", *, build: str | None = None) -> None:
+        any_build = (
+            f"the package {package!r}, which is not installed. "
             f"Install it with: source ./env_var.sh {extra}   (or: pip install '{package}')"
         )
+        super().__init__(f"{needed_for} needs {any_build if build is None else build}")
 
 
 class ModelError(OpProfilerError):

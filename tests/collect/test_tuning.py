@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -172,6 +173,8 @@ def test_the_vendors_kernels_stand_beside(tuned: Any) -> None:
         (["--ifpartial", "true"], ["--ifpartial", "--iftune true"]),
         (["--iftune", "true", "--dry-run"], ["--dry-run", "--iftune"]),
         (["--vendor", "true", "--executor", "vm"], ["--vendor"]),
+        (["--vendor", "true", "--target", "pynq", "--host", "127.0.0.1", "--port", "9"], ["--vendor", "board"]),
+        (["--vendor", "true", "--target", "cuda", "--host", "127.0.0.1", "--port", "9"], ["--vendor"]),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(arguments: list[str], words: list[str], tmp_path: Path) -> None:
@@ -197,3 +200,13 @@ def test_outputs_that_differ_are_told_apart() -> None:
     assert difference(one, np.array([1.0, np.nan, -4.0])) == float("inf")
     assert difference(np.array([np.nan, 1.0]), np.array([np.nan, 2.0])) == pytest.approx(1.0)
     assert difference(np.array([np.nan]), np.array([np.nan])) == 0.0
+
+
+def test_the_vendors_kernels_of_a_gpu_need_a_torch_with_cuda(tmp_path: Path) -> None:
+    """Told before anything is lowered or built."""
+    if importlib.import_module("torch.version").cuda is not None:
+        pytest.skip("torch was built with CUDA here")
+    done = run(tmp_path, "--modelname", "mlp", "--target", "cuda", "--vendor", "true")
+    assert done.returncode == 3
+    assert "built with CUDA" in done.stderr and "pip install" in done.stderr
+    assert not (tmp_path / "results").exists()

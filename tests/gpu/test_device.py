@@ -13,6 +13,7 @@ import pytest
 
 from op_profiler import cuda_build
 from op_profiler.measure.machines.gpu import GpuKernels, NoNvml, describe_gpu
+from op_profiler.measure.trials.vendor_cuda import cuda_of_torch
 
 COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"
 on_gpu = [
@@ -49,6 +50,14 @@ class TestOnAGpu:
         (entry,) = collect(tmp_path, "--modelsource", "simple", "--modelname", "conv2d", *arguments)
         assert entry["problems"] == [] and all(t["best_us"] > 0 for t in entry["tuning"])
         assert all(c["agree"] for c in entry["comparison"])
+
+    def test_the_vendors_kernels_stand_beside(self, tmp_path: Path) -> None:
+        pytest.importorskip("torch")
+        if cuda_of_torch() is None:
+            pytest.skip("torch was built without CUDA here")
+        (entry,) = collect(tmp_path, "--modelsource", "simple", "--modelname", "conv2d", "--vendor", "true")
+        assert entry["problems"] == [] and entry["vendor"]
+        assert all(v["error"] is None and v["vendor_us"] > 0 and "cuDNN" in v["vendor_kernel"] for v in entry["vendor"])
 
     def test_half_precision(self, tmp_path: Path) -> None:
         entries = collect(

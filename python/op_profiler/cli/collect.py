@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -214,8 +213,9 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
     from op_profiler.collect.supervisor import Collection
     from op_profiler.collect.sweep import parse_sweeps, swept
+    from op_profiler.collect.vendor import check_vendor
     from op_profiler.compiler import target_kind
-    from op_profiler.errors import MissingPackageError, UsageError
+    from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends._base import ModelRequest
@@ -241,10 +241,10 @@ def collect(  # noqa: PLR0913 - the options are the interface
     combinations = parse_sweeps(sweep or [])
     if sweep and (wanted or dry_run):
         raise UsageError("--sweep only measures; leave out --iftune, --ifcompare, --vendor and --dry-run")
-    if studies.vendor and importlib.util.find_spec("torch") is None:
-        raise MissingPackageError("torch", "--vendor true")
     check_writable({"--summary-json": summary_json})
     place = options.parse_place(host, port, device_key, target_kind(target))
+    if studies.vendor:
+        check_vendor(target, place)
     if (module is not None or entry is not None) and modelname is not None:
         raise UsageError("--module and --entry time a function in place of a model; leave out --modelname")
     if module is not None or entry is not None:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collect.study import Study
+from op_profiler.compiler import BOARD_KINDS, target_kind
+from op_profiler.errors import MissingPackageError, UsageError
 
 if TYPE_CHECKING:
     from op_profiler.frontends._base import RelayModel
+    from op_profiler.measure.machines import Place
     from op_profiler.measure.trials import TrialRunner
     from op_profiler.schedules.tuning.tasks import Tunable
 
 _ROUNDS = 21
+_TORCH_WITH_CUDA = (
+    "a torch that was built with CUDA, and the one that is installed was not. Install one with: "
+    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +42,24 @@ class VendorTimes:
     error: str | None
 
 
+def check_vendor(target: str, place: Place | None) -> None:
+    """Refuse what has no kernels of the vendor's.
+
+    Raises:
+        UsageError: a machine behind RPC, where there is no torch.
+        MissingPackageError: torch, or for a GPU torch with CUDA, is not installed.
+    """
+    from op_profiler.measure.trials.vendor_cuda import cuda_of_torch
+
+    kind = target_kind(target)
+    if place is not None or kind in BOARD_KINDS:
+        raise UsageError("--vendor true times torch on this machine's processor or its GPU; leave it out for a board")
+    if importlib.util.find_spec("torch") is None:
+        raise MissingPackageError("torch", "--vendor true")
+    if kind == "cuda" and cuda_of_torch() is None:
+        raise MissingPackageError("torch", "--vendor true with --target cuda", build=_TORCH_WITH_CUDA)
+
+
 class VendorComparison(Study):
     """Times the vendor's kernels beside the default and the best recorded schedule."""
 
@@ -45,7 +71,7 @@ class VendorComparison(Study):
         self.announce(stage="fusing")
         items, _ = tunables_of(model, self.target, set(self.tune.operators))
         results = []
-        with TrialRunner(str(self.target), self.threads) as runner:
+        with TrialRunner(str(self.target), self.threads, name=self.request.target) as runner:
             for done, item in enumerate(items):
                 detail = f"{done + 1} of {len(items)} operators"
                 self.announce(stage="timing the vendor's kernels", share=done / len(items), detail=detail)

@@ -58,12 +58,19 @@ class Reference:
 
     def difference(self, output: np.ndarray) -> str | None:
         """None where an output is right; else how far off it is."""
-        got = self.unpack(output)
+        return self.plain_difference(self.unpack(output), str(output.dtype))
+
+    def plain_difference(self, got: np.ndarray, dtype: str | None = None) -> str | None:
+        """As `difference`, of an output in its plain layout.
+
+        Args:
+            dtype: that it was computed in; None: its own.
+        """
         if got.shape != self.output.shape:
             return f"the output has shape {got.shape}, not {self.output.shape}"
         largest = float(np.abs(self.output).max()) or 1.0
         off = float(np.abs(got.astype("float64") - self.output).max()) / largest
-        limit = _TOLERANCE.get(str(output.dtype), 0.0)
+        limit = _TOLERANCE.get(dtype or str(got.dtype), 0.0)
         if np.isfinite(off) and off <= limit:
             return None
         return f"wrong numbers: off by {off:.2g} of the largest value, {limit:g} is allowed"

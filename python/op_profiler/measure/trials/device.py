@@ -9,8 +9,8 @@ from typing import Any
 from op_profiler.measure._base import Device
 from op_profiler.measure.machines._base import Threads
 from op_profiler.measure.reference import Reference
-from op_profiler.measure.trials.worker import Built, Worker
-from op_profiler.schedules.tuning._base import Candidate, TrialResult
+from op_profiler.measure.trials.worker import Built, BuiltByVendor, Worker
+from op_profiler.schedules.tuning._base import Candidate, TaskSpec, TrialResult
 
 _FLUSHED_BYTES = 1 << 28
 _FLUSH = "cache_flush_cpu_non_first_arg"
@@ -42,6 +42,11 @@ class GpuWorker(Worker):
         from op_profiler.measure.machines.gpu import NoThreads
 
         return runtime_device(self.target), NoThreads()
+
+    def _vendor_kernels(self, task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:
+        from op_profiler.measure.trials.vendor_cuda import kernels_on_gpu
+
+        return kernels_on_gpu(task, reference)
 
     def _built(self, function: Any, arrays: list[Any], reference: Reference | None, weights: list[Any]) -> Built:
         options = {"cache_flush_bytes": _FLUSHED_BYTES} if self.orders.cache == "cold" else {}

@@ -31,18 +31,26 @@ def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[s
         raise MissingPackageError("torch", "timing the vendor's kernels") from error
     torch.set_num_threads(threads)
     data, weight = (torch.from_numpy(array.copy()) for array in reference.arrays)
+    kernels = plain_kernels(torch, task, data, weight)
+    with _where_there_is_one():
+        if data.dim() == 4:
+            kernels |= _convolution_of_mkldnn(torch, task, data, weight)
+        elif data.dim() == 2:
+            packed = torch.ops.mkldnn._reorder_linear_weight(weight.to_mkldnn(), data.shape[0])
+            pointwise = torch.ops.mkldnn._linear_pointwise
+            kernels["torch.ops.mkldnn.linear prepacked"] = _inference(
+                torch, lambda x, w: pointwise(x, w, None, "none", [], ""), data, packed
+            )
+    return kernels
+
+
+def plain_kernels(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
+    """By name, the ways that any device of torch has, on tensors that are there already."""
     if data.dim() == 4:
         return _convolutions(torch, task, data, weight)
     if data.dim() == 3:
         return {"torch.bmm": _inference(torch, torch.bmm, *_oriented(task, data, weight))}
-    kernels = {"torch.nn.functional.linear": _inference(torch, torch.nn.functional.linear, data, weight)}
-    with _where_there_is_one():
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight.to_mkldnn(), data.shape[0])
-        pointwise = torch.ops.mkldnn._linear_pointwise
-        kernels["torch.ops.mkldnn.linear prepacked"] = _inference(
-            torch, lambda x, w: pointwise(x, w, None, "none", [], ""), data, packed
-        )
-    return kernels
+    return {"torch.nn.functional.linear": _inference(torch, torch.nn.functional.linear, data, weight)}
 
 
 @contextlib.contextmanager
@@ -61,9 +69,7 @@ def _oriented(task: TaskSpec, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _convolutions(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
-    strides, padding, dilation = (tuple(int(v) for v in a) for a in task.arguments[2:5])
-    top, left, bottom, right = padding if len(padding) == 4 else (*padding, *padding)
-    groups = data.shape[1] // weight.shape[1]
+    strides, (top, left, bottom, right), dilation, groups = _shape(task, data, weight)
 
     def convolve(x: Any, w: Any) -> Any:
         if (top, left) != (bottom, right):  # torch pads both sides alike
@@ -71,28 +77,34 @@ def _convolutions(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[st
             return torch.nn.functional.conv2d(x, w, None, strides, 0, dilation, groups)
         return torch.nn.functional.conv2d(x, w, None, strides, (top, left), dilation, groups)
 
-    kernels = {}
-    if (top, left) == (bottom, right):
-        with _where_there_is_one():
-            kernels["torch.conv2d mkldnn"] = _prepacked(torch, data, weight, strides, (top, left), dilation, groups)
     layouts = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
-    for name, layout in layouts.items():
-        kernels[f"torch.nn.functional.conv2d {name}"] = _inference(
+    return {
+        f"torch.nn.functional.conv2d {name}": _inference(
             torch, convolve, data.to(memory_format=layout), weight.to(memory_format=layout)
         )
-    return kernels
+        for name, layout in layouts.items()
+    }
 
 
-def _prepacked(
-    torch: Any, data: Any, weight: Any, strides: Any, padding: Any, dilation: Any, groups: int
-) -> Callable[[], Any]:
-    """oneDNN's own blocked layouts, the weight reordered beforehand."""
+def _convolution_of_mkldnn(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
+    """oneDNN's own blocked layouts, the weight reordered beforehand; it pads both sides alike."""
+    strides, (top, left, bottom, right), dilation, groups = _shape(task, data, weight)
+    if (top, left) != (bottom, right):
+        return {}
+    padding = top, left
     packed = torch._C._nn.mkldnn_reorder_conv2d_weight(weight.to_mkldnn(), padding, strides, dilation, groups)
 
     def convolve(x: Any, w: Any) -> Any:
         return torch.conv2d(x, w, None, strides, padding, dilation, groups)
 
-    return _inference(torch, convolve, data.to_mkldnn(), packed)
+    return {"torch.conv2d mkldnn": _inference(torch, convolve, data.to_mkldnn(), packed)}
+
+
+def _shape(task: TaskSpec, data: Any, weight: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
+    """Strides, padding (top, left, bottom, right), dilation and groups of a convolution."""
+    strides, padding, dilation = (tuple(int(v) for v in a) for a in task.arguments[2:5])
+    padding = padding if len(padding) == 4 else (*padding, *padding)
+    return strides, padding, dilation, data.shape[1] // weight.shape[1]
 
 
 def _inference(torch: Any, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:

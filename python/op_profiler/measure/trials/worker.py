@@ -194,16 +194,26 @@ class Worker:
 
     def _vendor(self, task: TaskSpec) -> BuiltByVendor:
         """The fastest of the vendor's kernels."""
-        from op_profiler.measure.trials.vendor import vendor_kernels
-
         reference = reference_of(task)
         if reference is None:
             raise MeasureError(f"the vendor has no kernel that is known here for {task.template}")
-        kernels = vendor_kernels(task, reference, self.orders.threads)
-        built = [BuiltByVendor(name, function, reference) for name, function in kernels.items()]
+        built = self._vendor_kernels(task, reference)
+        wrong: dict[str, str] = {}
         for one in built:
             one.call()
-        return min(built, key=lambda one: min(one.timed(self.device, 3, 5)))
+            off = reference.plain_difference(one.output())
+            if off is not None:
+                wrong[one.name] = off
+        right = [one for one in built if one.name not in wrong]
+        if not right:
+            raise MeasureError("; ".join(f"{name}: {off}" for name, off in wrong.items()))
+        return min(right, key=lambda one: min(one.timed(self.device, 3, 5)))
+
+    def _vendor_kernels(self, task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:
+        from op_profiler.measure.trials.vendor import vendor_kernels
+
+        kernels = vendor_kernels(task, reference, self.orders.threads)
+        return [BuiltByVendor(name, function, reference) for name, function in kernels.items()]
 
     def _config(self, task: Any, index: int | None) -> Any:
         from tvm.autotvm.task.space import FallbackConfigEntity
