@@ -131,6 +131,8 @@ def test_a_side_by_side_run_that_failed_does_not_replace_one_with_times(dataset:
     dataset.record_corun(example.device, failed)
     (corun,) = dataset.coruns()
     assert corun.members == tuple(members)
+    (failure,) = dataset.failures("m")
+    assert failure.error == "a lane failed" and failure.settings == example.settings
 
 
 # The command

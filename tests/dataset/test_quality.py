@@ -48,6 +48,15 @@ def test_only_what_is_as_good_or_better_takes_the_place_of_a_measurement(
     assert stored(dataset, example) == qualities[-1]
 
 
+def test_the_same_measurement_twice_in_one_batch(dataset: Dataset, example: Any) -> None:
+    """As imported files may hold it."""
+    example.add_model(dataset)
+    failed = example.row(measurement=OF_THE_OPERATOR)
+    dataset.record_all([failed, example.row(), failed, example.row()])
+    assert stored(dataset, example) == (example.measurement(), True)
+    assert len(dataset.failures()) == 1
+
+
 def test_of_two_that_are_alike_the_newer_one_stays(dataset: Dataset, example: Any) -> None:
     example.add_model(dataset)
     for median_us in (3.0, 5.0, 4.0):

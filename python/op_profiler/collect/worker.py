@@ -187,6 +187,8 @@ class Worker:
             self.announce,
             self.inputs,
         )
+        if self.order.work == "vendor":
+            self.machine(target)  # processes of its own measure, and nobody else may meanwhile
         self.announce(result=study.run(model))
 
     def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:

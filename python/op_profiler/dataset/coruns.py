@@ -10,8 +10,10 @@ from sqlalchemy import Connection, Select, delete, select
 
 from op_profiler.dataset import convert, schema
 from op_profiler.dataset._base import Corun, CorunMember
+from op_profiler.dataset.quality import keep_failures
 from op_profiler.dataset.statements import labelled, upsert
 from op_profiler.measure._base import Settings
+from op_profiler.measure.failures import cause_of
 from op_profiler.schedules._base import Schedule
 
 _OF_THE_GROUP = ("device_key", "load_before", "load_after", "foreign_load", "measured_at")
@@ -24,18 +26,26 @@ def store(connection: Connection, corun: Corun) -> bool:
         Whether it was stored.
     """
     key = schema.corun_key(corun.device_key, corun.members)
+    group = {"key": key} | {name: getattr(corun, name) for name in _OF_THE_GROUP}
+    members = [_columns(m) | {"corun_key": key, "position": at} for at, m in enumerate(corun.members)]
+    upsert(connection, schema.schedules, convert.distinct(m.schedule for m in corun.members))
+    upsert(connection, schema.settings, convert.distinct(m.settings for m in corun.members))
+    keep_failures(connection, [_failure(member, group) for member in members])
     there = cast("Sequence[Mapping[str, Any]]", connection.execute(_select_group(key)).mappings().all())
     if any(_quality(corun) <= _quality(one) for one in of(there)):
         return False
-    group = {"key": key} | {name: getattr(corun, name) for name in _OF_THE_GROUP}
-    members = [_columns(m) | {"corun_key": key, "position": at} for at, m in enumerate(corun.members)]
     table = schema.corun_members
-    upsert(connection, schema.schedules, convert.distinct(m.schedule for m in corun.members))
-    upsert(connection, schema.settings, convert.distinct(m.settings for m in corun.members))
     upsert(connection, schema.coruns, [group], replace=_OF_THE_GROUP)
     connection.execute(delete(table).where(table.c.corun_key == key))
     connection.execute(table.insert(), members)
     return True
+
+
+def _failure(member: convert.Columns, group: convert.Columns) -> convert.Columns:
+    """What `keep_failures` takes, of a member that may have failed."""
+    cause = None if member["error"] is None else cause_of(member["error"])
+    shared = {name: group[name] for name in ("key", "device_key", "measured_at")}
+    return member | shared | {"complete": True, "error_cause": cause}
 
 
 def _quality(corun: Corun) -> tuple[bool, bool, str]:

@@ -54,7 +54,21 @@ def upsert_better(
         better = or_(better, rank(new) >= _NOISY)
     changes = {name: new[name] for name in rows[0] if name != "key"}
     statement = statement.on_conflict_do_update(index_elements=["key"], set_=changes, where=better)
-    return len(connection.execute(statement.returning(table.c.key), list(rows)).all())
+    statement = statement.returning(table.c.key)
+    return sum(len(connection.execute(statement, batch).all()) for batch in _without_repetition(rows))
+
+
+def _without_repetition(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """The rows in order, cut so that no part has a key twice: PostgreSQL refuses that in one statement."""
+    parts: list[list[Mapping[str, Any]]] = [[]]
+    seen: set[str] = set()
+    for row in rows:
+        if row["key"] in seen:
+            parts.append([])
+            seen = set()
+        parts[-1].append(row)
+        seen.add(row["key"])
+    return parts
 
 
 def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
