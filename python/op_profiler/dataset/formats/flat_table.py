@@ -33,7 +33,15 @@ _RENAMED = {"name": "operator_name", "kind": "device_kind", "properties": "devic
 _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 
 
-ADDED_LATER = ("timing_details", "error_cause", "settled", "machine_id", *RESOURCES, *map(effective, RESOURCES))
+ADDED_LATER = (
+    "timing_details",
+    "error_cause",
+    "settled",
+    "machine_id",
+    "energy_cache",
+    *RESOURCES,
+    *map(effective, RESOURCES),
+)
 """Columns that files of earlier versions do not have; their values are then unknown."""
 
 
