@@ -17,6 +17,7 @@ from op_profiler.operators._base import Operator, TensorSpec
 from op_profiler.predict.query import ScheduleQuery
 from op_profiler.predict.ranking import RankingModel, evaluate, examples
 from op_profiler.predict.schedules import propose
+from op_profiler.schedules.records import Conditions, Record, keep
 from op_profiler.schedules.tuning.points import schedule_of
 from op_profiler.schedules.tuning.tasks import own_tasks
 
@@ -102,13 +103,38 @@ def test_too_few_trials_are_refused(rows: list[dict[str, Any]]) -> None:
 
 
 def test_what_is_known_comes_before_what_is_predicted(rows: list[dict[str, Any]], target: Any) -> None:
-    query = ScheduleQuery(rows, target, None, 2)
+    query = ScheduleQuery(rows, target, None, Conditions(2, "hot"), ["d"])
     known = query.answer(anchor(64, 128, 64), 3)
     assert [s.source for s in known.suggestions] == ["measured"]
     assert known.suggestions[0].latency_us == min(r["median_us"] for r in rows[:60])
     unknown = query.answer(anchor(64, 192, 96), 3)
     assert [s.source for s in unknown.suggestions] == ["predicted"] * 3
     assert all(s.latency_us is None and s.verified_us is None for s in unknown.suggestions)
+
+
+def test_what_is_known_is_of_one_device_and_one_set_of_conditions(
+    rows: list[dict[str, Any]], target: Any, tmp_path: Path
+) -> None:
+    fastest = dict(rows[0])
+    mixed = list(rows)
+    for field, value in (("threads", 4), ("cache", "cold"), ("device_key", "other")):
+        mixed.append(fastest | {field: value, "median_us": 1e-3})
+    operator = anchor(64, 128, 64)
+
+    def known(threads: int, cache: str, device: str, file: Path | None = None) -> Any:
+        return ScheduleQuery(mixed, target, file, Conditions(threads, cache), [device]).answer(operator, 1)
+
+    assert known(2, "hot", "d").suggestions[0].latency_us == min(r["median_us"] for r in rows[:60])
+    for conditions in ((4, "hot", "d"), (2, "cold", "d"), (2, "hot", "other")):
+        (suggestion,) = known(*conditions).suggestions
+        assert (suggestion.source, suggestion.latency_us) == ("measured", 1e-3)
+    assert known(4, "cold", "d").suggestions[0].source == "predicted"
+    (spec,) = own_tasks(operator)
+    config = spec.create(target).config_space.get(0).to_json_dict()
+    for conditions_, seconds in ((Conditions(2, "hot"), 1.0), (Conditions(1, "cold"), 1e-9)):
+        keep(tmp_path / "x", Record("llvm", spec.template, spec.arguments, config, (seconds,), conditions=conditions_))
+    (record,) = known(2, "hot", "d", tmp_path / "x").suggestions
+    assert (record.source, record.latency_us, record.conditions) == ("record", 1e6, Conditions(2, "hot"))
 
 
 def test_the_command_measures_no_more_than_it_is_asked_to(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -13,6 +13,7 @@ from op_profiler import json_text
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
+    from op_profiler.measure._base import Cache
     from op_profiler.operators._base import Operator
     from op_profiler.predict.query import Answer, ScheduleQuery
     from op_profiler.predict.ranking import Score
@@ -24,6 +25,8 @@ op-profiler schedule resnet-18                                     (every heavy 
 op-profiler schedule mobilenet --verify 8                          (measure the eight that look best)
 
 op-profiler schedule 4f0c2a9be1d37c55 --k 5 --json                 (one operator of the dataset, by its key)
+
+op-profiler schedule resnet-18 --threads 1 --cache cold            (for other conditions than all cores, hot)
 
 op-profiler schedule --evaluate                                    (how good the ranking is on held-out operators)
 """
@@ -38,6 +41,13 @@ def schedule(
     sequence_length: Annotated[int | None, typer.Option(min=1, help="Tokens per sequence of language models.")] = None,
     target: Annotated[str, typer.Option(help="llvm (this processor) or a TVM target string.")] = "llvm",
     threads: Annotated[int | None, typer.Option(help="Threads to run with. Default: all usable cores.")] = None,
+    cache: Annotated[
+        str, typer.Option(help="Caches that it meets: model (the records' decision), hot or cold (its weights).")
+    ] = "hot",
+    device: Annotated[
+        str | None,
+        typer.Option(help="Whose trials tell what is known: a device's key or a part of its processor's name."),
+    ] = None,
     k: Annotated[int, typer.Option("--k", help="How many schedules to propose for an op that was never tuned.")] = 8,
     verify: Annotated[int, typer.Option(help="Measure so many of them.")] = 0,
     schedules: Annotated[str, typer.Option(help="Schedule records: auto, none, or a folder.")] = "auto",
@@ -62,11 +72,15 @@ def schedule(
     if trials_from not in ("shipped", "none"):
         raise UsageError(f"--trials-from {trials_from!r}: give shipped or none")
     count = threads if threads is not None else max(default_thread_counts(target, None))
-    request = _request(subject or "", modelsource, batchsize, sequence_length, target, count, schedules, db, verify)
+    if verify and cache == "model":
+        raise UsageError("--verify measures operators alone; give --cache hot or --cache cold")
+    request = _request(
+        subject or "", modelsource, batchsize, sequence_length, target, count, schedules, db, verify, cache
+    )
     use_build_for(target)
     with Status(quiet=quiet) as status:
         status.step("reading trials")
-        query = _query(request, resolve_target(target), shipped=trials_from == "shipped", quiet=quiet)
+        query, named = _query(request, resolve_target(target), device, shipped=trials_from == "shipped", quiet=quiet)
         if evaluate:
             status.step("training on parts of the operators, ranking the others")
             score = query.score()
@@ -74,7 +88,7 @@ def schedule(
     if evaluate:
         _print_score(score, as_json)
     if subject is not None:
-        _print(answers, as_json)
+        _print(answers, as_json, f"for {request.conditions} on {named}")
 
 
 def _answers(query: ScheduleQuery, request: CollectRequest, k: int, verify: int, tell: Any) -> list[Answer]:
@@ -91,7 +105,8 @@ def _answers(query: ScheduleQuery, request: CollectRequest, k: int, verify: int,
     answers = []
     target = str(resolve_target(request.target))
     names = locks_of([request.target])
-    with measuring(names, tell), TrialRunner(target, request.threads[0], name=request.target) as runner:
+    runner = TrialRunner(target, request.threads[0], cache=request.cache, name=request.target)
+    with measuring(names, tell), runner:
         for number, anchor in enumerate(anchors, 1):
             tell(f"measuring {verify} schedules of operator {number} of {len(anchors)}")
             answers.append(query.answer(anchor, k, runner, verify))
@@ -108,26 +123,58 @@ def _request(
     schedules: str,
     db: str,
     verify: int,
+    cache: str,
 ) -> CollectRequest:
     from op_profiler.collect.request import CollectRequest
     from op_profiler.frontends._base import ModelRequest
 
     model = ModelRequest(source=modelsource, name=subject, batch_size=batchsize, sequence_length=sequence_length)
     request = CollectRequest(
-        model=model, target=target, threads=(threads,), schedules=schedules, db=db, dry_run=not verify
+        model=model,
+        target=target,
+        threads=(threads,),
+        schedules=schedules,
+        db=db,
+        cache=cast("Cache", cache),
+        dry_run=not verify,
     )
     request.check()
     return request
 
 
-def _query(request: CollectRequest, target: Any, *, shipped: bool, quiet: bool) -> ScheduleQuery:
+def _query(
+    request: CollectRequest, target: Any, device: str | None, *, shipped: bool, quiet: bool
+) -> tuple[ScheduleQuery, str]:
+    """What answers, and the name of the device that it answers for."""
     from op_profiler.compiler import target_kind
     from op_profiler.predict.query import ScheduleQuery, load_trials
     from op_profiler.predict.shipped import shipped_trials
 
     rows = load_trials(request.db, shipped_trials() if shipped else None, _silent if quiet else _warn)
     rows = [row for row in rows if row["device_kind"] == target_kind(request.target)]
-    return ScheduleQuery(rows, target, request.record_file(), request.threads[0])
+    devices, named = _devices(rows, request, device)
+    file = request.record_file() if device is None else None  # records are of this machine's processor
+    return ScheduleQuery(rows, target, file, request.conditions, devices), named
+
+
+def _devices(rows: list[dict[str, Any]], request: CollectRequest, device: str | None) -> tuple[dict[str, str], str]:
+    """Devices by key whose trials count, all alike, and what to call them."""
+    from op_profiler.errors import UsageError
+    from op_profiler.measure.device import host_fingerprint, processor_name
+
+    if device is None and request.on_host:
+        alike = host_fingerprint()
+        return {r["device_key"]: "" for r in rows if r["host_fingerprint"] == alike}, processor_name()
+    wanted = (device or "").lower()
+    found = {r["device_key"]: r["processor"] for r in rows if wanted in (r["device_key"], "") or _names(wanted, r)}
+    if len(found) > 1 or (device is not None and not found):
+        there = ", ".join(sorted({f"{r['device_key']} ({r['processor']})" for r in rows}))
+        raise UsageError(f"--device {device or 'is needed'}: {len(found)} devices fit; there are trials of {there}")
+    return found, next(iter(found.values()), request.target)
+
+
+def _names(wanted: str, row: dict[str, Any]) -> bool:
+    return wanted in str(row["processor"]).lower()
 
 
 def _warn(text: str) -> None:
@@ -170,7 +217,7 @@ def _print_score(score: Score, as_json: bool) -> None:
         print(f"best of the first {k}: {loss:.2f} times the best of all (geometric mean)")
 
 
-def _print(answers: list[Answer], as_json: bool) -> None:
+def _print(answers: list[Answer], as_json: bool, conditions: str) -> None:
     if as_json:
         plain = [
             {
@@ -187,6 +234,7 @@ def _print(answers: list[Answer], as_json: bool) -> None:
     from rich.table import Table
 
     console = Console(width=None if sys.stdout.isatty() else 150)
+    console.print(conditions, highlight=False)
     for answer in answers:
         anchor = answer.anchor
         shape = "x".join(map(str, anchor.outputs[0].shape))
@@ -195,11 +243,12 @@ def _print(answers: list[Answer], as_json: bool) -> None:
             console.print(f"{title}: no template of this project computes it", highlight=False)
             continue
         table = Table(title=title, title_justify="left")
-        for column in ("source", "us", "verified us", "template", "knobs"):
+        for column in ("source", "found for", "us", "verified us", "template", "knobs"):
             table.add_column(column, justify="right" if "us" in column else "left")
         for s in answer.suggestions:
             knobs = " ".join(f"{name}={value}" for name, value in s.schedule.knobs.items())
             verified = s.error or (f"{s.verified_us:.1f}" if s.verified_us is not None else "-")
             latency = f"{s.latency_us:.1f}" if s.latency_us is not None else "-"
-            table.add_row(s.source, latency, verified, s.schedule.template, knobs)
+            found_for = str(s.conditions) if s.conditions is not None else "unknown conditions"
+            table.add_row(s.source, found_for, latency, verified, s.schedule.template, knobs)
         console.print(table, markup=False)

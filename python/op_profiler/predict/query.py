@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from op_profiler.predict.ranking import RankingModel, Score, evaluate, examples
 from op_profiler.predict.schedules import good_schedules, propose
 from op_profiler.schedules import records
 from op_profiler.schedules._base import Schedule
+from op_profiler.schedules.records import Conditions
 from op_profiler.schedules.tuning._base import Candidate, TaskSpec
 from op_profiler.schedules.tuning.points import index_of
 from op_profiler.schedules.tuning.tasks import own_tasks
@@ -31,6 +32,7 @@ class Suggestion:
     Attributes:
         source: ``record`` (of the schedule records), ``measured`` (the best trial in the dataset) or ``predicted``.
         latency_us: as it was measured before; None for a prediction.
+        conditions: threads and cache state that it was found for; None where a record does not say them.
         verified_us: as measured by this query; None where it was not.
         error: why verifying gave no time.
     """
@@ -38,6 +40,7 @@ class Suggestion:
     schedule: Schedule
     source: str
     latency_us: float | None
+    conditions: Conditions | None = None
     verified_us: float | None = None
     error: str | None = None
 
@@ -54,17 +57,21 @@ class ScheduleQuery:
     """Answers for any number of operators from one set of trials.
 
     Args:
-        rows: of the flat table, origin ``trial``, of the device that is asked about.
+        rows: of the flat table, origin ``trial``; the ranking learns from those of all devices.
         target: `tvm.target.Target`.
         record_file: schedule records; None for none.
-        threads: that the operator is to run with.
+        conditions: threads and cache state that the operator is to run with.
+        devices: keys of the devices whose trials tell what is known.
     """
 
-    def __init__(self, rows: Rows, target: Any, record_file: Path | None, threads: int) -> None:
+    def __init__(
+        self, rows: Rows, target: Any, record_file: Path | None, conditions: Conditions, devices: Collection[str]
+    ) -> None:
         self._rows = [row for row in rows if str(row["template"]).endswith(".op_profiler")]
         self._examples = examples(self._rows)
         self._target = target
-        self._threads = threads
+        self._conditions = conditions
+        self._devices = frozenset(devices)
         self._records = records.read_records(record_file)[0] if record_file and record_file.is_file() else []
         self._model: RankingModel | None = None
 
@@ -98,8 +105,8 @@ class ScheduleQuery:
         if known is not None and not verify:
             return Answer(anchor, (known,))
         good = good_schedules(self._rows, self._examples)
-        proposals = propose(anchor, tasks, self.model, good, count=max(count, verify), threads=self._threads)
-        suggestions = [(Suggestion(p.schedule, "predicted", None), p.candidate) for p in proposals]
+        proposals = propose(anchor, tasks, self.model, good, count=max(count, verify), threads=self._conditions.threads)
+        suggestions = [(Suggestion(p.schedule, "predicted", None, self._conditions), p.candidate) for p in proposals]
         if runner is None or not verify:
             return Answer(anchor, tuple(s for s, _ in suggestions[:count]))
         measured = suggestions[:verify]
@@ -112,21 +119,27 @@ class ScheduleQuery:
         return Answer(anchor, tuple(verified + [s for s, _ in suggestions[verify:count]]))
 
     def _known(self, anchor: Operator, specs: Iterable[Any]) -> Suggestion | None:
-        """From the records, else from the trials of this very operator."""
-        wanted = {(spec.template, spec.arguments) for spec in specs}
-        mine = [r for r in self._records if (r.template, r.arguments) in wanted and r.seconds]
-        if mine:
-            best = min(mine, key=lambda r: r.mean_seconds)
-            return Suggestion(Schedule(best.template, best.knobs, "tuned"), "record", best.mean_seconds * 1e6)
+        """The record that a build takes, else the best trial of this very operator under these very conditions."""
+        chosen = records.choose(self._records, self._conditions)
+        for computation in {records.computation_of(spec.template, spec.arguments) for spec in specs} & set(chosen):
+            record = chosen[computation]
+            schedule = Schedule(record.template, record.knobs, "tuned")
+            return Suggestion(schedule, "record", record.mean_seconds * 1e6, record.conditions)
         tried = [
             (example.latency_us, row)
             for row, example in zip(self._rows, self._examples)
-            if example.operator == anchor.key and example.latency_us < float("inf")
+            if example.operator == anchor.key and example.latency_us < float("inf") and self._holds(row)
         ]
         if not tried:
             return None
         latency, row = min(tried, key=lambda pair: pair[0])
-        return Suggestion(Schedule(str(row["template"]), dict(row["knobs"]), "trial"), "measured", latency)
+        schedule = Schedule(str(row["template"]), dict(row["knobs"]), "trial")
+        return Suggestion(schedule, "measured", latency, self._conditions)
+
+    def _holds(self, row: Mapping[str, Any]) -> bool:
+        """Whether a trial was made on the device and under the conditions that are asked about."""
+        conditions = Conditions(int(row["threads"]), str(row["cache"]))
+        return row["device_key"] in self._devices and conditions == self._conditions
 
     def score(self) -> Score:
         """How well the ranking does on operators that it was not trained on (five folds)."""
