@@ -84,12 +84,9 @@ def main() -> None:
             f"{len(one.operators)} distinct operators"
         )
     for size in (10**3, 10**4, 10**5, 10**6):
-        keys = np.sort(rng.integers(0, 2**63, size, dtype=np.uint64))
-        table = Measured(Measured.mixed(keys, np.ones(size, dtype=np.int64)), np.ones(size), np.ones(size))
-        table.keys.sort()
-        asked = dataclasses.replace(
-            batch, keys=keys[rng.integers(0, size, _BATCH)], threads=np.ones(_BATCH, dtype=np.int64)
-        )
+        keys = rng.integers(0, 2**63, size, dtype=np.uint64)
+        asked = dataclasses.replace(batch, keys=keys[rng.integers(0, size, _BATCH)])
+        table = Measured(np.sort(Measured.mixed(asked)[:size]), *np.ones((3, size)))
         middle, _, _ = seconds(lambda t=table, a=asked: t.find(a), 3)  # type: ignore[misc]
         print(f"look-up in a table of {size:>9,} rows: {middle / _BATCH * 1e9:.0f} ns an operator")
 

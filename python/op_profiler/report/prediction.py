@@ -65,7 +65,7 @@ def show_table(console: Console, prediction: NetworkPrediction, predictor: Predi
             str(network.calls[at]),
             f"{found.latency_us[at]:.1f}" if known else "-",
             f"{found.low_us[at]:.1f} to {found.high_us[at]:.1f}" if known else "-",
-            f"{100 * times[at] / max(prediction.total_us, 1e-9):.1f}",
+            f"{100 * times[at] / max(np.nan_to_num(prediction.total_us), 1e-9):.1f}",
             found.tiers()[at] + (" *" if found.outside[at] else ""),
         )
     console.print(table)
@@ -77,18 +77,24 @@ def show_table(console: Console, prediction: NetworkPrediction, predictor: Predi
 def _peaks(roofline: Roofline, threads: int) -> str:
     at = int(np.searchsorted(roofline.threads, threads))
     gflops, gigabytes = roofline.flops_per_us[at] / 1e3, roofline.bytes_per_us[at] / 1e3
-    return f"bound: at most {gflops:.1f} GFLOP/s, and {gigabytes:.1f} GB/s from caches and memory"
+    source = "a probe" if roofline.memory_probed[at] else "operators larger than the caches"
+    return f"bound: {gflops:.1f} GFLOP/s, and {gigabytes:.1f} GB/s from memory, which {source} reached"
 
 
 def summary(prediction: NetworkPrediction) -> str:
     """The total, and how far it can be trusted."""
-    tiers = ", ".join(f"{share:.1%} {name}" for name, share in prediction.tiers.items()) or "nothing"
+    tiers = ", ".join(f"{share:.1%} {name}" for name, share in prediction.tiers.items())
     lines = [
         f"total at {prediction.threads} threads: {prediction.total_us:.1f} us, 90 % interval {prediction.low_us:.1f} "
         f"to {prediction.high_us:.1f} us ({tiers}; {prediction.gaps_us:.1f} us between kernels)"
+        if np.isfinite(prediction.total_us)
+        else f"total at {prediction.threads} threads: unknown"
     ]
-    if prediction.unsupported:
-        lines.append(f"NOT in the total, since nothing like it was measured: {', '.join(prediction.unsupported)}")
+    unlike = [name for name in prediction.unsupported if name not in prediction.too_large]
+    if unlike:
+        lines.append(f"NOT in the total, since nothing like it was measured: {', '.join(unlike)}")
+    if prediction.too_large:
+        lines.append(f"NOT in the total, since the device's memory cannot hold it: {', '.join(prediction.too_large)}")
     if prediction.outside:
         lines.append(f"* beyond the sizes that were measured: {', '.join(dict.fromkeys(prediction.outside))}")
     return "\n".join(lines)
@@ -190,5 +196,6 @@ def _runtime_lut(prediction: NetworkPrediction) -> list[str]:
     lines.append(f"All operators found in the table? {not prediction.unsupported}")
     if prediction.unsupported:
         lines.append(f"not in the latency below: {', '.join(prediction.unsupported)}")
-    lines.append(f"The network run-time latency is {prediction.total_us:.1f}")
+    total = f"{prediction.total_us:.1f}" if np.isfinite(prediction.total_us) else "not found"
+    lines.append(f"The network run-time latency is {total}")
     return lines

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from op_profiler.collect.request import CollectRequest
+from op_profiler.errors import ModelError
 from op_profiler.frontends._base import ModelRequest
 from op_profiler.predict.latency.lowered import LoweredModel, lowered_model
 
@@ -65,3 +66,14 @@ def test_the_second_prediction_needs_no_tvm(tmp_path: Path) -> None:
     first = run()
     (tmp_path / "tvm.py").write_text("raise ImportError('not this time')")
     assert run(PYTHONPATH=os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])) == first
+
+
+def test_a_model_that_computes_nothing_has_no_time(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, save
+
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "nothing", value[:1], value[1:])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), tmp_path / "m.onnx")
+    model = ModelRequest(source="file", name=str(tmp_path / "m.onnx"))
+    with pytest.raises(ModelError, match="computes nothing"):
+        lowered_model(CollectRequest(model=model, schedules="none", dry_run=True))

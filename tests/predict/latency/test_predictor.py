@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import io
 import json
 import zipfile
 from collections.abc import Callable
@@ -15,15 +17,19 @@ import pytest
 from op_profiler.dataset.formats.shapes import Conv, Dense, operator_of
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.operators._base import Operator, TensorSpec
+from op_profiler.predict.latency import open as opening
 from op_profiler.predict.latency import storage
 from op_profiler.predict.latency.adapt import adapted, chosen_samples
 from op_profiler.predict.latency.examples import Examples
+from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.fit import fit
-from op_profiler.predict.latency.intervals import conformal_quantile
+from op_profiler.predict.latency.interpolation import families_of
+from op_profiler.predict.latency.intervals import conformal_quantile, first_half
 from op_profiler.predict.latency.network import Network, predict_network
 from op_profiler.predict.latency.predictor import MEASURED, UNSUPPORTED, Predictor, query_of
 from op_profiler.predict.latency.query import Query
-from op_profiler.predict.latency.roofline import Roofline
+from op_profiler.predict.latency.roofline import Roofline, Work
+from op_profiler.report.prediction import summary
 
 Law = Callable[[Operator, int], float]
 NOISE = 0.02  # of the dataset in conftest.py
@@ -60,10 +66,63 @@ def test_the_tile_of_a_prime_width_is_seen(predictor: Predictor) -> None:
 def test_a_probe_raises_the_peaks_that_operators_missed(known: Examples) -> None:
     query = query_of(known)
     alone = Roofline.of(query.amounts, query.threads, known.latency_us)
-    probed = {"threads": [1, 4], "flops_per_us": [2 * alone.flops_per_us[0], 1e9], "bytes_per_us": [1.0, 1.0]}
+    probed = {"threads": [1, 4], "flops_per_us": [2 * alone.flops_per_us[0], 1e9], "bytes_per_us": [7e3, 1.0]}
     both = Roofline.of(query.amounts, query.threads, known.latency_us, probed)
     assert both.flops_per_us.tolist() == [2 * alone.flops_per_us[0], alone.flops_per_us[1]]
-    assert both.bytes_per_us.tolist() == alone.bytes_per_us.tolist()
+    # No operator is larger than caches: of memory the probe knows more.
+    assert both.bytes_per_us.tolist() == [7e3, alone.bytes_per_us[1]]
+
+
+def test_what_stays_in_a_cache_is_no_traffic_of_the_memory() -> None:
+    cache, memory, call = 300e3, 50e3, 0.5
+    moved = np.repeat([40e3, 1e6, 200e6], 20)
+    latency = call + moved / np.where(moved > 64e6, memory, cache)
+    latency[:20] = call + 0.03  # of so short ones most is the call
+    work = Work(np.zeros(60), moved, np.zeros(60))
+    threads = np.ones(60, dtype=int)
+    found = Roofline.of(work, threads, latency, cache_bytes=32 << 20)
+    assert found.bytes_per_us[0] == pytest.approx(memory, rel=0.05)
+    assert not found.memory_probed[0]
+    probe: dict[str, list[float]] = {"threads": [1], "flops_per_us": [1.0], "bytes_per_us": [48e3]}
+    small = slice(0, 40)  # nothing that caches cannot hold
+    few = Roofline.of(Work(*(part[small] for part in (work.flops, moved, work.functions))), threads[small],
+                      latency[small], probe, 32 << 20)  # fmt: skip
+    assert few.bytes_per_us.tolist() == [48e3]
+    assert few.memory_probed[0]
+
+
+def test_a_sampled_time_is_corrected_for_a_network(law_us: Law, known: Examples) -> None:
+    factor = np.where(known.sampled[known.model], 1.6, 1.0)
+    fitted = fit(dataclasses.replace(known, latency_us=known.latency_us * factor), folds=2)
+    rows = np.flatnonzero(known.sampled[known.model])
+    alone = query_of(known).take(rows)
+    measured = fitted.predict(alone)
+    assert set(measured.tiers()) == {"measured"}
+    inside = fitted.predict(alone.under(alone.threads, alone.traffic_bytes, np.ones(len(rows), dtype=bool)))
+    assert set(inside.tiers()) == {"sampled"}
+    truth = np.array([law_us(known.operators[i], n) for i, n in zip(known.operator[rows], known.threads[rows])])
+    assert np.median(np.abs(measured.latency_us / truth - 1)) > 0.5
+    assert np.median(np.abs(inside.latency_us / truth - 1)) < 0.3
+    assert (inside.low_us < inside.latency_us).all()
+
+
+def test_families_keep_blocks_transposes_and_contexts_apart(strangers: list[Operator]) -> None:
+    one = Query.of(strangers[:1])
+    names = ("in_block", "out_block", "transposed_a", "transposed_b")
+    others = []
+    for name in names:
+        features = one.features.copy()
+        features[:, NAMES.index(name)] += 1
+        others.append(dataclasses.replace(one, features=features))
+    others.append(one.sampled())
+    assert len({int(families_of(query)[0]) for query in (one, *others)}) == len(others) + 1
+
+
+def test_both_thread_counts_of_an_operator_are_on_one_side(known: Examples) -> None:
+    half = first_half(query_of(known))
+    assert 0.3 < half.mean() < 0.7
+    for operator in np.unique(known.operator):
+        assert len(np.unique(half[known.operator == operator])) == 1
 
 
 def test_thread_counts_that_were_not_measured_are_refused(predictor: Predictor, strangers: list[Operator]) -> None:
@@ -173,6 +232,116 @@ def test_damaged_and_foreign_files_are_refused(predictor: Predictor, tmp_path: P
     for path in (tmp_path / "text.zip", tmp_path / "missing.zip"):
         with pytest.raises(DatasetError, match="can be read"):
             storage.load(path)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_damage_is_said_in_one_way(predictor: Predictor, tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "p.zip"
+    storage.save(predictor, path)
+    content = bytearray(path.read_bytes())
+    rng = np.random.default_rng(seed)
+    for place in rng.integers(0, len(content), 1 + seed % 4):
+        content[place] ^= 1 << int(rng.integers(8))
+    path.write_bytes(content[: len(content) // 2] if seed % 8 == 7 else content)
+    try:
+        storage.load(path)
+    except DatasetError as error:
+        assert str(path) in str(error)  # else the bits meant nothing
+
+
+def _with_contents(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["contents.json"] = json.dumps(change(json.loads(members["contents.json"]))).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda contents: [contents],
+        lambda contents: contents | {"sha256": None},
+        lambda contents: contents | {"quantiles": {}},
+        lambda contents: contents | {"gaps_us": {"1": "much"}},
+        lambda contents: contents | {"device": {}},
+        lambda contents: contents | {"choice": "crystal ball"},
+        lambda contents: contents | {"network_scale": None},
+        lambda contents: contents | {"comment": "x" * (1 << 24)},
+    ],
+)
+def test_contents_that_do_not_fit_are_refused(
+    predictor: Predictor, tmp_path: Path, change: Callable[[dict[str, Any]], Any]
+) -> None:
+    storage.save(predictor, tmp_path / "p.zip")
+    _with_contents(tmp_path / "p.zip", change)
+    with pytest.raises(DatasetError, match=r"p\.zip"):
+        storage.load(tmp_path / "p.zip")
+
+
+def test_archives_that_unpack_to_too_much_are_not_unpacked(
+    predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "p.zip"
+    storage.save(predictor, path)
+    with zipfile.ZipFile(path) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+        members = {name: archive.read(name) for name in archive.namelist()}
+    bomb = io.BytesIO()
+    np.savez_compressed(bomb, zeros=np.zeros(2 * unpacked, dtype=np.uint8))
+    members["arrays.npz"] = bomb.getvalue()
+    contents = json.loads(members["contents.json"])
+    contents["sha256"]["arrays.npz"] = hashlib.sha256(bomb.getvalue()).hexdigest()
+    members["contents.json"] = json.dumps(contents).encode()
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    for file, limit in ((path, unpacked - 1), (tmp_path / "bomb.zip", 2 * unpacked)):
+        monkeypatch.setattr(storage, "_LARGEST_BYTES", limit)
+        with pytest.raises(DatasetError, match="too large for a predictor"):
+            storage.load(file)
+
+
+def test_a_damaged_predictor_in_the_cache_is_fitted_again(
+    known: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path))
+    monkeypatch.setattr(opening, "examples_for", lambda **_: known)
+    notes: list[str] = []
+    first = opening.open_predictor("xgboost", db="sqlite://", note=notes.append)
+    (kept,) = (tmp_path / "predictors").iterdir()
+    whole = kept.read_bytes()
+    for damaged in (whole[:-100], whole[: len(whole) // 2] + b"?" + whole[len(whole) // 2 + 1 :]):
+        kept.write_bytes(damaged)
+        again = opening.open_predictor("xgboost", db="sqlite://", note=notes.append)
+        assert again.fingerprint == first.fingerprint
+        assert storage.load(kept).fingerprint == first.fingerprint
+    assert len(notes) == 3
+
+
+def test_what_the_memory_cannot_hold_has_no_time(predictor: Predictor, strangers: list[Operator]) -> None:
+    small = dataclasses.replace(
+        predictor, device=dataclasses.replace(predictor.device, memory_bytes=int(_moved(strangers[0])) - 1)
+    )
+    network = Network.of("net", strangers[:1])
+    found = predict_network(small, network)
+    assert found.unsupported == found.too_large == (strangers[0].name,)
+    assert np.isnan([found.total_us, found.low_us, found.high_us]).all()
+    assert json.loads(json.dumps(found.to_json()))["total_us"] is None
+    assert "unknown" in summary(found)
+    assert "memory cannot hold it" in summary(found)
+    assert predict_network(predictor, network).total_us > 0  # how much memory there is was not told
+
+
+def _moved(operator: Operator) -> float:
+    return operator.bytes_read + operator.bytes_written
+
+
+def test_an_operator_is_asked_about_as_in_a_network(predictor: Predictor, strangers: list[Operator]) -> None:
+    assert predictor.usual_traffic_bytes > max(map(_moved, strangers))
+    usual = predictor.predict(strangers, traffic_bytes=predictor.usual_traffic_bytes)
+    np.testing.assert_array_equal(predictor.predict(strangers).latency_us, usual.latency_us)
 
 
 def test_pickles_inside_are_not_read(known: Examples, tmp_path: Path) -> None:

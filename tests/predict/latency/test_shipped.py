@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from op_profiler.predict import Predictor
-from op_profiler.predict.latency.examples import Examples, load_examples
+from op_profiler.predict.latency import storage
+from op_profiler.predict.latency.examples import COLUMNS, Examples, examples_of, load_examples
 from op_profiler.predict.latency.features import kind_of
 from op_profiler.predict.latency.fit import fingerprint
 from op_profiler.predict.latency.network import Network
 from op_profiler.predict.latency.predictor import MEASURED, query_of
 from op_profiler.predict.latency.state import steady
-from op_profiler.predict.shipped import shipped_operators
+from op_profiler.predict.shipped import shipped_operators, shipped_predictor
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,9 @@ def test_the_dataset_is_as_large_as_its_card_says(examples: Examples) -> None:
 
 
 def test_the_predictor_was_fitted_to_that_dataset(examples: Examples) -> None:
-    predictor = Predictor.from_dataset()
+    file = shipped_predictor()
+    assert file is not None
+    predictor = storage.load(file)  # what cannot be read is fitted anew, which would hide it
     assert predictor.fingerprint == fingerprint(examples)
     found = predictor.predict(query_of(examples))
     assert (found.tier == MEASURED).all()
@@ -47,3 +50,20 @@ def test_a_network_of_the_dataset_adds_up(examples: Examples) -> None:
     found = predictor.predict_model(network, threads=1)
     assert found.total_us == pytest.approx(examples.whole_model_us[rows[0]], rel=0.05)
     assert found.low_us < examples.whole_model_us[rows[0]] < found.high_us
+
+
+def test_sweeps_count_once(examples: Examples) -> None:
+    from op_profiler.dataset import read_parquet
+
+    file = shipped_operators()
+    assert file is not None
+    rows = [row for row in read_parquet(file, COLUMNS) if row["model_name"] == "mlp"]
+    once = examples_of(rows)
+    other_cores = [row | {"core_set": [core + 7 for core in row["core_set"]]} for row in rows]
+    governed = [row | {"governor": "powersave"} for row in rows]
+    swept = examples_of([*other_cores, *rows, *governed])
+    assert len(swept) == len(once)
+    assert swept.latency_us.tolist() == once.latency_us.tolist()
+    assert swept.traffic_bytes.tolist() == once.traffic_bytes.tolist()
+    assert swept.left_out["on other cores"] == len(once)
+    assert swept.left_out["of a sweep"] == len(once) + sum(once.left_out.values())

@@ -66,7 +66,7 @@ def _least_certain(examples: Examples, target: Any, names: Sequence[str], seed: 
 
     from op_profiler.collect.sampling.batches import distinct, operators_of_points
     from op_profiler.predict.latency.fit import fit
-    from op_profiler.predict.latency.predictor import MEASURED
+    from op_profiler.predict.latency.predictor import SAMPLED
 
     rng = random.Random(seed)
     points = spaces.draw(rng, names)
@@ -79,6 +79,6 @@ def _least_certain(examples: Examples, target: Any, names: Sequence[str], seed: 
     found = predictor.predict([o.operator for o in pool], threads=max(predictor.thread_counts), traffic_bytes=traffic)
     width = np.where(np.isfinite(found.latency_us), np.log(found.high_us / found.low_us), np.inf)
     known = np.isin([int(o.operator.key, 16) for o in pool], [int(o.key, 16) for o in examples.operators])
-    width[(found.tier == MEASURED) | known] = -1.0
+    width[(found.tier <= SAMPLED) | known] = -1.0
     chosen = [int(i) for i in np.argsort(-width)[:_CHOSEN] if width[i] >= 0]
     return [pool[i] for i in chosen]

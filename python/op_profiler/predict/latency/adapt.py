@@ -128,7 +128,8 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
     above_bound = np.log(few.latency_us / source.roofline.bound_us(query.amounts, query.threads))
     corrected = _Corrected(source, _vector_ratio(source.device, device))
     # The source is closer than usual on operators that it has learned from.
-    seen = np.where(source.measured.find(query)[0], source.spread.half_width(query, "regressed"), 0.0)
+    learned = source.measured.find(query)[0] | source.measured.find(query.sampled())[0]
+    seen = np.where(learned, source.spread.half_width(query, "regressed"), 0.0)
     width = _half_width(corrected, few.operator, query.columns, above_bound, weights_of(few), seen)
     corrected.fit(query.columns, above_bound, weights_of(few))
     return dataclasses.replace(

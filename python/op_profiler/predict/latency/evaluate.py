@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -12,7 +13,7 @@ from op_profiler.errors import DatasetError, UnknownNameError
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.fit import fit
 from op_profiler.predict.latency.network import Network, NetworkPrediction, predict_network
-from op_profiler.predict.latency.predictor import query_of
+from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.state import steady
 from op_profiler.predict.library._base import Prediction
 from op_profiler.predict.library.evaluate import Score, score
@@ -21,6 +22,9 @@ HEAVY_US = 20.0
 """Operators of held-out models are scored from this latency on: below it a time is mostly the cost of a call."""
 _FOLDS = 3
 _FEWEST_CONVOLUTIONS = 50
+_OF_MODEL = re.compile(r"of-(.+?)-b\d+(-s\d+)?-[0-9a-f]{12}")
+_VERSION = re.compile(r"v\d+")
+_SIZE = re.compile(r"(?!v\d)[a-z]?\d+[a-z\d]*|[a-z]|tiny|mini|small|medium|base|large|huge")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +84,7 @@ DESCRIPTIONS = {
     "ratio": "convolutions with ratios of input to output channels 0.5 and 2",
     "batch": "convolutions of one batch size",
     "largest": "convolutions of the largest twentieth by width",
-    "model": "one network after the other: the whole network",
+    "model": "one family of networks after the other: the whole network",
     "model operators": f"the same: its operators above {HEAVY_US:.0f} us",
 }
 
@@ -131,31 +135,57 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
 def held_out_networks(
     examples: Examples, predictor: str, seed: int = 0, *, strict: bool = False
 ) -> Iterator[HeldOutNetwork]:
-    """Every network of the dataset at every thread count, predicted by what was measured outside of it.
+    """Every network of the dataset at every thread count, predicted by what was measured outside of its family
+    (`family_of`).
 
     Args:
-        strict: leave out its operators wherever else they were measured too, so that nothing can be looked up.
+        strict: leave out their operators wherever else they were measured too, so that nothing can be looked up.
 
     Raises:
-        DatasetError: there are fewer than two networks.
+        DatasetError: there are fewer than two families.
     """
     examples = steady(examples)
     networks = np.flatnonzero(~examples.sampled)
     networks = networks[np.isin(networks, examples.model)]
-    if len(networks) < 2:
-        raise DatasetError("leaving one model out needs two; collect some with op-profiler collect")
-    for model in networks:
-        mine = examples.model == model
-        known = np.isin(examples.operator, np.unique(examples.operator[mine])) if strict else mine
+    families = np.array([family_of(name) for name in examples.models])
+    wanted = list(dict.fromkeys(families[networks]))
+    if len(wanted) < 2:
+        raise DatasetError(
+            "leaving one model out needs two of different families; collect some with op-profiler collect"
+        )
+    for family in wanted:
+        kin = families[examples.model] == family
+        known = np.isin(examples.operator, np.unique(examples.operator[kin])) if strict else kin
         fitted = fit(examples.where(~known), choice=predictor, seed=seed, folds=_FOLDS)
-        for threads in np.unique(examples.threads[mine]):
-            rows = np.flatnonzero(mine & (examples.threads == threads))
-            operators = [examples.operators[i] for i in examples.operator[rows]]
-            network = Network.of_calls(examples.models[model], operators, examples.occurrences[rows].tolist())
-            whole = float(examples.whole_model_us[rows[0]])
-            if np.isfinite(whole):
-                found = predict_network(fitted, network, threads=int(threads))
-                yield HeldOutNetwork(whole, examples.latency_us[rows], found)
+        for model in networks[families[networks] == family]:
+            yield from _predicted(fitted, examples, model)
+
+
+def _predicted(fitted: Predictor, examples: Examples, model: int) -> Iterator[HeldOutNetwork]:
+    """One network at each thread count."""
+    mine = examples.model == model
+    for threads in np.unique(examples.threads[mine]):
+        rows = np.flatnonzero(mine & (examples.threads == threads))
+        operators = [examples.operators[i] for i in examples.operator[rows]]
+        network = Network.of_calls(examples.models[model], operators, examples.occurrences[rows].tolist())
+        whole = float(examples.whole_model_us[rows[0]])
+        if np.isfinite(whole) and int(threads) in fitted.thread_counts:
+            yield HeldOutNetwork(
+                whole, examples.latency_us[rows], predict_network(fitted, network, threads=int(threads))
+            )
+
+
+def family_of(name: str) -> str:
+    """What networks have in common that differ in their size only: the name without the sizes at its end, with its
+    version. ``vit_b_16`` and ``vit_l_16`` are vit; ``mobilenet_v3_small`` and ``_large`` are mobilenet_v3. A batch of
+    operators that were sampled from a network is of its family; of other batches, each is a family of its own."""
+    drawn = _OF_MODEL.fullmatch(name)
+    parts = re.split(r"[-_.]", (drawn[1] if drawn else name).rsplit("/", 1)[-1].lower())
+    if name.startswith("draw"):
+        return name
+    while len(parts) > 1 and _SIZE.fullmatch(parts[-1]):
+        parts.pop()
+    return "_".join(parts) if _VERSION.fullmatch(parts[-1]) else "_".join(parts).rstrip("0123456789")
 
 
 def _score_networks(found: list[HeldOutNetwork], predictor: str, seconds: float) -> Score:

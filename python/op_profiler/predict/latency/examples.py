@@ -31,6 +31,8 @@ COLUMNS = (
     "bytes_written",
     "origin",
     "threads",
+    "core_set",
+    *RESOURCES,
     "cache",
     "precision",
     "executor",
@@ -40,6 +42,9 @@ COLUMNS = (
     "cores",
     "target",
     "device_properties",
+    "l2_bytes",
+    "l3_bytes",
+    "memory_bytes",
     "model_key",
     "model_name",
     "model_source",
@@ -64,6 +69,7 @@ class DeviceName:
 
     Attributes:
         peaks: as `op_profiler.measure.peaks.Peaks` has them, plain values; None where it was not probed.
+        memory_bytes, cache_bytes: of the device, and of its last-level cache; None where they are not known.
     """
 
     key: str
@@ -72,6 +78,8 @@ class DeviceName:
     cores: int | None
     target: str
     peaks: dict[str, list[float]] | None = None
+    memory_bytes: int | None = None
+    cache_bytes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,8 +158,7 @@ def load_examples(*, db: str | None = None, file: Path | None = None, schedules:
         rows += read_parquet(file, COLUMNS)
     if db is not None:
         with Dataset.open(db, create=False, read_only=True) as dataset:
-            left_alone = "".join(f" AND {name} IS NULL" for name in RESOURCES)  # swept rows are of another machine
-            rows += flat_rows(dataset, columns=COLUMNS, where=f"origin = '{schedules}'{left_alone}")
+            rows += flat_rows(dataset, columns=COLUMNS, where=f"origin = '{schedules}'")
     return examples_of(rows, schedules=schedules)
 
 
@@ -159,7 +166,8 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
     """Examples from rows of the flat table.
 
     Left out are failures, check points, rows under foreign load, other schedules, and operators outside a model: the
-    caches are then in another state than in a network.
+    caches are then in another state than in a network. Of sweeps only what the machine does by itself is used, and one
+    set of cores for each model and thread count.
     """
     left_out: dict[str, int] = {}
     kept = []
@@ -169,12 +177,41 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
             kept.append(row)
         else:
             left_out[reason] = left_out.get(reason, 0) + 1
-    return _arrays(kept, left_out)
+    used = _on_one_core_set(kept)
+    if len(used) < len(kept):
+        left_out["on other cores"] = len(kept) - len(used)
+    return _arrays(used, left_out)
+
+
+def _on_one_core_set(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Of a model that was measured on several sets of as many cores the rows of one: the one that most models have."""
+
+    def run(row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return row["device_key"], row["model_key"], row["threads"]
+
+    cores = [tuple(row["core_set"] or ()) for row in rows]
+    models: dict[tuple[Any, ...], set[str]] = {}
+    for row, mine in zip(rows, cores, strict=True):
+        models.setdefault((row["device_key"], row["threads"], mine), set()).add(row["model_key"])
+    chosen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for row, mine in zip(rows, cores, strict=True):
+        rank = (-len(models[row["device_key"], row["threads"], mine]), mine)
+        chosen[run(row)] = min(chosen.get(run(row), rank), rank)
+    return [row for row, mine in zip(rows, cores, strict=True) if chosen[run(row)][1] == mine]
 
 
 def _device_name(row: Mapping[str, Any]) -> DeviceName:
     peaks = (row["device_properties"] or {}).get("peaks")
-    return DeviceName(row["device_key"], row["device_kind"], row["processor"], row["cores"], row["target"], peaks)
+    return DeviceName(
+        key=row["device_key"],
+        kind=row["device_kind"],
+        processor=row["processor"],
+        cores=row["cores"],
+        target=row["target"],
+        peaks=peaks,
+        memory_bytes=row["memory_bytes"],
+        cache_bytes=row["l3_bytes"] or row["l2_bytes"],
+    )
 
 
 def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
@@ -186,6 +223,8 @@ def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
         return "not complete"
     if row["foreign_load"]:
         return "under foreign load"
+    if any(row[name] is not None for name in RESOURCES):
+        return "of a sweep"
     if row["model_source"] == "sample" and row["op_names"] in _AROUND_SAMPLED:
         return "around sampled operators"
     if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":

@@ -10,7 +10,7 @@ import numpy as np
 from op_profiler.errors import DatasetError, UnknownNameError
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
-from op_profiler.predict.latency.intervals import Spread, conformal_quantile
+from op_profiler.predict.latency.intervals import Spread, conformal_quantile, first_half
 from op_profiler.predict.latency.predictor import CHOICES, Measured, Predictor, query_of
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.regression import Regressor, combined, make_models
@@ -49,22 +49,28 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
     examples = steady(examples)
     query = query_of(examples)
     device = examples.devices[int(devices[0])]
-    roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks)
+    roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
     bound = roofline.bound_us(query.amounts, query.threads)
     target = np.log(examples.latency_us / bound)
     families = families_of(query)
     weight = weights_of(examples)
-    regressed, interpolated = _held_out(examples, query, families, target, weight, choice, seed, folds)
-    trusted = _better_interpolated(families, np.abs(interpolated), np.abs(regressed))
+    errors = _held_out(examples, query, families, target, weight, choice, seed, folds)
+    # Families are chosen on one half of the operators, and how far off they are is told by the other.
+    chosen_on = first_half(query)
+    trusted = _better_interpolated(
+        families[chosen_on], errors["interpolated"][chosen_on], errors["regressed"][chosen_on]
+    )
     if choice == "interpolation":
-        regressed = interpolated
+        errors["regressed"] = errors["interpolated"]
     usable = np.isin(families, trusted) if choice == "default" else np.ones(len(families), dtype=bool)
-    spread = Spread.of(query, {"regressed": regressed, "interpolated": np.where(usable, interpolated, np.nan)}, target)
+    interpolated = np.where(usable, errors["interpolated"], np.nan)
+    judged = errors | {"interpolated": np.where(chosen_on & (choice == "default"), np.nan, interpolated)}
+    spread = Spread.of(query, judged, target)
     models = _fitted(make_models(choice, seed), query, target, weight)
     uses_grid = choice in ("default", "interpolation")
     measured = measured_of(examples, query)
     gaps = _gaps(examples)
-    final = np.where(usable & np.isfinite(interpolated), interpolated, regressed)
+    final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
     return Predictor(
         device=device,
         choice=choice,
@@ -78,6 +84,7 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
         spread=spread,
         gaps_us=gaps,
         network_scale=_network_scale(examples, query, final, spread, gaps),
+        usual_traffic_bytes=_usual_traffic(examples),
         fingerprint=fingerprint(examples),
     )
 
@@ -123,26 +130,39 @@ def _held_out(
     choice: str,
     seed: int,
     folds: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Errors of regression and of interpolation on models that they have not seen: log(estimate over measured)."""
-    regressed = np.full(len(examples), np.nan)
-    interpolated = np.full(len(examples), np.nan)
+) -> dict[str, np.ndarray]:
+    """Errors on models that were held out, by tier: log(estimate over measured), NaN where a tier does not answer."""
+    errors = {name: np.full(len(examples), np.nan) for name in ("regressed", "interpolated", "sampled")}
+    measured = measured_of(examples, query)
     for train, held in _splits(examples, folds, seed):
         if not train.any():
             continue
         models = _fitted(make_models(choice, seed), query.take(train), target[train], weight[train])
+        asked = query.take(held)
         if models:
-            columns = query.take(held).columns
-            found = combined(choice, [model.predict(columns) for model in models])
-            regressed[held] = found - target[held]
+            found = _regressed(models, choice, asked)
+            errors["regressed"][held] = found - target[held]
+        if models and choice == "default":
+            alone = asked.sampled()
+            known, at = measured.find(alone)
+            alone = alone.under(asked.threads, measured.traffic_bytes[at])
+            change = found - _regressed(models, choice, alone)
+            off = np.log(measured.latency_us[at] / examples.latency_us[held]) + change
+            errors["sampled"][held] = np.where(known & asked.network, off, np.nan)
         if choice in ("default", "interpolation"):
             grid = Interpolation(query.take(train), families[train], target[train])
-            interpolated[held] = grid.predict(query.take(held), families[held]) - target[held]
-    return regressed, interpolated
+            errors["interpolated"][held] = grid.predict(asked, families[held]) - target[held]
+    return errors
+
+
+def _regressed(models: list[Regressor], choice: str, query: Query) -> np.ndarray:
+    columns = query.columns
+    return combined(choice, [model.predict(columns) for model in models])
 
 
 def _better_interpolated(families: np.ndarray, interpolated: np.ndarray, regressed: np.ndarray) -> np.ndarray:
-    """Families in which interpolation was closer on what was held out."""
+    """Families in which interpolation was closer on what was held out; the errors have signs."""
+    interpolated, regressed = np.abs(interpolated), np.abs(regressed)
     both = np.isfinite(interpolated) & np.isfinite(regressed)
     better = []
     for family in np.unique(families[both]):
@@ -153,14 +173,17 @@ def _better_interpolated(families: np.ndarray, interpolated: np.ndarray, regress
 
 
 def measured_of(examples: Examples, query: Query) -> Measured:
-    """Median over the models of each operator, and how far one model is from the others."""
-    keys = Measured.mixed(query.keys, query.threads)
+    """Median over the models of each operator, and how far one is from the others; networks and batches of sampled
+    operators apart."""
+    keys = Measured.mixed(query)
     order = np.argsort(keys, kind="stable")
     names, starts = np.unique(keys[order], return_index=True)
-    groups = [_in_networks(group, query.network) for group in np.split(order, starts[1:])]
+    groups = np.split(order, starts[1:])
     medians = np.array([np.median(examples.latency_us[g]) for g in groups])
+    traffic = np.array([np.median(examples.traffic_bytes[g]) for g in groups])
     noise = np.array([np.max(np.nan_to_num(examples.half_width[g])) for g in groups])
-    return Measured(names, medians, np.maximum(noise, _between_models([examples.latency_us[g] for g in groups])))
+    spread = np.maximum(noise, _between_models([examples.latency_us[g] for g in groups]))
+    return Measured(names, medians, traffic, spread)
 
 
 def _between_models(groups: list[np.ndarray]) -> np.ndarray:
@@ -184,12 +207,6 @@ def _between_models(groups: list[np.ndarray]) -> np.ndarray:
     return np.asarray(widths[np.searchsorted(_LENGTHS_US, [np.median(g) for g in groups])])
 
 
-def _in_networks(group: np.ndarray, network: np.ndarray) -> np.ndarray:
-    """Of the measurements of an operator those in networks, where there are any."""
-    inside = group[network[group]]
-    return inside if len(inside) else group
-
-
 def _without_each(values: np.ndarray) -> np.ndarray:
     """For each value the median of the others."""
     return np.array([np.median(np.delete(values, i)) for i in range(len(values))])
@@ -208,6 +225,14 @@ def _gaps(examples: Examples) -> dict[int, float]:
         total = float((examples.latency_us[mine] * examples.occurrences[mine]).sum())
         found[threads].append(((whole - total) / calls, calls / whole))
     return {threads: _weighted_median(np.array(gaps)) for threads, gaps in found.items()}
+
+
+def _usual_traffic(examples: Examples) -> float:
+    """The median over networks; over batches of sampled operators where there are no networks."""
+    inside = ~examples.sampled[examples.model]
+    rows = np.flatnonzero(inside if inside.any() else ~inside)
+    _, first = np.unique(examples.model[rows], return_index=True)
+    return float(np.median(examples.traffic_bytes[rows[first]]))
 
 
 def _weighted_median(pairs: np.ndarray) -> float:

@@ -1,6 +1,7 @@
 """Interpolation between measured operators that differ in their sizes only.
 
-Operators of one family have the same ops, window, stride and blocks, and run at one thread count. Their time over the
+Operators of one family have the same ops, window, stride, blocks and transposed arguments, and run at one thread count,
+all in networks or all in batches of sampled operators. Their time over the
 roofline bound is interpolated linearly over the logarithms of the sizes that vary in the family (barycentric over a
 Delaunay triangulation, `scipy.interpolate.LinearNDInterpolator`), inside the hull of what was measured only.
 """
@@ -20,7 +21,8 @@ _FIXED = tuple(
     name
     for name in NAMES
     if name.startswith("is_")
-    or name in ("window", "stride", "inputs", "ops", "transcendental", "roots", "moves", "rank")
+    or name in ("window", "stride", "in_block", "out_block", "transposed_a", "transposed_b")
+    or name in ("inputs", "ops", "transcendental", "roots", "moves", "rank")
 )
 _MOST_AXES = 4
 _POINTS_PER_AXIS = 8
@@ -33,7 +35,7 @@ def families_of(query: Query) -> np.ndarray:
 
     A multiply-shift hash (Dietzfelbinger et al., 1997) of all that a family has in common.
     """
-    fixed = np.stack([query.column(name) for name in _FIXED], axis=1)
+    fixed = np.stack([*(query.column(name) for name in _FIXED), query.network], axis=1)
     words = np.array([_digest(ops) for ops in query.op_sets], dtype=np.uint64)[query.vocabulary]
     parts = np.ascontiguousarray(fixed, dtype=np.float32).view(np.uint32).astype(np.uint64)
     multipliers = np.random.default_rng(0).integers(1, 2**63, size=parts.shape[1] + 1, dtype=np.uint64) | np.uint64(1)

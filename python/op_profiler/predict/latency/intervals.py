@@ -17,6 +17,7 @@ from op_profiler.predict.latency.regression import Boosted
 
 COVERAGE = 0.9
 _SMALLEST_ERROR = 0.003
+_FEWEST_ERRORS = 20
 _SCALE_ROUNDS = 60
 
 
@@ -50,7 +51,8 @@ class Spread:
         """From errors on held-out operators.
 
         Args:
-            query: the operators.
+            query: the operators. What is learned from some of them is judged by others: all entries of one operator,
+                such as its thread counts, are on one side.
             errors: by tier, log(estimate over measured), one an entry of `query`; NaN where that tier does not answer.
             above_bound: log(measured over bound).
         """
@@ -59,24 +61,30 @@ class Spread:
         spread = cls(None, {}, typical, width)
         regressed = errors["regressed"]
         seen = np.flatnonzero(np.isfinite(regressed))
-        if len(seen) < 20:
+        if len(seen) < _FEWEST_ERRORS:
             return spread
         scale = Boosted(rounds=_SCALE_ROUNDS, max_depth=4, min_child_weight=20.0)
         sizes = np.log(np.maximum(np.abs(regressed[seen]), _SMALLEST_ERROR))
-        halves = np.arange(len(seen)) % 2 == 0  # the quantile is taken on errors that the scale has not seen
+        halves = first_half(query)[seen]  # the quantile is taken on errors that the scale has not seen
         columns = query.take(seen).columns
-        ratios = np.empty(len(seen))
+        expected = np.full(len(query), np.nan)
         for half in (halves, ~halves):
-            scale.fit(columns[half], sizes[half], np.ones(int(half.sum())))
-            ratios[~half] = np.abs(regressed[seen][~half]) / np.exp(scale.predict(columns[~half]))
+            if half.any() and not half.all():
+                scale.fit(columns[half], sizes[half], np.ones(int(half.sum())))
+                expected[seen[~half]] = np.exp(scale.predict(columns[~half]))
         scale.fit(columns, sizes, np.ones(len(seen)))
         spread.scale = scale
-        spread.quantiles["regressed"] = conformal_quantile(ratios)
-        inside = np.flatnonzero(np.isfinite(errors["interpolated"]))
-        expected = np.exp(scale.predict(query.take(inside).columns)) if len(inside) else np.ones(0)
-        between = np.abs(errors["interpolated"][inside]) / expected
-        spread.quantiles["interpolated"] = conformal_quantile(between) if len(inside) else ratios.max()
+        ratios = {name: np.abs(error) / expected for name, error in errors.items()}
+        known = {name: ratio[np.isfinite(ratio)] for name, ratio in ratios.items()}
+        pooled = conformal_quantile(known["regressed"])
+        for name, ratio in known.items():
+            spread.quantiles[name] = conformal_quantile(ratio) if len(ratio) >= _FEWEST_ERRORS else pooled
         return spread
+
+
+def first_half(query: Query) -> np.ndarray:
+    """Mask of the entries of one half of the operators, chosen by their keys, which are random numbers."""
+    return np.asarray(query.keys % np.uint64(2) == 0)
 
 
 def conformal_quantile(scores: np.ndarray, coverage: float = COVERAGE) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compiler import cache_folder
-from op_profiler.errors import OpProfilerError
+from op_profiler.errors import ModelError, OpProfilerError
 from op_profiler.files import write_whole
 from op_profiler.operators._base import Operator
 
@@ -51,7 +51,7 @@ def lowered_model(request: CollectRequest, note: Callable[[str], None] = lambda 
         note: told when it has to be lowered.
 
     Raises:
-        ModelError: it does not lower.
+        ModelError: it does not lower, or nothing of it is left.
     """
     path = cache_folder() / "networks" / f"{_identity(request)}.json"
     found = _read(path)
@@ -68,6 +68,8 @@ def _lower(request: CollectRequest) -> LoweredModel:
 
     model, _, target = load_model(request, lambda **_: None)
     operators = tuple(occurrence.operator for occurrence in optimize(model, target))
+    if not operators:
+        raise ModelError(f"{model.name} computes nothing: the compiler leaves no operator of it to predict")
     return LoweredModel(request.model.name, operators, {spec.name: spec.dtype for spec in model.inputs})
 
 

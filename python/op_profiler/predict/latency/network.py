@@ -58,10 +58,11 @@ class NetworkPrediction:
     """What a predictor says of a network at one thread count.
 
     Attributes:
-        total_us, low_us, high_us: of everything that is supported, with a 90 % interval.
+        total_us, low_us, high_us: of everything that is supported, with a 90 % interval; NaN where nothing is.
         gaps_us: part of the total between the kernels.
         tiers: share of the total by name of the tier.
-        unsupported: names of operators that are missing from the total.
+        unsupported: names of operators that are missing from the total; `too_large`: of those among them that do not
+            fit into the device's memory.
         outside: names of operators beyond the sizes that the predictor learned from.
         operators: one entry a distinct operator, latency of one call.
     """
@@ -74,6 +75,7 @@ class NetworkPrediction:
     gaps_us: float
     tiers: dict[str, float]
     unsupported: tuple[str, ...]
+    too_large: tuple[str, ...]
     outside: tuple[str, ...]
     operators: Prediction
 
@@ -83,11 +85,12 @@ class NetworkPrediction:
         return {
             "model": self.network.name,
             "threads": self.threads,
-            "total_us": self.total_us,
-            "interval_us": [self.low_us, self.high_us],
+            "total_us": _number(self.total_us),
+            "interval_us": [_number(self.low_us), _number(self.high_us)],
             "gaps_us": self.gaps_us,
             "tiers": self.tiers,
             "unsupported": list(self.unsupported),
+            "too_large": list(self.too_large),
             "outside": list(self.outside),
             "operators": [
                 {
@@ -127,7 +130,7 @@ def predict_network(predictor: Predictor, network: Network, *, threads: int = 1)
     times = np.where(supported, found.latency_us, 0.0) * network.calls
     kernels = float(times.sum())
     gaps = predictor.gaps_us.get(threads, 0.0) * float(network.calls[supported].sum())
-    total = kernels + gaps
+    total = kernels + gaps if supported.any() else np.nan
     half = 0.0
     if kernels > 0:
         widths = np.log(np.where(supported, found.high_us / found.latency_us, 1.0))
@@ -145,6 +148,7 @@ def predict_network(predictor: Predictor, network: Network, *, threads: int = 1)
         gaps_us=gaps,
         tiers={name: share for name, share in shares.items() if share > 0},
         unsupported=tuple(names[~supported]),
+        too_large=tuple(names[found.too_large]),
         outside=tuple(names[found.outside]),
         operators=found,
     )

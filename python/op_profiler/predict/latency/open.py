@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from op_profiler.errors import DatasetError, UnknownNameError
+from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError
 from op_profiler.predict.latency.predictor import CHOICES
 from op_profiler.predict.shipped import shipped_operators, shipped_predictor
 
@@ -44,9 +44,13 @@ def open_predictor(
         return storage.load(Path(predictor))
     shipped = shipped_predictor()
     if db is None and predictor == "default" and shipped is not None:
-        found = storage.load(shipped)
-        if device is None or _is(found.device, device):
-            return found
+        try:
+            found = storage.load(shipped)
+        except DatasetError as error:
+            note(str(error))
+        else:
+            if device is None or _is(found.device, device):
+                return found
     return _fitted(examples_for(db=db, device=device), predictor, note)
 
 
@@ -94,9 +98,12 @@ def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> Pre
     try:
         return storage.load(path)
     except DatasetError:
-        pass  # not there, or of an older version
+        pass  # not there, damaged, or of an older version
     note(f"fitting the predictor {choice} to {len(examples):,} measurements; this is done once")
     predictor = fit(examples, choice=choice)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    storage.save(predictor, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        storage.save(predictor, path)
+    except (OSError, OpProfilerError) as error:
+        note(f"the predictor is not kept: {error}")
     return predictor

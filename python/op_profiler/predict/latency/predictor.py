@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from op_profiler.frontends._base import RelayModel
     from op_profiler.predict.latency.network import Network, NetworkPrediction
 
-TIERS = ("measured", "interpolated", "regressed", "bound", "unsupported")
+TIERS = ("measured", "sampled", "interpolated", "regressed", "bound", "unsupported")
 """How an estimate came about, from the most to the least trustworthy."""
 
-MEASURED, INTERPOLATED, REGRESSED, BOUND, UNSUPPORTED = range(len(TIERS))
+MEASURED, SAMPLED, INTERPOLATED, REGRESSED, BOUND, UNSUPPORTED = range(len(TIERS))
 
 CHOICES = ("default", "lookup", "interpolation", "xgboost", "random_forest", "decision_tree", "mean", "roofline")
-"""``default`` looks up, else combines two boosted models with interpolation where that proved better; the others answer
-by one tier alone."""
+"""``default`` looks up, else corrects what was sampled by what a network changes, else combines two boosted models with
+interpolation where that proved better; the others answer by one tier alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Prediction:
         latency_us, low_us, high_us: estimate and 90 % interval; NaN where unsupported.
         tier: index into `TIERS`.
         outside: whether the operator is larger or smaller than all that the predictor learned from.
+        too_large: whether it is unsupported since its tensors do not fit into the device's memory.
     """
 
     latency_us: np.ndarray
@@ -47,6 +48,7 @@ class Prediction:
     high_us: np.ndarray
     tier: np.ndarray
     outside: np.ndarray
+    too_large: np.ndarray
 
     def tiers(self) -> list[str]:
         """Names in place of numbers."""
@@ -55,28 +57,30 @@ class Prediction:
 
 @dataclasses.dataclass
 class Measured:
-    """Look-up by workload key and thread count.
+    """Look-up by workload key, thread count, and whether it was in a network or in a batch of sampled operators.
 
     Attributes:
-        keys: rising; `threads` beside them; both shape (entries,).
+        keys: rising, as `mixed` makes them; the others beside them; all of shape (entries,).
         latency_us: median over the models in which the operator was measured.
+        traffic_bytes: what all calls of these models move, their median.
         spread: half-width of the interval on a logarithmic scale.
     """
 
     keys: np.ndarray
     latency_us: np.ndarray
+    traffic_bytes: np.ndarray
     spread: np.ndarray
 
     @staticmethod
-    def mixed(keys: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Workload key and thread count as one number (Knuth's multiplicative hash of the count)."""
-        counts = threads.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        mixed: np.ndarray = keys ^ counts
+    def mixed(query: Query) -> np.ndarray:
+        """Workload key, thread count and context as one number (Knuth's multiplicative hash)."""
+        counts = (2 * query.threads.astype(np.uint64) + query.network) * np.uint64(0x9E3779B97F4A7C15)
+        mixed: np.ndarray = query.keys ^ counts
         return mixed
 
     def find(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
         """Whether each entry was measured, and where."""
-        wanted = self.mixed(query.keys, query.threads)
+        wanted = self.mixed(query)
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return (self.keys[at] == wanted) if len(self.keys) else np.zeros(len(query), dtype=bool), at
 
@@ -92,6 +96,7 @@ class Predictor:
         limits: least and largest of each feature, shape (2, features).
         gaps_us: by thread count, what a call costs in a model beside the kernel.
         network_scale: factor between the intervals of operators and that of a whole network.
+        usual_traffic_bytes: what all calls of a network read and write, the median over those that it learned from.
         fingerprint: of the measurements that it was fitted to.
     """
 
@@ -107,6 +112,7 @@ class Predictor:
     spread: Spread
     gaps_us: dict[int, float]
     network_scale: float
+    usual_traffic_bytes: float
     fingerprint: str
 
     @classmethod
@@ -160,41 +166,72 @@ class Predictor:
         return [int(count) for count in self.roofline.threads]
 
     def predict(
-        self, operators: Sequence[Operator] | Query, *, threads: int = 1, traffic_bytes: float = 0.0
+        self, operators: Sequence[Operator] | Query, *, threads: int = 1, traffic_bytes: float | None = None
     ) -> Prediction:
-        """Estimates for operators, in their order.
+        """Estimates for operators in a network, in their order.
 
         Args:
             operators: or a `Query`, which is made once and asked often; its own settings then count.
             threads: one of `thread_counts`.
-            traffic_bytes: what all calls of the model around the operators read and write.
+            traffic_bytes: what all calls of the network around the operators read and write, which decides how cold
+                its caches are; None for `usual_traffic_bytes`.
 
         Raises:
             UsageError: a thread count that was never measured; tells which were.
         """
-        query = (
-            operators
-            if isinstance(operators, Query)
-            else Query.of(operators, threads=threads, traffic_bytes=traffic_bytes)
-        )
+        if isinstance(operators, Query):
+            query = operators
+        else:
+            traffic_bytes = self.usual_traffic_bytes if traffic_bytes is None else traffic_bytes
+            query = Query.of(operators, threads=threads, traffic_bytes=traffic_bytes)
         self.check_threads(query.threads)
         tier, log_ratio = self._tiers(query)
-        bound = self.roofline.bound_us(query.amounts, query.threads)
-        latency = bound * np.exp(log_ratio)
+        latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
         width = np.empty(len(query))
-        for number in (INTERPOLATED, REGRESSED, BOUND):
+        for number in (SAMPLED, INTERPOLATED, REGRESSED, BOUND):
             mine = np.flatnonzero(tier == number)
             if len(mine):
                 width[mine] = self.spread.half_width(query.take(mine), TIERS[number])
         known = np.flatnonzero(tier == MEASURED)
         at = self.measured.find(query.take(known))[1]
         latency[known], width[known] = self.measured.latency_us[at], self.measured.spread[at]
-        outside = self._outside(query) & (tier != MEASURED)
+        outside = self._outside(query) & (tier > SAMPLED)
         width = np.where(outside, 2 * width, width)  # a tree says the same beyond the data as at its edge
         unsupported = tier == UNSUPPORTED
         latency[unsupported] = width[unsupported] = np.nan
-        low = np.where(tier == BOUND, bound, latency * np.exp(-width))
-        return Prediction(latency, low, latency * np.exp(width), tier, outside)
+        return Prediction(
+            latency, latency * np.exp(-width), latency * np.exp(width), tier, outside, self._too_large(query)
+        )
+
+    def check(self) -> None:
+        """Refuse parts that do not fit together, as of a damaged file: asks for what was measured and for what was not.
+
+        Raises:
+            ValueError, TypeError, KeyError, AttributeError, ...: what the parts raise.
+        """
+        if self.choice not in CHOICES or not isinstance(self.fingerprint, str):
+            raise ValueError("it is of no known kind")
+        numbers = [self.network_scale, self.usual_traffic_bytes, *(self.gaps_us[count] for count in self.thread_counts)]
+        tables = [getattr(self.measured, field.name) for field in dataclasses.fields(Measured)]
+        if not np.isfinite(numbers).all() or len({table.shape for table in tables}) != 1:
+            raise ValueError("its tables do not fit together")
+        for words in (self.vocabulary, frozenset({"an op that nobody has seen"})):
+            features = np.zeros((len(self.thread_counts), len(NAMES)), dtype=np.float32)
+            count = len(features)
+            self.predict(
+                Query(
+                    keys=self.measured.keys[:1].repeat(count)
+                    if len(self.measured.keys)
+                    else np.zeros(count, np.uint64),
+                    features=features,
+                    work=np.ones((count, 3)),
+                    threads=np.array(self.thread_counts),
+                    traffic_bytes=np.ones(count),
+                    network=np.ones(count, dtype=bool),
+                    vocabulary=np.zeros(count, dtype=np.intp),
+                    op_sets=(words,),
+                )
+            )
 
     def check_threads(self, threads: Sequence[int] | np.ndarray) -> None:
         """Refuse thread counts that were never measured.
@@ -211,18 +248,24 @@ class Predictor:
             )
 
     def _tiers(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        """The tier of each entry, and log of time over bound where a tier below ``measured`` answers."""
+        """The tier of each entry, and log of time over bound where another tier than ``measured`` answers."""
         log_ratio = np.zeros(len(query))
         known = np.array([s <= self.vocabulary for s in query.op_sets], dtype=bool)
         tier = np.where(known[query.vocabulary], REGRESSED, BOUND)
+        if self.choice == "default":
+            tier[self.measured.find(query.sampled())[0]] = SAMPLED
         if self.choice in ("default", "lookup"):
             tier[self.measured.find(query)[0]] = MEASURED
         dtypes = np.array([self._has_dtypes(s) for s in query.op_sets], dtype=bool)[query.vocabulary]
-        tier[~dtypes & (tier != MEASURED)] = UNSUPPORTED
+        tier[~dtypes & (tier > SAMPLED)] = UNSUPPORTED
+        tier[self._too_large(query)] = UNSUPPORTED
         if self.choice == "lookup":
             tier[tier != MEASURED] = UNSUPPORTED
         elif self.choice == "roofline":
             tier[tier == REGRESSED] = BOUND
+        sampled = np.flatnonzero(tier == SAMPLED)
+        if len(sampled):
+            log_ratio[sampled] = self._in_network(query.take(sampled))
         regressed = np.flatnonzero(tier == REGRESSED)
         if len(regressed):
             self._regress(query.take(regressed), regressed, tier, log_ratio)
@@ -230,14 +273,33 @@ class Predictor:
         log_ratio[bound] = self.spread.typical_above_bound
         return tier, log_ratio
 
+    def _too_large(self, query: Query) -> np.ndarray:
+        """Whether an operator moves more bytes than the device has memory, so that its tensors cannot be in it."""
+        memory = np.inf if self.device.memory_bytes is None else self.device.memory_bytes
+        return np.asarray(query.amounts.moved > memory)
+
     def _has_dtypes(self, words: frozenset[str]) -> bool:
         return {w for w in words if w.startswith(("dtype ", "dynamic"))} <= self.vocabulary
+
+    def _in_network(self, query: Query) -> np.ndarray:
+        """Log of time over bound of operators that were sampled: as measured, and what regressions say that a network
+        changes about it."""
+        alone = query.sampled()
+        at = self.measured.find(alone)[1]
+        alone = alone.under(query.threads, self.measured.traffic_bytes[at])
+        change = self._regressed(query) - self._regressed(alone)
+        bound = self.roofline.bound_us(query.amounts, query.threads)
+        corrected: np.ndarray = np.log(self.measured.latency_us[at] / bound) + change
+        return corrected
+
+    def _regressed(self, query: Query) -> np.ndarray:
+        columns = query.columns
+        return combined(self.choice, [model.predict(columns) for model in self.models])
 
     def _regress(self, query: Query, at: np.ndarray, tier: np.ndarray, log_ratio: np.ndarray) -> None:
         """Fill in what regressions and interpolation say of the entries `at`."""
         if self.models:
-            columns = query.columns
-            log_ratio[at] = combined(self.choice, [model.predict(columns) for model in self.models])
+            log_ratio[at] = self._regressed(query)
         else:
             tier[at] = UNSUPPORTED
         if self.interpolation is None:

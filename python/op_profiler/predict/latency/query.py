@@ -79,6 +79,10 @@ class Query:
         network = self.network if network is None else network
         return dataclasses.replace(self, threads=threads, traffic_bytes=traffic_bytes, network=network)
 
+    def sampled(self) -> Query:
+        """The same operators in batches of sampled operators."""
+        return dataclasses.replace(self, network=np.zeros(len(self), dtype=bool))
+
     @property
     def columns(self) -> np.ndarray:
         """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: what regressions see."""

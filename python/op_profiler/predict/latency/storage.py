@@ -1,7 +1,8 @@
 """Predictors as files: a zip archive of arrays, xgboost's own format, skops' format, and a table of contents.
 
 No pickle is read: arrays are loaded with ``allow_pickle=False``, and what skops holds has to be of types that it trusts
-by itself. Every member is checked against its digest in the table of contents.
+by itself. Every member is checked against its digest in the table of contents, and its size before it is unpacked, as
+are the members of archives inside.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.errors import DatasetError
+from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import whole_file
 from op_profiler.predict.latency.examples import DeviceName
 from op_profiler.predict.latency.features import NAMES
@@ -28,9 +29,11 @@ from op_profiler.predict.latency.regression import Boosted, Regressor, SklearnTr
 from op_profiler.predict.latency.roofline import Roofline
 
 _FORMAT = "op_profiler predictor"
-_VERSION = 1
+_VERSION = 2
 _CONTENTS = "contents.json"
+_LARGEST_CONTENTS_BYTES = 1 << 24
 _LARGEST_BYTES = 1 << 30
+"""Of all members together, and of each archive inside."""
 
 
 def save(predictor: Predictor, path: Path) -> None:
@@ -68,6 +71,7 @@ def save(predictor: Predictor, path: Path) -> None:
         "bound_width": predictor.spread.bound_width,
         "gaps_us": {str(threads): gap for threads, gap in predictor.gaps_us.items()},
         "network_scale": predictor.network_scale,
+        "usual_traffic_bytes": predictor.usual_traffic_bytes,
         "fingerprint": predictor.fingerprint,
         "versions": _versions(),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
@@ -83,22 +87,30 @@ def load(path: Path) -> Predictor:
 
     Raises:
         DatasetError: the file is missing, damaged, or was not written by this version of op_profiler.
+        MissingPackageError: it holds regressions of a package that is not installed.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             contents = _contents(archive, path)
+            _check_sizes(archive)
             members = {name: _member(archive, name, digest, path) for name, digest in contents["sha256"].items()}
-        return _predictor(contents, members)
-    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError) as error:
-        raise DatasetError(f"{path} is no predictor that can be read: {error}") from error
+        found = _predictor(contents, members)
+        found.check()
+    except OpProfilerError:
+        raise
+    except Exception as error:  # zlib, numpy, xgboost and skops each have errors of their own for damaged content
+        raise DatasetError(f"{path} is no predictor that can be read: {error or type(error).__name__}") from error
+    return found
 
 
 _POINTS = ("keys", "features", "work", "threads", "traffic_bytes", "network", "vocabulary")
 
 
 def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(archive.read(_CONTENTS))
-    if found.get("format") != _FORMAT:
+    if archive.getinfo(_CONTENTS).file_size > _LARGEST_CONTENTS_BYTES:
+        raise ValueError(f"{_CONTENTS} is too large for a predictor")
+    found = json.loads(archive.read(_CONTENTS))
+    if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise DatasetError(f"{path} is no predictor of op_profiler")
     if found.get("version") != _VERSION or found.get("columns") != [*NAMES, *SETTING_NAMES]:
         raise DatasetError(
@@ -108,12 +120,19 @@ def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     return found
 
 
+def _check_sizes(archive: zipfile.ZipFile) -> None:
+    """Refuse archives that unpack to more than any predictor; no more is unpacked than the sizes say."""
+    if sum(member.file_size for member in archive.infolist()) > _LARGEST_BYTES:
+        raise ValueError("it is too large for a predictor")
+
+
 def _member(archive: zipfile.ZipFile, name: str, digest: str, path: Path) -> bytes:
-    if archive.getinfo(name).file_size > _LARGEST_BYTES:
-        raise DatasetError(f"{path}: {name} is too large for a predictor")
     content = archive.read(name)
     if hashlib.sha256(content).hexdigest() != digest:
         raise DatasetError(f"{path} is damaged: {name} is not what it was when it was written")
+    if zipfile.is_zipfile(io.BytesIO(content)):
+        with zipfile.ZipFile(io.BytesIO(content)) as inner:
+            _check_sizes(inner)
     return content
 
 
@@ -140,6 +159,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
         spread=spread,
         gaps_us={int(threads): gap for threads, gap in contents["gaps_us"].items()},
         network_scale=contents["network_scale"],
+        usual_traffic_bytes=contents["usual_traffic_bytes"],
         fingerprint=contents["fingerprint"],
     )
 
