@@ -48,7 +48,7 @@ def test_json_says_where_every_number_comes_from(db: str) -> None:
 
 def test_what_was_not_measured_is_regressed_or_named(db: str) -> None:
     other = json.loads(_run("predict", "mlp", "--batchsize", "3", "--db", db, "--format", "json").stdout)
-    assert {o["tier"] for o in other["operators"]} <= {"measured", "interpolated", "regressed"}
+    assert {o["tier"] for o in other["operators"]} <= {"measured", "sampled", "interpolated", "regressed"}
     convolution = _run("predict", "simple:conv2d", "--db", db, "--format", "json")
     assert set(json.loads(convolution.stdout)["tiers"]) & {"bound"}
 
