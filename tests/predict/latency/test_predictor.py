@@ -327,6 +327,7 @@ def test_what_the_memory_cannot_hold_has_no_time(predictor: Predictor, strangers
     network = Network.of("net", strangers[:1])
     found = predict_network(small, network)
     assert found.unsupported == found.too_large == (strangers[0].name,)
+    assert not found.outside
     assert np.isnan([found.total_us, found.low_us, found.high_us]).all()
     assert json.loads(json.dumps(found.to_json()))["total_us"] is None
     assert "unknown" in summary(found)

@@ -195,7 +195,7 @@ class Predictor:
         known = np.flatnonzero(tier == MEASURED)
         at = self.measured.find(query.take(known))[1]
         latency[known], width[known] = self.measured.latency_us[at], self.measured.spread[at]
-        outside = self._outside(query) & (tier > SAMPLED)
+        outside = self._outside(query) & (tier > SAMPLED) & (tier < UNSUPPORTED)
         width = np.where(outside, 2 * width, width)  # a tree says the same beyond the data as at its edge
         unsupported = tier == UNSUPPORTED
         latency[unsupported] = width[unsupported] = np.nan
