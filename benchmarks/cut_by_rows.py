@@ -27,7 +27,7 @@ def measure(name: str) -> dict[str, Any]:
     from op_profiler.compiler import usable_cores
     from op_profiler.parallel.models import load_models
     from op_profiler.parallel.plan import BLOCKS, ROWS
-    from op_profiler.parallel.profile import durations_us, in_order
+    from op_profiler.parallel.profile import in_order, settled_durations_us
 
     requests = requests_of(name)
     models = load_models(requests, cores=usable_cores(), merge=False, announce=lambda text: None)
@@ -40,7 +40,7 @@ def measure(name: str) -> dict[str, Any]:
             executors.append(stack.enter_context(cut.executor(in_order(cut, threads))))
         end = time.monotonic() + _SECONDS
         while time.monotonic() < end:
-            blocks, rows, one = (float(durations_us(executor, 1).sum()) for executor in executors)
+            blocks, rows, one = (float(settled_durations_us(executor).sum()) for executor in executors)
             rounds["far" if blocks > _FAR * one / cores else "near"].append([blocks, rows, one / cores])
     return {
         state: {"rounds": len(found), "quartiles_us": np.percentile(found, (25, 50, 75), axis=0).T.tolist()}

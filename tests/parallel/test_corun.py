@@ -213,10 +213,25 @@ def test_a_model_without_parallel_operators_is_not_merged(small_network: Any) ->
 
 def test_ways_are_timed_in_turn() -> None:
     order: list[int] = []
-    ways = [Way(lambda: None, lambda i=i: order.append(i)) for i in range(3)]  # type: ignore[misc]
+    ways = [Way(lambda i=i: order.append(i), lambda: None) for i in range(3)]  # type: ignore[misc]
     timed = time_in_turn(ways, rounds=3, meter=None, limits=Limits())
-    assert order[::2] == [0, 1, 2, 1, 2, 0, 2, 0, 1]
+    assert order == [0, 1, 2, 1, 2, 0, 2, 0, 1]
     assert timed.samples_us.shape == (3, 3)
+
+
+def test_a_way_is_timed_when_what_ran_before_is_asleep() -> None:
+    """One long run is enough; many short ones are as long as other threads look for work."""
+    started: list[float] = []
+
+    def run(seconds: float) -> None:
+        started.append(time.perf_counter())
+        time.sleep(seconds)
+
+    time_in_turn([Way(lambda: None, lambda: run(1e-5))], rounds=1, meter=None, limits=Limits())
+    assert started[-1] - started[0] >= 0.002
+    started.clear()
+    time_in_turn([Way(lambda: None, lambda: run(0.003))], rounds=1, meter=None, limits=Limits())
+    assert len(started) == 2
 
 
 class _Others:
@@ -304,10 +319,10 @@ def test_nothing_is_stored_of_a_plan_without_neighbours(branching: Models, tmp_p
     """But for the operators beside their own copies."""
     plan = in_order(branching, 1)
     profile = measure_costs(branching)
-    timed, run = compare(branching, plan, branching, 1)
+    _, run = compare(branching, plan, branching, 1)
     request = CollectRequest(model=ModelRequest(source="local", name="mlp"))
     db = f"sqlite:///{tmp_path / 'd.db'}"
-    count = record_coruns(db, [request], branching, profile, plan, run, timed)
+    count = record_coruns(db, [request], branching, profile, plan, run)
     distinct = len({node.operator.key for node in branching.graph.nodes})
     assert count == (distinct if len(branching.cores) > 1 else 0)
 

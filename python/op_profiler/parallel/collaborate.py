@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.parallel.costs import simulate
-from op_profiler.parallel.measure import in_quiet_rounds, surely_fastest
+from op_profiler.parallel.measure import in_quiet_rounds, settle, surely_fastest
 from op_profiler.parallel.plan import Stage, Step
 from op_profiler.parallel.policies import get_policy
 from op_profiler.parallel.policies._stages import StageCosts
@@ -279,8 +279,8 @@ def _beside(timeline_us: np.ndarray) -> np.ndarray:
 
 
 def _ran(executor: Executor) -> np.ndarray:
-    """The timeline of a run after one that settles the caches."""
-    executor.run()
+    """The timeline of a run after some that settle caches and threads."""
+    settle(executor.run)
     executor.run()
     return executor.timeline_us()
 

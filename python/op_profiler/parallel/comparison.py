@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.parallel.measure import Timed, Way, compare_outputs, finite, time_in_turn
-from op_profiler.parallel.profile import durations_us
+from op_profiler.parallel.measure import Load, Timed, Way, compare_outputs, finite, in_quiet_rounds, time_in_turn
+from op_profiler.parallel.profile import settled_durations_us
 
 if TYPE_CHECKING:
     from op_profiler.parallel.collaborate import Collaboration
@@ -25,7 +25,7 @@ class PlanRun:
 
     Attributes:
         timeline_us: of one run, start and end of every operator, shape (nodes, 2).
-        durations_us: of every operator, shape (rounds, nodes).
+        durations_us: of every operator, shape (rounds, nodes); `load`: of others meanwhile.
         bound_to: for every core of the plan the one that its lane was bound to, as the system told; None: to none.
         threads_used: threads that every operator really had, shape (nodes,); `ran_on`: the core that it ended on.
         outputs_equal: whether all outputs were those of sequential, bit for bit.
@@ -34,6 +34,7 @@ class PlanRun:
 
     timeline_us: np.ndarray
     durations_us: np.ndarray
+    load: Load
     bound_to: dict[int, int | None]
     threads_used: np.ndarray
     ran_on: np.ndarray
@@ -138,9 +139,13 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
         expected = [array.copy() for array in baseline.sequential_outputs()]
         executor.run()
         equal, difference = compare_outputs(expected, executor.outputs())
+        durations_us, load = in_quiet_rounds(
+            lambda _: settled_durations_us(executor), rounds=_DURATIONS, meter=machine.meter(), limits=machine.limits
+        )
         return timed, PlanRun(
             timeline_us=executor.timeline_us(),
-            durations_us=durations_us(executor, _DURATIONS),
+            durations_us=np.asarray(durations_us),
+            load=load,
             bound_to=executor.bound_to(),
             threads_used=executor.threads_used(),
             ran_on=executor.ran_on(),

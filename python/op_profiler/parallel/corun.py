@@ -289,7 +289,7 @@ def _measured(
         notes.append("co-runs are not stored: what operators take alone was not measured, only predicted or not asked")
     if request.db is not None and winner.profile is not None:
         announce("storing co-runs")
-        count = record_coruns(request.db, request.models, winner.models, winner.profile, winner.plan, run, timed)
+        count = record_coruns(request.db, request.models, winner.models, winner.profile, winner.plan, run)
         notes.append(f"{count} groups of operators that ran side by side are in {request.db}")
     compared = winner.plan
     if request.policy == AUTO and request.plan is None and not timed.faster(1):

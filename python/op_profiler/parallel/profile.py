@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.parallel.costs import Costs
-from op_profiler.parallel.measure import Load, in_quiet_rounds
+from op_profiler.parallel.measure import Load, in_quiet_rounds, settle
 from op_profiler.parallel.plan import BLOCKS, ROWS, Group, Plan, Stage, Step
 
 if TYPE_CHECKING:
@@ -77,11 +77,11 @@ def measure_costs(models: Models) -> Profile:
             together = stack.enter_context(copies.executor(_beside_copies(models, copies)))
 
         def one_round(_: int) -> tuple[list[np.ndarray], np.ndarray, float]:
-            alone_us = [_durations(executor) for executor in alone.values()]
+            alone_us = [settled_durations_us(executor) for executor in alone.values()]
             if wandering is None or together is None:
                 return alone_us, np.zeros(0), 0.0
             handover_us = _gap(wandering)
-            return alone_us, _durations(together).reshape(len(cores), -1), handover_us
+            return alone_us, settled_durations_us(together).reshape(len(cores), -1), handover_us
 
         machine = models.machine
         until = time.monotonic() + _SECONDS
@@ -101,13 +101,9 @@ def measure_costs(models: Models) -> Profile:
     return Profile(costs, samples, beside, bound_to, load, split, in_order_us)
 
 
-def durations_us(executor: Executor, rounds: int) -> np.ndarray:
-    """What every operator takes; shape (rounds, nodes)."""
-    return np.asarray([_durations(executor) for _ in range(rounds)])
-
-
-def _durations(executor: Executor) -> np.ndarray:
-    executor.run()
+def settled_durations_us(executor: Executor) -> np.ndarray:
+    """What every operator takes in one run, after runs that settle caches and threads; shape (nodes,)."""
+    settle(executor.run)
     executor.run()
     spans = executor.timeline_us()
     return np.asarray(spans[:, 1] - spans[:, 0])
@@ -115,7 +111,7 @@ def _durations(executor: Executor) -> np.ndarray:
 
 def _gap(executor: Executor) -> float:
     """Median microseconds between the end of an operator and the start of the next, which is on another core."""
-    executor.run()
+    settle(executor.run)
     executor.run()
     spans = executor.timeline_us()
     return float(np.median(spans[1:, 0] - spans[:-1, 1])) if len(spans) > 1 else 0.0

@@ -16,7 +16,6 @@ from op_profiler.schedules._base import UNKNOWN
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
     from op_profiler.parallel.comparison import PlanRun
-    from op_profiler.parallel.measure import Timed
     from op_profiler.parallel.models import Models
     from op_profiler.parallel.plan import Plan
     from op_profiler.parallel.profile import Profile
@@ -29,7 +28,6 @@ def record_coruns(
     profile: Profile,
     plan: Plan,
     run: PlanRun,
-    timed: Timed,
 ) -> int:
     """Store every stage of a plan with operators side by side, and every operator beside its own copy.
 
@@ -37,13 +35,12 @@ def record_coruns(
         requests: of the models, in their order.
         profile: what the operators took alone.
         run: of the plan.
-        timed: when the plan ran beside sequential.
 
     Returns:
         How many groups were stored.
     """
     keys = [_model_key(request, models, number) for number, request in enumerate(requests)]
-    groups = [(members, timed.load) for members in _stages(models, profile, plan, run, keys)]
+    groups = [(members, run.load) for members in _stages(models, profile, plan, run, keys)]
     groups += [(members, profile.load) for members in _beside_copies(models, profile, keys)]
     with Dataset.open(db) as dataset, dataset.transaction():
         dataset.add_device(models.machine.device)
