@@ -75,6 +75,7 @@ def load(target: Any, tmp_path: Path) -> Iterator[Callable[[Any, Any], Models]]:
             inputs=(inputs,),
             batch_sizes=(1,),
             contents=(network.name,),
+            asked=(frozenset(),),
             merged=(),
             machine=machine,
             cores=tuple(available_cores()[:2]),

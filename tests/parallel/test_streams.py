@@ -280,6 +280,7 @@ def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.Monk
         inputs=(INPUTS,),
         batch_sizes=(1,),
         contents=("branches",),
+        asked=(frozenset(),),
         merged=(),
         machine=machine,
         cores=(0, 1, 2, 3),

@@ -17,6 +17,7 @@ _CONTEXT = {"help_option_names": ["-h", "--help"]}
 def _application() -> typer.Typer:
     from op_profiler.cli import (
         analyze,
+        cache,
         collect,
         corun,
         dataset,
@@ -48,6 +49,7 @@ def _application() -> typer.Typer:
     app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
     app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
     app.command("corun", epilog=corun.EXAMPLES)(corun.corun)
+    app.command("cache", epilog=cache.EXAMPLES)(cache.cache)
     app.command("devices", epilog=devices.EXAMPLES)(devices.devices)
     app.add_typer(dataset.app, name="dataset", epilog=dataset.EXAMPLES)
     return app

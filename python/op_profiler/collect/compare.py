@@ -10,6 +10,8 @@ from op_profiler.collect.study import Study
 from op_profiler.errors import ModelError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
     from op_profiler.frontends._base import RelayModel
@@ -68,12 +70,13 @@ class ModelComparison(Study):
         from op_profiler.schedules import records
 
         self.announce(stage="compiling")
-        default, default_operators, _ = self._load(model)
+        default, default_operators, _ = self._load(model, None)
         self.announce(stage="compiling", share=0.5)
-        with records.applied(self.request.record_file(), self.request.conditions) as in_use:
+        file = self.request.record_file()
+        with records.applied(file, self.request.conditions) as in_use:
             if not in_use.chosen:
                 raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
-            tuned, tuned_operators, templates = self._load(model)
+        tuned, tuned_operators, templates = self._load(model, file)
         self.announce(stage="measuring", share=0.0)
         pool = self.machine.threads
         difference = self._difference(default, tuned)
@@ -86,17 +89,16 @@ class ModelComparison(Study):
             results.append(dataclasses.asdict(_compared(threads, whole, difference, pairs)))
         return results
 
-    def _load(self, model: RelayModel) -> tuple[LoadedModel, list[Operator], dict[str, str]]:
+    def _load(self, model: RelayModel, record_file: Path | None) -> tuple[LoadedModel, list[Operator], dict[str, str]]:
         """A build on the device, the operator behind each kernel, and the template of each operator."""
+        from op_profiler.collect.built import build
         from op_profiler.collect.source import random_inputs
-        from op_profiler.operators.lower import compile_model
-        from op_profiler.schedules.record import recorded_schedules
 
-        with recorded_schedules() as choices:
-            compiled = compile_model(model, self.target)
+        built = build(self.request, model, self.target, record_file)
+        compiled = built.compiled
         loaded = self.machine.load(compiled, self.inputs or random_inputs(list(model.inputs)))
         occurrences = [compiled.by_label[label] for label in loaded.labels]
-        templates = {o.operator.key: choices.schedule_of(o).template for o in occurrences}
+        templates = {o.operator.key: built.schedules[o.operator.key].template for o in occurrences}
         return loaded, [o.operator for o in occurrences], templates
 
     def _difference(self, default: LoadedModel, tuned: LoadedModel) -> float:

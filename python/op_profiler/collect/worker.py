@@ -209,16 +209,17 @@ class Worker:
 
     def _compile(self, model: RelayModel, target: Any) -> tuple[CompiledModel, list[Any]]:
         """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
+        from op_profiler.collect.built import build
         from op_profiler.collect.source import static_inputs
-        from op_profiler.operators.lower import compile_model
-        from op_profiler.schedules.record import recorded_schedules
 
         specs = static_inputs(model, self.request)
         self.announce(stage="compiling")
-        with recorded_schedules() as choices:
-            compiled = compile_model(model, target, "vm" if self.request.executor == "vm" else "graph")
+        built = build(self.request, model, target, self.request.record_file())
+        compiled = built.compiled
+        self.schedules |= built.schedules
+        if self.in_use is not None:
+            self.in_use.asked |= built.asked
         for occurrence in compiled.by_label.values():
-            self.schedules[occurrence.operator.key] = choices.schedule_of(occurrence)
             if occurrence.label in compiled.launches:
                 self.launches[occurrence.operator.key] = compiled.launches[occurrence.label]
         self.build_seconds = compiled.build_seconds

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import time
 from pathlib import Path
 
+from op_profiler import cache
 from op_profiler.compiler import cache_folder, load_tvm
 from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
 from op_profiler.frontends._content import fingerprint_of
@@ -28,9 +28,12 @@ def load_cached(frontend: Frontend, request: ModelRequest) -> RelayModel:
         return dataclasses.replace(model, content=fingerprint_of(request, model))
     folder = cache_folder() / "relay" / load_tvm().__version__ / content
     try:
-        return dataclasses.replace(_read(folder), content=content)
+        found = dataclasses.replace(_read(folder), content=content)
     except (OSError, ValueError, KeyError, load_tvm().TVMError):
         pass  # not there, or unusable: lower it again
+    else:
+        cache.touch(folder)
+        return found
     started = time.perf_counter()
     model = frontend.load(request)
     if time.perf_counter() - started > _WORTH_KEEPING_SECONDS:
@@ -40,7 +43,7 @@ def load_cached(frontend: Frontend, request: ModelRequest) -> RelayModel:
 
 def _read(folder: Path) -> RelayModel:
     tvm = load_tvm()
-    about = json.loads((folder / "about.json").read_text())
+    about = json.loads((folder / cache.ABOUT).read_text())
     module = tvm.ir.load_json((folder / "module.json").read_text())
     params = tvm.relay.load_param_dict((folder / "params.bin").read_bytes())
     inputs = tuple(InputSpec(**{**i, "shape": tuple(i["shape"])}) for i in about["inputs"])
@@ -50,26 +53,19 @@ def _read(folder: Path) -> RelayModel:
 
 
 def _write(folder: Path, model: RelayModel) -> None:
-    """Into a folder beside, then renamed: a reader never sees half a module. A full disk costs the cache, no more."""
     tvm = load_tvm()
     params = tvm.relay.save_param_dict(model.params)
     if len(params) > _LARGEST_BYTES:
         return
     about = {
+        "title": f"{model.source}:{model.name}, batch {model.batch_size}",
         "name": model.name,
         "source": model.source,
         "batch_size": model.batch_size,
         "notes": list(model.notes),
         "inputs": [dataclasses.asdict(i) for i in model.inputs],
     }
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}")
-    try:
-        partial.mkdir(parents=True)
+    with cache.writing(folder) as partial:
         (partial / "module.json").write_text(tvm.ir.save_json(model.mod))
         (partial / "params.bin").write_bytes(params)
-        (partial / "about.json").write_text(json.dumps(about))
-        partial.rename(folder)
-    except OSError:
-        import shutil
-
-        shutil.rmtree(partial, ignore_errors=True)
+        (partial / cache.ABOUT).write_text(json.dumps(about))

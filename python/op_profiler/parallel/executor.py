@@ -14,6 +14,7 @@ import numpy as np
 
 from op_profiler.compiler import load_tvm
 from op_profiler.measure.kernels import Call, Kernel, bind_graph
+from op_profiler.operators.kept import Library
 from op_profiler.parallel.lanes import Lanes, LaneStep, make_library, run_on_lanes
 from op_profiler.parallel.memory import Bound, bind_in_one_piece
 from op_profiler.parallel.plan import ROWS
@@ -109,24 +110,6 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         return found
 
 
-@dataclasses.dataclass(frozen=True)
-class _LaneLibrary:
-    """Stands in for TVM's executor factory."""
-
-    graph: str
-    kernels: Any
-    params: dict[str, Any]
-
-    def get_graph_json(self) -> str:
-        return self.graph
-
-    def get_lib(self) -> Any:
-        return self.kernels
-
-    def get_params(self) -> dict[str, Any]:
-        return self.params
-
-
 def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
     """The same kernels, as a shared library whose parallel loops run on lanes in place of TVM's thread pool.
 
@@ -141,7 +124,7 @@ def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
     factory.get_lib().export_library(str(path), fcompile=make_library)
     kernels = load_tvm().runtime.load_module(str(path))
     run_on_lanes(path)
-    library = _LaneLibrary(factory.get_graph_json(), kernels, factory.get_params())
+    library = Library(factory.get_graph_json(), kernels, factory.get_params())
     return dataclasses.replace(compiled, library=library)
 
 

@@ -37,7 +37,8 @@ def merged(model: RelayModel) -> tuple[RelayModel, tuple[str, ...]]:
         if not tvm.ir.structural_equal(module, after):
             kinds.append(kind)
         module = after
-    return dataclasses.replace(model, mod=module, params={}), tuple(kinds)
+    content = f"{model.content} merged {' '.join(kinds)}"
+    return dataclasses.replace(model, mod=module, params={}, content=content), tuple(kinds)
 
 
 def _with_ends(module: Any) -> Any:

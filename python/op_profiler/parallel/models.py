@@ -46,6 +46,7 @@ class Models:
         inputs: of each model, random or the user's.
         batch_sizes: of each model, as it was lowered.
         contents: of each model, see `RelayModel.content`.
+        asked: of each model, see `Built.asked`.
         merged: kinds of operators that were merged (parallel type ``full``).
         schedules: what the builds gave to the operators, by workload key.
         cores: that plans may use; of a GPU its streams.
@@ -58,6 +59,7 @@ class Models:
     inputs: tuple[dict[str, np.ndarray], ...]
     batch_sizes: tuple[int, ...]
     contents: tuple[str, ...]
+    asked: tuple[frozenset[str], ...]
     merged: tuple[str, ...]
     machine: Machine
     cores: tuple[int, ...]
@@ -176,13 +178,11 @@ def load_models(
         ModelError, MeasureError: a model cannot be lowered, built or run.
         UsageError: there are fewer cores.
     """
+    from op_profiler.collect.built import build
     from op_profiler.collect.source import load_model, random_inputs, static_inputs
     from op_profiler.measure.kernels import load_graph
     from op_profiler.measure.machines import open_machine
-    from op_profiler.operators.lower import compile_model
     from op_profiler.parallel.merge import merged
-    from op_profiler.schedules import records
-    from op_profiler.schedules.record import recorded_schedules
 
     on_gpu = requests[0].on_gpu
     available = tuple(range(_MOST_STREAMS)) if on_gpu else available_cores()
@@ -193,6 +193,7 @@ def load_models(
     inputs: list[dict[str, np.ndarray]] = []
     batch_sizes: list[int] = []
     contents: list[str] = []
+    asked: list[frozenset[str]] = []
     kinds: set[str] = set()
     schedules: dict[str, Schedule] = {}
     target: Any = None
@@ -203,6 +204,7 @@ def load_models(
             inputs.append(inputs[first])
             batch_sizes.append(batch_sizes[first])
             contents.append(contents[first])
+            asked.append(asked[first])
             continue
         announce(f"lowering {request.model.name}")
         model, given, target = load_model(request, lambda **_: None)
@@ -211,9 +213,10 @@ def load_models(
             model, new = merged(model)
             kinds.update(new)
         announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
-        with records.applied(request.record_file(), request.conditions), recorded_schedules() as choices:
-            compiled.append(compile_model(model, target))
-        schedules |= {o.operator.key: choices.schedule_of(o) for o in compiled[-1].by_label.values()}
+        built = build(request, model, target, request.record_file())
+        compiled.append(built.compiled)
+        asked.append(built.asked)
+        schedules |= built.schedules
         inputs.append(given or random_inputs(specs))
         batch_sizes.append(model.batch_size)
         contents.append(model.content)
@@ -232,6 +235,7 @@ def load_models(
         inputs=tuple(inputs),
         batch_sizes=tuple(batch_sizes),
         contents=tuple(contents),
+        asked=tuple(asked),
         merged=tuple(sorted(kinds)),
         machine=machine,
         cores=tuple(available[:cores]),

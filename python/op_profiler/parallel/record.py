@@ -39,13 +39,14 @@ def record_coruns(
     Returns:
         How many groups were stored.
     """
-    keys = [_model_key(request, models, number) for number, request in enumerate(requests)]
+    both = [_keys(request, models, number) for number, request in enumerate(requests)]
+    keys = [key for _, key in both]
     groups = [(members, run.load) for members in _stages(models, profile, plan, run, keys)]
     groups += [(members, profile.load) for members in _beside_copies(models, profile, keys)]
     with Dataset.open(db) as dataset, dataset.transaction():
         dataset.add_device(models.machine.device)
-        for number, (key, request) in enumerate(zip(keys, requests, strict=True)):
-            _add_model(dataset, key, request, models, number)
+        for number, ((base_key, key), request) in enumerate(zip(both, requests, strict=True)):
+            _add_model(dataset, base_key, key, request, models, number)
         for members, load in groups:
             dataset.record_corun(
                 models.machine.device,
@@ -57,15 +58,16 @@ def record_coruns(
     return len(groups)
 
 
-def _model_key(request: CollectRequest, models: Models, number: int) -> str:
-    content = " merged ".join((models.contents[number], *models.merged))
+def _keys(request: CollectRequest, models: Models, number: int) -> tuple[str, str]:
+    """Of a model without its schedule records, and with them."""
+    content = models.contents[number]
     base_key = request.base_key(
         content if models.split == BLOCKS else f"{content} by rows", models.machine.device.identity
     )
-    return request.model_key(base_key, ())
+    return base_key, request.model_key(base_key, models.asked[number])
 
 
-def _add_model(dataset: Dataset, key: str, request: CollectRequest, models: Models, number: int) -> None:
+def _add_model(dataset: Dataset, base_key: str, key: str, request: CollectRequest, models: Models, number: int) -> None:
     nodes = models.graph.nodes[models.graph.slice_of(number)]
     positions: dict[str, list[int]] = {}
     for position, node in enumerate(nodes):
@@ -81,6 +83,8 @@ def _add_model(dataset: Dataset, key: str, request: CollectRequest, models: Mode
         target=request.target,
         notes=(*(f"merged: {kind}" for kind in models.merged), *([] if models.split == BLOCKS else ["cut by rows"])),
         device_key=models.machine.device.key,
+        base_key=base_key,
+        asked=models.asked[number],
     )
     found = [(operators[key], tuple(places)) for key, places in positions.items()]
     dataset.add_operators(key, found, models.schedules)

@@ -198,9 +198,8 @@ def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResu
 
 def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
     """Lower every model once, build it for every target."""
+    from op_profiler.collect.built import build
     from op_profiler.collect.source import original_model, random_inputs, static_inputs
-    from op_profiler.operators.lower import compile_model
-    from op_profiler.schedules import records
 
     # The TVM with CUDA compiles for processors too, and a process holds one TVM.
     use_build_for(next((t for t in request.targets if target_kind(t) == "cuda"), request.targets[0]))
@@ -214,8 +213,7 @@ def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
         inputs.append(random_inputs(static_inputs(model, one)))
         for name, target, builds, asked in zip(request.targets, targets, compiled, requests, strict=True):
             announce(f"compiling {one.model.name} for {name}")
-            with records.applied(asked[number].record_file(), asked[number].conditions):
-                builds.append(compile_model(model, target))
+            builds.append(build(asked[number], model, target, asked[number].record_file()).compiled)
     announce("loading")
     names = tuple(one.model.name for one in request.models)
     return [

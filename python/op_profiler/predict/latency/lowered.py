@@ -53,7 +53,13 @@ def lowered_model(request: CollectRequest, note: Callable[[str], None] = lambda 
     Raises:
         ModelError: it does not lower, or nothing of it is left.
     """
-    path = cache_folder() / "networks" / f"{_identity(request)}.json"
+    from op_profiler.frontends import get_frontend
+
+    content = get_frontend(request.model.source).fingerprint(request.model)
+    if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
+        note(f"lowering {request.model.name}")
+        return _lower(request)
+    path = cache_folder() / "networks" / f"{_identity(request, content)}.json"
     found = _read(path)
     if found is None:
         note(f"lowering {request.model.name}")
@@ -73,14 +79,12 @@ def _lower(request: CollectRequest) -> LoweredModel:
     return LoweredModel(request.model.name, operators, {spec.name: spec.dtype for spec in model.inputs})
 
 
-def _identity(request: CollectRequest) -> str:
+def _identity(request: CollectRequest, content: str) -> str:
     """Of all that decides which operators a model becomes; ``llvm`` alone means this processor."""
     import op_profiler
     from op_profiler.collect.request import compiler_identity
-    from op_profiler.frontends import get_frontend
     from op_profiler.measure.device import processor_name
 
-    content = get_frontend(request.model.source).fingerprint(request.model)
     compiler = compiler_identity(request.target)
     parts = [_VERSION, op_profiler.__version__, content, request.target, request.precision, compiler, processor_name()]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,155 @@
+"""The cache folder: what is kept there, how much of it, and what goes when it is too much."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from op_profiler.compiler import cache_folder
+from op_profiler.errors import UsageError
+
+ABOUT = "about.json"
+"""Written last into the folder of an entry: an object whose ``title`` says what the entry is for."""
+KINDS = {
+    "built": "built models",
+    "relay": "lowered models",
+    "networks": "lowered models, for predictions",
+    "outputs": "outputs in float32, to compare other precisions with",
+    "predictors": "fitted predictors",
+    "samples": "batches of sampled operators",
+    "downloads": "downloaded models",
+    "archives": "unpacked archives",
+    "peaks": "peaks of this processor",
+    "lanes": "the runtime of plans",
+    "driver-stub": "the stand-in for NVIDIA's driver",
+}
+"""Folders in the cache folder, and what they hold."""
+_DEPTHS = {"built": "*/*", "relay": "*/*"}
+LIMITED = ("built", "relay")
+"""Kinds that are limited together; the others stay small, or cannot be made again without the network."""
+_LIMIT_VARIABLE = "OP_PROFILER_CACHE_GIB"
+_DEFAULT_LIMIT_GIB = 8.0
+_ABANDONED_SECONDS = 24 * 3600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One thing that is kept.
+
+    Attributes:
+        title: what for; the file's name where it does not say.
+        used: when it was last written or read, seconds since 1970.
+    """
+
+    kind: str
+    path: Path
+    title: str
+    size_bytes: int
+    used: float
+
+    @property
+    def half(self) -> bool:
+        """Whether a process is writing or removing it, or was killed when it did."""
+        return self.path.name.startswith(".")
+
+
+def limit_bytes() -> int:
+    """How much the kinds in `LIMITED` may take together.
+
+    Raises:
+        UsageError: the variable that says so holds no number.
+    """
+    text = os.environ.get(_LIMIT_VARIABLE, "")
+    try:
+        limit = float(text) if text else _DEFAULT_LIMIT_GIB
+    except ValueError:
+        limit = -1.0
+    if not 0.0 <= limit < float("inf"):
+        raise UsageError(f"{_LIMIT_VARIABLE} is {text!r}; give the size of the cache in GiB, such as 8, or 0 for none")
+    return int(limit * 2**30)
+
+
+def entries(kinds: Iterable[str] = tuple(KINDS)) -> list[Entry]:
+    """What there is, by kind, the least recently used first; half of an entry (`writing`) is one too."""
+    found = [
+        _entry(kind, path) for kind in kinds for path in cache_folder().joinpath(kind).glob(_DEPTHS.get(kind, "*"))
+    ]
+    order = list(KINDS)
+    return sorted((e for e in found if e is not None), key=lambda e: (order.index(e.kind), e.used))
+
+
+def _entry(kind: str, path: Path) -> Entry | None:
+    """None for what went away meanwhile."""
+    try:
+        files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+        about = path / ABOUT
+        newest = about if about.is_file() else path
+        size = sum(file.stat().st_size for file in files)
+        return Entry(kind, path, _title(about) or path.name, size, newest.stat().st_mtime)
+    except OSError:
+        return None
+
+
+def _title(about: Path) -> str:
+    try:
+        return str(json.loads(about.read_text()).get("title", ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[Path]:
+    """A folder to fill in this block, which then takes its place as `folder`: a reader never sees half of it.
+
+    What was there stays: another process was faster. A full disk costs the entry, no more.
+    """
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        partial.mkdir(parents=True)
+        yield partial
+        partial.rename(folder)
+    except OSError:
+        pass
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    trim()
+
+
+def touch(folder: Path) -> None:
+    """Note that an entry was used."""
+    with contextlib.suppress(OSError):
+        os.utime(folder / ABOUT)
+
+
+def trim() -> None:
+    """Remove what was not used for the longest time until the rest fits the limit, and what was left half written."""
+    everything = sorted(entries(LIMITED), key=lambda entry: entry.used)
+    whole = [entry for entry in everything if not entry.half]
+    for entry in everything:
+        if entry.half and time.time() - entry.used > _ABANDONED_SECONDS:
+            remove(entry)
+    total, limit = sum(entry.size_bytes for entry in whole), limit_bytes()
+    for entry in whole:
+        if total <= limit:
+            break
+        remove(entry)
+        total -= entry.size_bytes
+
+
+def remove(entry: Entry) -> None:
+    """Take an entry away at once, for whoever looks for it."""
+    gone = entry.path.with_name(f".{entry.path.name}.gone-{os.getpid()}")
+    with contextlib.suppress(OSError):
+        entry.path.rename(gone)
+        if gone.is_dir():
+            shutil.rmtree(gone, ignore_errors=True)
+        else:
+            gone.unlink()
+        if entry.kind in _DEPTHS:
+            entry.path.parent.rmdir()  # where it was the last

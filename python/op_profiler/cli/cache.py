@@ -1,0 +1,81 @@
+"""``op-profiler cache``."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from op_profiler.cache import Entry
+
+EXAMPLES = """Examples:
+
+op-profiler cache                  (what is kept, how much, and what for)
+
+op-profiler cache --clear          (remove built and lowered models; they are made again when they are needed)
+
+op-profiler cache --clear --all    (remove everything, downloads too)
+
+OP_PROFILER_CACHE names the folder, OP_PROFILER_CACHE_GIB how much built and lowered models may take (8; 0 keeps none).
+"""
+
+
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove built and lowered models.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="With --clear: remove all the rest too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Show what the cache folder holds, or remove it."""
+    from op_profiler import cache as kept
+    from op_profiler.compiler import cache_folder
+    from op_profiler.errors import UsageError
+
+    if everything and not clear:
+        raise UsageError("--all says what to remove; add --clear")
+    limit = kept.limit_bytes()
+    removed = kept.entries(kept.KINDS if everything else kept.LIMITED) if clear else []
+    for entry in removed:
+        kept.remove(entry)
+    left = kept.entries()
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "folder": str(cache_folder()),
+                    "limit_bytes": limit,
+                    "entries": [_plain(entry) for entry in left],
+                    "removed": [_plain(entry) for entry in removed],
+                },
+                indent=1,
+            )
+        )
+        return
+    print(cache_folder())
+    for kind, what in kept.KINDS.items():
+        mine = [entry for entry in left if entry.kind == kind]
+        if not mine:
+            continue
+        of = f" of {_size(limit)}" if kind in kept.LIMITED else ""
+        print(f"  {what}: {len(mine)}, {_size(sum(entry.size_bytes for entry in mine))}{of}")
+        for entry in reversed(mine):
+            used = datetime.datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d %H:%M")
+            print(f"    {_size(entry.size_bytes):>9}  {used}  {entry.title}")
+    if clear:
+        print(f"removed {len(removed)} entries, {_size(sum(entry.size_bytes for entry in removed))}")
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    return {
+        "kind": entry.kind,
+        "path": str(entry.path),
+        "title": entry.title,
+        "size_bytes": entry.size_bytes,
+        "used": datetime.datetime.fromtimestamp(entry.used, datetime.timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB" if size_bytes >= 2**30 else f"{size_bytes / 2**20:.1f} MiB"
