@@ -328,6 +328,16 @@ def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: py
     assert "SIGSEGV" in failed[0][1]
     assert rows(tmp_path, "SELECT count(*) FROM measurements WHERE median_us > 0")[0][0] >= 3
 
+    hook.unlink()  # what failed because of the operator stays so until it is asked for again
+    options = ["--modelname=mlp", "--threads=1", "--summary-json=summary.json"]
+    assert run(tmp_path, *options).returncode == 1
+    assert summary(tmp_path)[0]["measured"] == 0 and summary(tmp_path)[0]["failed"] == 1
+    done = run(tmp_path, *options, "--remeasure=failed")
+    assert done.returncode == 0, done.stderr
+    assert summary(tmp_path)[0]["measured"] == 4 and summary(tmp_path)[0]["ratio"] > 0
+    causes = rows(tmp_path, "SELECT DISTINCT error_cause FROM failures")
+    assert causes == [("operator",)]
+
 
 def test_a_model_that_fails_as_a_whole_ends_with_the_same_code_and_words_when_repeated(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
