@@ -245,7 +245,8 @@ class Collection:
         return outcome
 
     def _report(self, request: CollectRequest, outcome: _Outcome, started: str) -> ModelReport:
-        """What the dataset now says about this model; what was stored since `started` was measured by this run."""
+        """What the dataset now says about this model; what was stored since `started` was measured by this run,
+        or by one that it waited for."""
         key = outcome.model_key
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
