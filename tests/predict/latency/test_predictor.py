@@ -320,6 +320,19 @@ def test_a_damaged_predictor_in_the_cache_is_fitted_again(
     assert len(notes) == 3
 
 
+def test_a_damaged_predictor_that_ships_is_fitted_again(
+    predictor: Predictor, known: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(opening, "examples_for", lambda **_: known)
+    monkeypatch.setattr(opening, "shipped_predictor", lambda: tmp_path / "shipped.zip")
+    monkeypatch.setattr("op_profiler.predict.latency.fit.fit", lambda *_, **__: predictor)  # minutes otherwise
+    (tmp_path / "shipped.zip").write_text("not a zip")
+    notes: list[str] = []
+    assert opening.open_predictor(note=notes.append) is predictor
+    assert "shipped.zip is no predictor that can be read" in notes[0]
+
+
 def test_what_the_memory_cannot_hold_has_no_time(predictor: Predictor, strangers: list[Operator]) -> None:
     small = dataclasses.replace(
         predictor, device=dataclasses.replace(predictor.device, memory_bytes=int(_moved(strangers[0])) - 1)
