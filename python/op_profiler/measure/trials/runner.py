@@ -6,7 +6,6 @@ Candidates of a batch are built on all cores; then they are timed one after the 
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
@@ -105,14 +104,18 @@ class TrialRunner:
         Raises:
             MeasureError: it does not start.
         """
+        present = self._workers[slot]
+        if present is not None:
+            return present
         for _ in range(_MOST_FAILED_STARTS):
-            worker = self._workers[slot]
-            if worker is not None:
-                return worker
             worker = WorkerProcess(self._context, self._orders)
-            with contextlib.suppress(EOFError, TimeoutError):
+            try:
                 worker.answer(_START_SECONDS)
-                self._workers[slot] = worker
+            except (EOFError, TimeoutError):
+                worker.kill()
+                continue
+            self._workers[slot] = worker
+            return worker
         raise MeasureError(f"no process for building and measuring could be started; see {self._orders.log}")
 
     def _asked(self, slot: int, *command: Any) -> WorkerProcess:
