@@ -80,6 +80,17 @@ def test_every_operator_has_a_schedule_samples_and_an_interval(collected: Any) -
         assert low <= median <= high
 
 
+def test_what_was_subtracted_from_times_stands_beside_them(collected: Any) -> None:
+    folder, _ = collected
+    found = rows(folder, "SELECT call_overhead_us, min_us FROM measurements")
+    assert all(0 < overhead < 0.15 and least > 0 for overhead, least in found)
+    (details,) = {
+        details for (details,) in rows(folder, "SELECT json_extract(details, '$.call_overhead_us') FROM model_timings")
+    }
+    assert details is None  # where older versions kept what they did not subtract
+    assert rows(folder, "SELECT DISTINCT call_overhead_us FROM model_timings") == [(None,)]
+
+
 def test_the_second_collection_measures_nothing(collected: Any) -> None:
     folder, _ = collected
     before = rows(folder, "SELECT key, measured_at FROM measurements ORDER BY key")

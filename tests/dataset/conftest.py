@@ -87,6 +87,7 @@ class Example:
             foreign_load=True,
             energy_mj=1.5,
             settled=True,
+            call_overhead_us=0.015,
         )
 
     def row(self, index: int = 0, **changes: Any) -> Row:

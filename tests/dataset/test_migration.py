@@ -134,7 +134,7 @@ def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) ->
             connection.exec_driver_sql(f"ALTER TABLE settings DROP COLUMN {name}, DROP COLUMN {name}_effective")
         connection.exec_driver_sql("DROP TABLE corun_members, coruns, failures")
         for table in ("measurements", "model_timings"):
-            for name in ("error_cause", "settled", "energy_cache"):
+            for name in ("error_cause", "settled", "energy_cache", "call_overhead_us"):
                 connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {name}")
         connection.exec_driver_sql("ALTER TABLE model_timings DROP COLUMN coverage")
         connection.exec_driver_sql("ALTER TABLE models DROP COLUMN base_key, DROP COLUMN asked")

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.measure.kernels import call_overhead_us, load_graph, only_read
+from op_profiler.measure.calls import call_overhead_us
+from op_profiler.measure.kernels import load_graph, only_read
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.rounds import Limits, Rounds, Samples, heavy_operators, per_operator
 from op_profiler.measure.threads import ThreadPool, available_cores, default_thread_counts
@@ -49,7 +50,7 @@ def test_kernels_that_are_not_timed_run_all_the_same(graph: Any) -> None:
 
 
 def test_a_kernel_that_fails_says_so_and_has_no_time(graph: Any, tvm: Any) -> None:
-    from op_profiler.measure.kernels import Kernel
+    from op_profiler.measure.calls import Kernel
 
     kernel = graph.kernels[0]
     wrong = Kernel(kernel.name, kernel.label, kernel.function, kernel.arrays[:-1])

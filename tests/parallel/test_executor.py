@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from op_profiler.errors import MeasureError
-from op_profiler.measure.kernels import Call, Kernel, array_address
+from op_profiler.measure.calls import Call, Kernel, array_address
 from op_profiler.measure.threads import available_cores
 from op_profiler.operators.lower import CompiledModel
 from op_profiler.parallel.executor import PlanExecutor, happens_before
@@ -228,7 +228,7 @@ import signal
 import sys
 import op_profiler.parallel.corun
 from op_profiler.compiler import load_tvm
-from op_profiler.measure.kernels import Kernel
+from op_profiler.measure.calls import Kernel
 from op_profiler.measure.threads import available_cores
 from op_profiler.parallel.interrupt import ended_by_interrupt
 from op_profiler.parallel.lanes import Lanes, LaneStep

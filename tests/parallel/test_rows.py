@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from op_profiler.frontends._base import InputSpec, RelayModel
-from op_profiler.measure.kernels import Call
+from op_profiler.measure.calls import Call
 from op_profiler.measure.threads import available_cores
 from op_profiler.operators._base import Operator, TensorSpec
 from op_profiler.operators.launch import parallel_loops_of

@@ -15,7 +15,8 @@ from op_profiler.collect.request import CollectRequest
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends._base import ModelRequest
 from op_profiler.measure._base import Device
-from op_profiler.measure.kernels import Kernel, load_graph
+from op_profiler.measure.calls import Kernel
+from op_profiler.measure.kernels import load_graph
 from op_profiler.measure.machines import gpu as machines
 from op_profiler.measure.rounds import Limits
 from op_profiler.operators.lower import CompiledModel, compile_model

@@ -184,7 +184,8 @@ class Session:
         load_before, load_after = (outcome.load_before, outcome.load_after) if outcome else (None, None)
         foreign = any(samples.foreign)
         settled = outcome.settled if outcome else None
-        matrix = samples.matrix()
+        overhead_us = samples.overhead_us()
+        matrix = samples.matrix() - (overhead_us or 0.0)
         results = []
         for group, operator in enumerate(self.operators):
             columns = matrix[:, self.groups == group]
@@ -193,7 +194,12 @@ class Session:
                 measurement = Measurement(error=self.errors[group])
             elif len(rows):
                 measurement = summarize(rows, load_before=load_before, load_after=load_after, foreign_load=foreign)
-                measurement = dataclasses.replace(measurement, settled=settled, **self._energies(threads, group))
+                energies = self._energies(threads, group)
+                measurement = dataclasses.replace(
+                    measurement, settled=settled, call_overhead_us=overhead_us, **energies
+                )
+                if (measurement.min_us or 0.0) < 0:
+                    measurement = Measurement(error=f"cannot be told from the cost of a call, {overhead_us} us")
             else:
                 continue
             results.append(OperatorResult(operator, settings, measurement))
@@ -204,7 +210,7 @@ class Session:
             foreign_load=foreign,
         )
         whole = dataclasses.replace(whole, settled=settled, **self._energies(threads, None))
-        timing = self._timing(threads, whole, results, samples, outcome, before, after)
+        timing = self._timing(threads, whole, results, samples, matrix, outcome, before, after)
         return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
 
     def _energies(self, threads: int, group: int | None) -> dict[str, Any]:
@@ -219,6 +225,7 @@ class Session:
         whole: Measurement,
         results: Sequence[OperatorResult],
         samples: Samples,
+        matrix: np.ndarray,
         outcome: Outcome | None,
         before: float,
         after: float | None,
@@ -230,8 +237,7 @@ class Session:
         total = None if missing else sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, counts))
         details: dict[str, Any] = {
             "rounds": samples.rounds,
-            "operator_sum_per_round_us": float(np.median(np.nansum(samples.matrix(), axis=1))),
-            "call_overhead_us": self.machine.call_overhead_us(),
+            "operator_sum_per_round_us": float(np.median(np.nansum(matrix, axis=1))),
             "running_seconds": self.machine.running_seconds(),
         }
         if samples.gauge_us:
@@ -260,6 +266,9 @@ class Session:
         and nothing depends on it: they come back in the first ones.
         """
         rounds = len(whole.samples_us)
+        overheads_us = [kept.call_overhead_us for kept in stored.values() if kept.error is None]
+        if any((one is None) != (self.model.call_overhead_us() is None) for one in overheads_us):
+            return Samples()  # an older version timed calls in another way
         matrix = np.full((rounds, len(self.groups)), np.nan)
         for group, operator in enumerate(self.operators):
             columns = np.flatnonzero(self.groups == group)
@@ -270,6 +279,10 @@ class Session:
             expected = len(rows) if self.request.cache != "model" and len(rows) < rounds else rounds
             if rows.shape != (expected, len(columns)):
                 return Samples()
-            matrix[: len(rows), columns] = rows
-        samples = Samples([row[0] for row in whole.samples_us], matrix.tolist(), [whole.foreign_load] * rounds)
-        return samples
+            matrix[: len(rows), columns] = rows + (kept.call_overhead_us or 0.0)
+        return Samples(
+            [row[0] for row in whole.samples_us],
+            matrix.tolist(),
+            [whole.foreign_load] * rounds,
+            call_overhead_us=[one for one in overheads_us if one is not None],
+        )

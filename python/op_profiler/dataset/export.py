@@ -96,6 +96,8 @@ def _write_parquet(path: Path, columns: Columns, rows: Iterable[FlatRow]) -> int
 def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> list[FlatRow]:
     """The rows of a file that `export_table` wrote, with the same values as `flat_rows`.
 
+    Columns that came after the file was written are None.
+
     Args:
         columns: names of those that are wanted; None for all.
 
@@ -105,11 +107,17 @@ def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = N
     """
     pyarrow, parquet = _pyarrow()
     try:
-        rows: list[FlatRow] = parquet.read_table(path, columns=None if columns is None else list(columns)).to_pylist()
+        there = parquet.read_schema(path).names
+        later = [] if columns is None else [name for name in columns if name not in there]
+        wanted = None if columns is None else [name for name in columns if name in there]
+        rows: list[FlatRow] = parquet.read_table(path, columns=wanted).to_pylist()
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
     nested = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
-    return [{k: json.loads(v) if k in nested and v is not None else v for k, v in row.items()} for row in rows]
+    return [
+        {k: json.loads(v) if k in nested and v is not None else v for k, v in row.items()} | dict.fromkeys(later)
+        for row in rows
+    ]
 
 
 def _pyarrow() -> tuple[Any, Any]:

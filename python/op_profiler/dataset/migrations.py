@@ -121,8 +121,10 @@ def _add_failures(connection: Connection) -> None:
 _NEW_COLUMNS = (
     ("measurements", "error_cause TEXT"),
     ("measurements", "settled BOOLEAN"),
+    ("measurements", "call_overhead_us DOUBLE PRECISION"),
     ("model_timings", "error_cause TEXT"),
     ("model_timings", "settled BOOLEAN"),
+    ("model_timings", "call_overhead_us DOUBLE PRECISION"),
     ("model_timings", "coverage DOUBLE PRECISION"),
     ("measurements", "energy_cache TEXT"),
     ("model_timings", "energy_cache TEXT"),

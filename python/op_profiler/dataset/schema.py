@@ -189,6 +189,7 @@ def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
         Column("error", Text),
         Column("error_cause", Text),  # `Cause`; NULL where there is no error
         Column("settled", Boolean),  # NULL: not known
+        Column("call_overhead_us", Double),  # subtracted from the samples; NULL: nothing was
         Column("complete", Boolean, nullable=False),
         Column("measured_at", Text, nullable=False),
         CheckConstraint("NOT complete OR (error IS NULL) <> (median_us IS NULL)", name=f"{table}_time_or_error"),

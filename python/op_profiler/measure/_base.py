@@ -142,7 +142,7 @@ class Measurement:
     """Times of one operator under one schedule and one set of settings, or the reason why there are none.
 
     Attributes:
-        samples_us: every raw sample, microseconds per call, one row per round and one column per occurrence of the
+        samples_us: every sample, microseconds per call, one row per round and one column per occurrence of the
             operator in the model (one column outside a model). Empty where `error` is set.
         min_us, median_us, mean_us, std_us: statistics over the rounds, each round being the mean of its occurrences;
             one round has no standard deviation.
@@ -154,6 +154,8 @@ class Measurement:
             calls in a row; None where there is no energy.
         error: why there is no time; None where there is one.
         settled: whether the intervals that the rounds waited for became narrow enough; None where that is not known.
+        call_overhead_us: what was subtracted from every sample, since the call took it and not the operator; None where
+            nothing was subtracted.
     """
 
     samples_us: tuple[tuple[float, ...], ...] = ()
@@ -170,6 +172,7 @@ class Measurement:
     energy_cache: Cache | None = None
     error: str | None = None
     settled: bool | None = None
+    call_overhead_us: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

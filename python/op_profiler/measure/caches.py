@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from op_profiler.compiler import load_tvm
-from op_profiler.measure.kernels import Kernel, array_address
+from op_profiler.measure.calls import Kernel, array_address
 from op_profiler.measure.load import parse_core_list
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

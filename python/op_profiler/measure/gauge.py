@@ -17,7 +17,7 @@ import numpy as np
 
 from op_profiler.compiler import load_tvm
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
-from op_profiler.measure.kernels import Kernel
+from op_profiler.measure.calls import Kernel
 from op_profiler.measure.threads import available_cores
 
 NAMES = ("compute", "memory")

@@ -2,17 +2,14 @@
 
 An operator's time depends on where its tensors lie in the caches, and inside a model its neighbours decide that. So the
 kernels are run here in the order of the graph, on the storage that the graph executor itself planned and allocated
-(it hands out what it is told is an output), and each call is timed where it stands. Calls go through `TVMFuncCall`
-with arguments that were packed beforehand: what is left of Python in a sample is a few tenths of a microsecond, about
-what the executor itself spends between two kernels. It is reported (`call_overhead_us`) and not subtracted.
+(it hands out what it is told is an output), and each call is timed where it stands, by `TimedCalls`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
+import functools
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,93 +18,8 @@ import numpy as np
 from op_profiler.compiler import load_tvm
 from op_profiler.errors import MeasureError
 from op_profiler.measure._base import Cache
+from op_profiler.measure.calls import DLTENSOR_HANDLE, Call, Kernel, TimedCalls, array_address, call_overhead_us
 from op_profiler.operators.lower import CompiledModel, last_line
-
-DLTENSOR_HANDLE = 7
-"""TVM's type code of a tensor as an argument."""
-_OVERHEAD_CALLS = 2000
-
-
-class Call:
-    """A call of a packed function with its arguments bound; `run` raises nothing and answers False where it failed.
-
-    Args:
-        values: one an argument, as the 64 bits of a ``TVMValue``.
-        codes: TVM's type codes of the arguments.
-    """
-
-    def __init__(self, name: str, function: Any, values: Sequence[int], codes: Sequence[int]) -> None:
-        from tvm._ffi.base import _LIB  # TVM is loaded by whoever made the function
-
-        self.name = name
-        self.function = function
-        count = len(values)
-        self._values = (ctypes.c_int64 * max(count, 1))(*values)
-        self._codes = (ctypes.c_int * max(count, 1))(*codes)
-        self._result = ctypes.c_int64()
-        self._result_code = ctypes.c_int()
-        self._call = _LIB.TVMFuncCall
-        self._arguments = (
-            function.handle,
-            ctypes.cast(self._values, ctypes.c_void_p),
-            ctypes.cast(self._codes, ctypes.c_void_p),
-            ctypes.c_int(count),
-            ctypes.byref(self._result),
-            ctypes.byref(self._result_code),
-        )
-
-    @property
-    def addresses(self) -> tuple[int, int, int, int, int, int]:
-        """What ``TVMFuncCall`` takes, as numbers that hold as long as this object: function, values, codes, count,
-        result and its code."""
-        return (
-            int(ctypes.cast(self.function.handle, ctypes.c_void_p).value or 0),
-            ctypes.addressof(self._values),
-            ctypes.addressof(self._codes),
-            int(self._arguments[3].value),
-            ctypes.addressof(self._result),
-            ctypes.addressof(self._result_code),
-        )
-
-    def run(self) -> bool:
-        """Call it once."""
-        return self._call(*self._arguments) == 0
-
-    def timed(self) -> float:
-        """Microseconds of one call, Python's part included; NaN where the call failed."""
-        started = time.perf_counter_ns()
-        failed = self._call(*self._arguments)
-        stopped = time.perf_counter_ns()
-        return float("nan") if failed else (stopped - started) / 1e3
-
-
-class Kernel(Call):
-    """A call of a kernel.
-
-    Args:
-        label: the compiler's hash of it.
-        arrays: its inputs and outputs.
-    """
-
-    def __init__(self, name: str, label: str, function: Any, arrays: Sequence[Any]) -> None:
-        super().__init__(name, function, [array_address(a) for a in arrays], [DLTENSOR_HANDLE] * len(arrays))
-        self.label = label
-        self.arrays = list(arrays)
-
-    def error(self) -> str | None:
-        """Call the kernel through TVM's checked interface: None, or what it says is wrong."""
-        try:
-            self.function(*self.arrays)
-        except load_tvm().TVMError as error:
-            return last_line(error)
-        return None
-
-
-def array_address(array: Any) -> int:
-    """Address of an array's DLTensor, with either of TVM's two Python bindings (Cython, ctypes)."""
-    if hasattr(array, "_tvm_handle"):
-        return int(array._tvm_handle)
-    return int(ctypes.cast(array.handle, ctypes.c_void_p).value or 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,16 +29,19 @@ class GraphKernels:
     Attributes:
         kernels: in execution order; nodes that compute nothing (reshapes) are not among them.
         run: the executor's own function that runs the whole model.
-        flush: flushes the tensors of a kernel from the caches; None where the build cannot.
+        flush: the call that flushes the tensors of a kernel from the caches; None where the build cannot.
         executor: the graph executor that owns the buffers.
         outputs: the model's outputs.
     """
 
     kernels: tuple[Kernel, ...]
     run: Callable[[], None]
-    flush: Callable[[Kernel], None] | None
+    flush: Callable[[Kernel], Call] | None
     executor: Any
     outputs: tuple[Any, ...] = ()
+    _walks: dict[tuple[Cache, tuple[bool, ...]], tuple[TimedCalls, list[int]]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @property
     def labels(self) -> list[str]:
@@ -148,28 +63,40 @@ class GraphKernels:
     def output_arrays(self) -> list[np.ndarray]:
         return [np.asarray(output.numpy()) for output in self.outputs]
 
+    @functools.cached_property
+    def _whole(self) -> TimedCalls:
+        return TimedCalls([Call("run", self.run, [], [])])
+
     def time_model(self) -> float:
-        started = time.perf_counter_ns()
-        self.run()
-        return (time.perf_counter_ns() - started) / 1e3
+        return float(self._whole.run()[0])
 
     def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
         """As in `LoadedModel`; kernels that are not timed run all the same, as others need their output."""
-        times = []
-        for kernel, wanted in zip(self.kernels, timed):
-            if not wanted:
-                kernel.run()
-                times.append(float("nan"))
-                continue
-            if cache == "hot":
-                kernel.run()
-            elif cache == "cold" and self.flush is not None:
-                self.flush(kernel)
-            times.append(kernel.timed())
+        wanted = tuple(map(bool, timed))
+        if (cache, wanted) not in self._walks:
+            self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
+        calls, rows = self._walks[cache, wanted]
+        times: list[float] = np.where(wanted, calls.run()[rows], np.nan).tolist()
         return times
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
         return all(self.kernels[index].run() for _ in range(calls))
+
+    def _calls_of_walk(self, cache: Cache, timed: tuple[bool, ...]) -> tuple[TimedCalls, list[int]]:
+        """The calls of a walk with those that prepare the caches, and the numbers of the kernels' among them."""
+        calls: list[Call] = []
+        rows = []
+        for kernel, wanted in zip(self.kernels, timed, strict=True):
+            if wanted and cache == "hot":
+                calls.append(kernel)
+            elif wanted and cache == "cold" and self.flush is not None:
+                calls.append(self.flush(kernel))
+            rows.append(len(calls))
+            calls.append(kernel)
+        return TimedCalls(calls), rows
+
+    def call_overhead_us(self) -> float:
+        return call_overhead_us()
 
     def kernel_error(self, index: int) -> str | None:
         return self.kernels[index].error()
@@ -288,18 +215,15 @@ def computes(node: dict[str, Any]) -> bool:
     return node["op"] == "tvm_op" and node.get("attrs", {}).get("func_name", "__nop") != "__nop"
 
 
-def _flusher() -> Callable[[Kernel], None] | None:
+def _flusher() -> Callable[[Kernel], Call] | None:
     tvm = load_tvm()
     flush = tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
     if flush is None:
         return None
-    dummy = tvm.nd.empty((1,), "float32")
-    return lambda kernel: flush(dummy, *kernel.arrays)
+    first = tvm.nd.empty((1,), "float32")  # is left alone
 
+    def call(kernel: Kernel) -> Call:
+        addresses = [array_address(array) for array in (first, *kernel.arrays)]
+        return Call("flush", flush, addresses, [DLTENSOR_HANDLE] * len(addresses))
 
-def call_overhead_us() -> float:
-    """Median time of a call that does nothing, in microseconds: what a sample holds besides the kernel."""
-    tvm = load_tvm()
-    nothing = tvm.get_global_func("runtime.NumThreads")
-    call = Call("nothing", nothing, [], [])
-    return float(np.median([call.timed() for _ in range(_OVERHEAD_CALLS)]))
+    return call

@@ -17,7 +17,7 @@ import numpy as np
 
 from op_profiler.compiler import cache_folder, load_tvm, vector_lanes
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
-from op_profiler.measure.kernels import Kernel
+from op_profiler.measure.calls import Kernel
 
 if TYPE_CHECKING:
     from op_profiler.measure._base import Device

@@ -84,12 +84,15 @@ class Samples:
         kernels_us: one row a round, one column a kernel; NaN where a kernel failed or was not timed.
         foreign: for each round, whether it was taken under foreign load that did not go away.
         gauge_us: one row a window, one column a kernel of the gauge; empty where there is none.
+        call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
+            is nothing.
     """
 
     whole_us: list[float] = dataclasses.field(default_factory=list)
     kernels_us: list[list[float]] = dataclasses.field(default_factory=list)
     foreign: list[bool] = dataclasses.field(default_factory=list)
     gauge_us: list[tuple[float, ...]] = dataclasses.field(default_factory=list)
+    call_overhead_us: list[float] = dataclasses.field(default_factory=list)
 
     @property
     def rounds(self) -> int:
@@ -101,10 +104,15 @@ class Samples:
         self.kernels_us += new.kernels_us
         self.foreign += [foreign] * new.rounds
         self.gauge_us += new.gauge_us
+        self.call_overhead_us += new.call_overhead_us
 
     def matrix(self) -> np.ndarray:
-        """Shape (rounds, kernels)."""
+        """Times as they were taken, shape (rounds, kernels)."""
         return np.asarray(self.kernels_us, dtype=np.float64)
+
+    def overhead_us(self) -> float | None:
+        """Median over the windows, in whole nanoseconds like the clock; None where times hold no call."""
+        return round(float(np.median(self.call_overhead_us)), 3) if self.call_overhead_us else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,7 +244,7 @@ class Rounds:
     def _window(self, samples: dict[int, Samples]) -> dict[int, Samples]:
         """Rounds for at least `window_seconds`; thread counts in turn, a different one first each time."""
         window = {count: Samples() for count in self._threads}
-        self._read_gauge(window)
+        self._read_state(window)
         if self._meter is not None:
             self._meter.read()
         started = time.monotonic()
@@ -254,14 +262,17 @@ class Rounds:
             turn += 1
         return window
 
-    def _read_gauge(self, window: dict[int, Samples]) -> None:
-        """Once a window, since the gauge's data pushes the model's out of the caches; a few runs bring it back."""
-        if self._gauge is None:
-            return
+    def _read_state(self, window: dict[int, Samples]) -> None:
+        """Gauge and cost of a call, once a window: the gauge's data pushes the model's out of the caches, and it takes
+        a few runs to bring that back."""
         for count, samples in window.items():
             self._pool.use(count)
-            samples.gauge_us.append(self._gauge.timed())
-        for _ in range(_RUNS_AFTER_GAUGE):
+            if self._gauge is not None:
+                samples.gauge_us.append(self._gauge.timed())
+            overhead_us = self._model.call_overhead_us()
+            if overhead_us is not None:
+                samples.call_overhead_us.append(overhead_us)
+        for _ in range(_RUNS_AFTER_GAUGE if self._gauge is not None else 0):
             self._model.run_model()
 
     def _one_round(self, timed: list[bool], whole_first: bool) -> tuple[float, list[float]]:

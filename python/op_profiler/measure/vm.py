@@ -69,6 +69,10 @@ class VmKernels:
     def repeat_kernel(self, index: int, calls: int) -> bool:
         return False
 
+    def call_overhead_us(self) -> None:
+        """The profiler reads the clock around the kernel."""
+        return
+
     def kernel_error(self, index: int) -> str | None:
         return None
 

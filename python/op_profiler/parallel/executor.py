@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.compiler import load_tvm
-from op_profiler.measure.kernels import Call, Kernel, bind_graph
+from op_profiler.measure.calls import Call, Kernel
+from op_profiler.measure.kernels import bind_graph
 from op_profiler.operators.kept import Library
 from op_profiler.parallel.lanes import Lanes, LaneStep, make_library, run_on_lanes
 from op_profiler.parallel.memory import Bound, bind_in_one_piece

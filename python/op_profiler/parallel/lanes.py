@@ -27,7 +27,7 @@ import numpy as np
 from op_profiler.compiler import cache_folder
 from op_profiler.errors import MeasureError
 from op_profiler.files import whole_file
-from op_profiler.measure.kernels import Call
+from op_profiler.measure.calls import Call
 from op_profiler.operators.lower import last_line
 
 _SOURCE = Path(__file__).with_name("lanes.c")

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compiler import load_tvm
-from op_profiler.measure.kernels import Kernel, kernel_calls, only_read
+from op_profiler.measure.calls import Kernel
+from op_profiler.measure.kernels import kernel_calls, only_read
 from op_profiler.operators.lower import CompiledModel
 from op_profiler.parallel.graph import Entry
 

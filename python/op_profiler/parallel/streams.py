@@ -17,7 +17,7 @@ import numpy as np
 
 from op_profiler.compiler import load_tvm
 from op_profiler.errors import MeasureError
-from op_profiler.measure.kernels import Kernel
+from op_profiler.measure.calls import Kernel
 from op_profiler.operators.lower import last_line
 from op_profiler.parallel.executor import Programme, happens_before, load_side_by_side
 from op_profiler.parallel.graph import kernels_with_inputs

@@ -39,6 +39,7 @@ ADDED_LATER = (
     "settled",
     "machine_id",
     "energy_cache",
+    "call_overhead_us",
     *RESOURCES,
     *map(effective, RESOURCES),
 )

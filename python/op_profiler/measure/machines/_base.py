@@ -61,7 +61,12 @@ class LoadedModel(Protocol):
         """Microseconds of one run of the whole model."""
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
-        """Run every kernel once in order; microseconds of those that are timed, NaN for the rest and for failures."""
+        """Run every kernel once in order; microseconds of those that are timed, calls included
+        (`call_overhead_us`), NaN for the rest and for failures."""
+
+    def call_overhead_us(self) -> float | None:
+        """What each time of `walk` holds that the model does not spend when it runs as a whole, microseconds, as it is
+        now; None where times are taken so that they hold no such thing."""
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
         """Call one kernel so often in a row as `walk` calls it, and wait for the last; False where it failed or cannot
@@ -104,9 +109,6 @@ class Machine(Protocol):
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> LoadedModel:
         """Put a model and its inputs on the machine."""
-
-    def call_overhead_us(self) -> float | None:
-        """What a sample holds besides the kernel, microseconds; None where it is not known."""
 
     def running_seconds(self) -> float | None:
         """Seconds that models and kernels ran so far, without what it takes to reach the machine; None: not told."""

@@ -12,7 +12,7 @@ from op_profiler.compiler import runtime_device
 from op_profiler.measure.device import describe_host
 from op_profiler.measure.energy import Rapl
 from op_profiler.measure.gauge import Gauge
-from op_profiler.measure.kernels import GraphKernels, call_overhead_us, load_graph
+from op_profiler.measure.kernels import GraphKernels, load_graph
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.peaks import measure_peaks, with_peaks
 from op_profiler.measure.rounds import Limits
@@ -44,9 +44,6 @@ class Host:
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> GraphKernels:
         return load_graph(compiled, self.runtime, inputs)
-
-    def call_overhead_us(self) -> float:
-        return call_overhead_us()
 
     def running_seconds(self) -> None:
         return

@@ -23,7 +23,7 @@ import numpy as np
 from op_profiler.compiler import load_tvm, target_kind
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure._base import Cache, Settings
-from op_profiler.measure.kernels import Kernel
+from op_profiler.measure.calls import Kernel
 from op_profiler.measure.machines._base import Place, Threads
 from op_profiler.measure.reference import Reference, reference_of
 from op_profiler.schedules.tuning._base import VENDOR, Candidate, Failure, TaskSpec, TrialResult
