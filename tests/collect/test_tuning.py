@@ -62,7 +62,7 @@ def test_a_tuning_run_reports_what_it_found(tuned: Any) -> None:
     _, done, entry = tuned
     assert done.returncode == 0, done.stderr
     assert len(entry["tuning"]) == 3 and all(t["new"] == t["trials"] == 11 for t in entry["tuning"])
-    assert all(0 < t["best_us"] <= t["default_us"] for t in entry["tuning"])
+    assert all(0 < t["best_in_model_us"] <= t["default_in_model_us"] for t in entry["tuning"])
     (compared,) = entry["comparison"]
     assert compared["agree"] and compared["difference"] < 1e-3 and compared["rounds"] >= 11
     assert compared["speedup_low"] <= compared["speedup"] <= compared["speedup_high"]
@@ -83,7 +83,7 @@ def test_every_trial_is_a_row_with_its_factors(tuned: Any) -> None:
         assert json.loads(knobs)
         assert json.loads(tile) or template == "dense_pack.op_profiler"  # one block of outputs has nothing to tile
         assert error is not None or json.loads(samples)
-        assert (threads, executor, cache) == (1, "kernel", "hot")
+        assert (threads, executor) == (1, "kernel") and cache in ("hot", "cold")  # whichever is nearer to the model
         if template.endswith(".op_profiler"):
             assert "|" in json.loads(reorder) and json.loads(parallel)
 
@@ -93,14 +93,15 @@ def test_the_best_are_records_that_later_collections_use(tuned: Any) -> None:
     (file,) = (folder / "schedules" / "llvm").glob("*.jsonl")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert len(lines) == 3 and {line["input"][1] for line in lines} <= {"dense_pack.op_profiler", "dense_pack.x86"}
-    assert all(line["conditions"] == {"threads": 1, "cache": "hot"} for line in lines)
+    assert all(line["conditions"] == {"threads": 1, "cache": "model"} for line in lines)
     origins = (
         "SELECT DISTINCT s.origin FROM model_operators o JOIN schedules s ON s.key = o.schedule_key "
         "JOIN operators p ON p.key = o.operator_key WHERE p.anchor = 'nn.contrib_dense_pack' AND o.model_key = '{}'"
     )
     models = [key for (key,) in rows(folder, "SELECT key FROM models ORDER BY added_at")]
     base, found = ({origin for (origin,) in rows(folder, origins.format(key))} for key in models)
-    assert base == {"default"} and "tuned" in found
+    ours = any(line["input"][1].endswith(".op_profiler") for line in lines)  # what surely was faster in the model
+    assert base == {"default"} and ("tuned" in found) == ours
     done = run(folder, "--modelsource", "local", "--modelname", "mlp", "--threads", "1")
     assert done.returncode == 0 and summary(folder)["reused"] == 4
     assert any("compiled with schedule records: 3 of" in note for note in summary(folder)["notes"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collect.study import Study
@@ -70,36 +71,24 @@ class ModelComparison(Study):
         from op_profiler.schedules import records
 
         self.announce(stage="compiling")
-        default, default_operators, _ = self._load(model, None)
+        default = load_build(self, model, None)
         self.announce(stage="compiling", share=0.5)
         file = self.request.record_file()
         with records.applied(file, self.request.conditions) as in_use:
             if not in_use.chosen:
                 raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
-        tuned, tuned_operators, templates = self._load(model, file)
+        tuned = load_build(self, model, file)
         self.announce(stage="measuring", share=0.0)
         pool = self.machine.threads
-        difference = self._difference(default, tuned)
+        difference = self._difference(default.loaded, tuned.loaded)
         results = []
         for done, threads in enumerate(self.request.threads):
             self.announce(stage="measuring", share=done / len(self.request.threads))
             pool.use(threads)
-            whole, kernels = self._rounds(default, tuned)
-            pairs = _pairs(default_operators, tuned_operators, templates, kernels)
+            whole, kernels = in_turns([default.loaded, tuned.loaded])
+            pairs = _pairs(default.operators, tuned.operators, tuned.templates, kernels)
             results.append(dataclasses.asdict(_compared(threads, whole, difference, pairs)))
         return results
-
-    def _load(self, model: RelayModel, record_file: Path | None) -> tuple[LoadedModel, list[Operator], dict[str, str]]:
-        """A build on the device, the operator behind each kernel, and the template of each operator."""
-        from op_profiler.collect.built import build
-        from op_profiler.collect.source import random_inputs
-
-        built = build(self.request, model, self.target, record_file)
-        compiled = built.compiled
-        loaded = self.machine.load(compiled, self.inputs or random_inputs(list(model.inputs)))
-        occurrences = [compiled.by_label[label] for label in loaded.labels]
-        templates = {o.operator.key: built.schedules[o.operator.key].template for o in occurrences}
-        return loaded, [o.operator for o in occurrences], templates
 
     def _difference(self, default: LoadedModel, tuned: LoadedModel) -> float:
         """The largest difference between the builds, over every kernel where they have the same ones.
@@ -120,24 +109,65 @@ class ModelComparison(Study):
                 largest = max(largest, difference(one, other))
         return largest
 
-    def _rounds(self, default: LoadedModel, tuned: LoadedModel) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Whole-model times, shape (rounds, 2), and times of the kernels of each build, (rounds, kernels)."""
-        import numpy as np
 
-        builds = (default, tuned)
-        whole: list[list[float]] = []
-        kernels: list[list[list[float]]] = [[], []]
-        started = time.perf_counter()
-        while len(whole) < _LEAST_ROUNDS or (len(whole) < _ROUNDS and time.perf_counter() - started < _SECONDS):
-            order = (0, 1) if len(whole) % 2 == 0 else (1, 0)
-            row = [0.0, 0.0]
-            for which in order:
-                build = builds[which]
-                build.run_model()
-                row[which] = build.time_model()
-                kernels[which].append(build.walk("model", [True] * len(build.labels)))
-            whole.append(row)
-        return np.asarray(whole), [np.asarray(k) for k in kernels]
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """A model on the device.
+
+    Attributes:
+        operators: behind each kernel, in order.
+        templates: by workload key of the operator.
+    """
+
+    loaded: LoadedModel
+    operators: list[Operator]
+    templates: dict[str, str]
+
+
+def load_build(study: Study, model: RelayModel, record_file: Path | None) -> Build:
+    """Build the model and load it.
+
+    Args:
+        record_file: schedule records to build with; None for none.
+
+    Raises:
+        ModelError, MeasureError: it cannot be built or run.
+    """
+    from op_profiler.collect.built import build
+    from op_profiler.collect.source import random_inputs
+
+    built = build(study.request, model, study.target, record_file)
+    compiled = built.compiled
+    loaded = study.machine.load(compiled, study.inputs or random_inputs(list(model.inputs)))
+    occurrences = [compiled.by_label[label] for label in loaded.labels]
+    templates = {o.operator.key: built.schedules[o.operator.key].template for o in occurrences}
+    return Build(loaded, [o.operator for o in occurrences], templates)
+
+
+def in_turns(builds: Sequence[LoadedModel]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Whole-model times, shape (rounds, builds), and times of the kernels of each build, (rounds, kernels)."""
+    import numpy as np
+
+    count = len(builds)
+    whole: list[list[float]] = []
+    kernels: list[list[list[float]]] = [[] for _ in builds]
+    started = time.perf_counter()
+    while len(whole) < _LEAST_ROUNDS or (len(whole) < _ROUNDS and time.perf_counter() - started < _SECONDS):
+        turn = len(whole)
+        order = [(turn + i) % count for i in range(count)]
+        row = [0.0] * count
+        for which in order:
+            build = builds[which]
+            build.run_model()
+            row[which] = build.time_model()
+            kernels[which].append(build.walk("model", [True] * len(build.labels)))
+        whole.append(row)
+    return np.asarray(whole), [np.asarray(k) for k in kernels]
+
+
+def same_calls(default: Sequence[Operator], other: Sequence[Operator]) -> bool:
+    """Whether two builds differ in schedules only."""
+    return len(default) == len(other) and all(a.outputs == b.outputs for a, b in zip(default, other))
 
 
 def difference(one: np.ndarray, other: np.ndarray) -> float:
@@ -160,7 +190,7 @@ def _pairs(
     """Calls of both builds side by side; none where they differ in more than schedules."""
     import numpy as np
 
-    if len(default) != len(tuned) or any(a.outputs != b.outputs for a, b in zip(default, tuned)):
+    if not same_calls(default, tuned):
         return ()
     medians = [np.median(times, axis=0) for times in kernels]
     return tuple(

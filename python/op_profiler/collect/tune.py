@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from op_profiler.collect.study import Study
+from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure._base import Cache, Device, Measurement, Settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from op_profiler.collect.in_model import Decision, Entry, InModel
     from op_profiler.dataset import Row
     from op_profiler.frontends._base import RelayModel
     from op_profiler.measure.trials import BoardRunner, TrialRunner
@@ -36,8 +36,10 @@ class Tuned:
         anchor: workload key of the anchor alone.
         operators: workload keys of the fused operators that hold it.
         default_us: of the schedule that the compiler takes without records; None where it has no time.
-        best_us: of the fastest schedule.
-        template: of the fastest schedule.
+        best_us: of the schedule that became the record.
+        template: of that schedule.
+        default_in_model_us, best_in_model_us: of both in the model, per call and with what is fused to the op; None
+            where they were not decided there.
         trials, failed, new: candidates tried; of them failed, and measured by this run.
         partial_us: best after so many trials.
     """
@@ -51,6 +53,8 @@ class Tuned:
     failed: int
     new: int
     partial_us: dict[int, float | None]
+    default_in_model_us: float | None = None
+    best_in_model_us: float | None = None
 
 
 @dataclasses.dataclass
@@ -60,35 +64,56 @@ class ModelTuner(Study):
     Attributes:
         cache: state in which candidates are timed.
         runner: where candidates are timed on boards.
+        decided_in: ``model`` where the finalists are compared in the model; None where they are compared alone.
+        began: seconds since 1970, the time stamp of the records.
     """
 
     cache: Cache = "hot"
     runner: BoardRunner | None = None
+    decided_in: Cache | None = None
+    began: float = dataclasses.field(default_factory=time.time)
 
     def run(self, model: RelayModel) -> list[dict[str, Any]]:
-        """Tune one anchor after the other; a `Tuned` each, as plain values."""
+        """Search for one anchor after the other, then decide for all of them in the model; a `Tuned` each, plain."""
         self.announce(stage="fusing")
-        items, weight_bytes = tunables_of(model, self.target, set(self.tune.operators))
-        results = []
+        items = tunables_of(model, self.target, set(self.tune.operators))[0]
+        place = self._in_model(model)
+        self.decided_in = "model" if place is not None else None
+        states = place.cache_states(items) if place is not None else {}
+        found: list[tuple[Tunable, Search, Candidate | None]] = []
         with contextlib.ExitStack() as stack:
-            runner = self._runner(stack, weight_bytes)
+            runners: dict[Cache, TrialRunner | BoardRunner] = {}
             for done, item in enumerate(items):
                 self.announce(stage="tuning", share=done / len(items), detail=f"{done + 1} of {len(items)} operators")
-                results.append(dataclasses.asdict(self._tune(item, runner, done, len(items))))
-        return results
+                self.cache = states.get(item.anchor.key, "hot")
+                if self.cache not in runners:
+                    runners[self.cache] = self._runner(stack)
+                found.append(self._search(item, runners[self.cache], done, len(items)))
+        self.announce(stage="tuning", share=1.0, detail="the finalists in the model")
+        decisions = place.decide([self._entry(*one) for one in found]) if place is not None else {}
+        return [dataclasses.asdict(self._decided(*one, decisions.get(one[0].anchor.key))) for one in found]
 
-    def _runner(self, stack: contextlib.ExitStack, weight_bytes: int) -> TrialRunner | BoardRunner:
-        """On this machine, or on all boards of the key; with flushed weights where a model's do not fit the caches."""
+    def _in_model(self, model: RelayModel) -> InModel | None:
+        """The model to decide in; None on boards, which searches hold, and where it does not run as a whole."""
+        from op_profiler.collect.in_model import InModel
+
+        if self.request.place is not None or self.request.executor == "vm":
+            return None
+        try:
+            return InModel(self, model)
+        except (ModelError, MeasureError) as error:
+            self.announce(problem=f"schedules are decided for operators alone, since the model does not run: {error}")
+            return None
+
+    def _runner(self, stack: contextlib.ExitStack) -> TrialRunner | BoardRunner:
+        """On this machine, or on all boards of the key."""
         from op_profiler.measure.trials import BoardRunner, TrialRunner
 
         request = self.request
         if request.place is not None:
             boards = BoardRunner(request.target, str(self.target), request.place, self.threads)
-            runner = stack.enter_context(boards)
-            self.runner = runner
-            return runner
-        largest = self.device.l3_bytes or self.device.l2_bytes or 0
-        self.cache = "cold" if weight_bytes > largest / 2 else "hot"
+            self.runner = stack.enter_context(boards)
+            return self.runner
         return stack.enter_context(TrialRunner(str(self.target), self.threads, cache=self.cache, name=request.target))
 
     def device_of(self, result: TrialResult) -> Device:
@@ -99,7 +124,10 @@ class ModelTuner(Study):
         """The boards that candidates are timed on, by address; empty where that is this machine."""
         return self.runner.devices() if self.runner is not None else {}
 
-    def _tune(self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int) -> Tuned:
+    def _search(
+        self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int
+    ) -> tuple[Tunable, Search, Candidate | None]:
+        """An anchor, what its search found, and the schedule that has been in use for it."""
         from op_profiler.schedules.tuning.loop import OperatorSearch
         from op_profiler.schedules.tuning.points import candidate_of
 
@@ -113,9 +141,7 @@ class ModelTuner(Study):
             detail = f"{done + 1} of {count} operators, trial {keeper.count} of {self.tune.trials}{best}"
             self.announce(stage="tuning", share=share, detail=detail)
 
-        file = self.request.record_file()
-        present = self._present(item, file)
-        known = [candidate_of(record, item.specs, self.target) for record in present]
+        known = [candidate_of(record, item.specs, self.target) for record in self._present(item)]
         champion = next((candidate for candidate in known if candidate is not None), None)
         search = OperatorSearch(
             item.tasks,
@@ -130,25 +156,74 @@ class ModelTuner(Study):
             on_trial=on_trial,
         ).run()
         keeper.flush()
-        winner = winner_of(search, champion)
-        if winner is not None:
-            self._keep(item, search, winner, runner, present)
-        return _tuned(item, search, winner)
+        best = {f.candidate.task.template: f for f in reversed(search.finalists)}
+        settings = runner.settings() if best else None
+        self.dataset.record_all(
+            self.row(item, dataclasses.replace(f.schedule, origin="tuned"), settings, f.result)
+            for f in best.values()
+            if settings is not None
+        )
+        return item, search, champion
 
     @property
     def conditions(self) -> Conditions:
-        """Under which candidates are measured, and what is found holds."""
+        """For which the records are that this search decides on."""
         from op_profiler.schedules.records import Conditions
 
-        return Conditions(self.threads, self.cache)
+        return Conditions(self.threads, self.decided_in or self.cache)
 
-    def _present(self, item: Tunable, file: Path | None) -> list[Record]:
+    def _present(self, item: Tunable) -> list[Record]:
         """The records that an anchor has under these conditions."""
         from op_profiler.schedules import records
 
+        file = self.request.record_file()
         known = records.read_records(file)[0] if file is not None and file.is_file() else []
         wanted = records.computation_of(item.tasks[0].template, item.tasks[0].arguments)
         return [r for r in known if r.computation == wanted and r.conditions == self.conditions]
+
+    def _entry(self, item: Tunable, search: Search, champion: Candidate | None) -> Entry:
+        """Of the finalists the best of each template, what has been in use, and then the next best."""
+        from op_profiler.collect.in_model import MOST_CANDIDATES, Entry
+
+        others = [f for f in search.finalists if f is not search.default]
+        first = [next(f for f in others if f.candidate.task == task) for task in {f.candidate.task: 0 for f in others}]
+        used = [f for f in others if f.candidate == champion]
+        chosen = {f.candidate: self.record(f) for f in (*first, *used, *others)}
+        kept = tuple(chosen.values())[:MOST_CANDIDATES]
+        return Entry(item, kept, chosen[used[0].candidate] if used else None)
+
+    def record(self, finalist: Finalist) -> Record:
+        """A finalist as a record, with its time alone."""
+        from op_profiler.schedules import records
+
+        return records.Record(
+            str(self.target),
+            finalist.candidate.task.template,
+            finalist.candidate.task.arguments,
+            finalist.config,
+            (finalist.result.median_us / 1e6,),
+            timestamp=self.began,
+            conditions=self.conditions,
+        )
+
+    def _decided(self, item: Tunable, search: Search, champion: Candidate | None, decision: Decision | None) -> Tuned:
+        """Write the record of an anchor: what won in the model, or alone where there was none to decide in."""
+        from op_profiler.schedules import records
+
+        if decision is None and self.decided_in == "model":
+            return _tuned(item, search, None, None)
+        winner = winner_of(search, champion)
+        if decision is not None:
+            alike = [f for f in search.finalists if self.record(f) == decision.winner]
+            winner = alike[0] if alike else search.default
+        file = self.request.record_file()
+        if winner is not None and file is not None:
+            record = self.record(winner)
+            if decision is not None:
+                record = dataclasses.replace(record, seconds=(decision.winner_us / 1e6,))
+            if not records.keep(file, record, self._present(item)):
+                self.announce(problem=f"{item.anchor.name}: another run has written a record meanwhile, which stays")
+        return _tuned(item, search, winner, decision)
 
     def _known(self, item: Tunable, spec: TaskSpec) -> Mapping[str, TrialResult]:
         """What was tried before, on this machine or on any of the boards."""
@@ -165,37 +240,6 @@ class ModelTuner(Study):
             found = {row.schedule.key: trial_result(row.measurement) for row in stored}
             known |= {key: dataclasses.replace(result, machine=address) for key, result in found.items()}
         return known
-
-    def _keep(
-        self,
-        item: Tunable,
-        search: Search,
-        winner: Finalist,
-        runner: TrialRunner | BoardRunner,
-        present: Sequence[Record],
-    ) -> None:
-        """The best of each template into the dataset as ``tuned``; the winner into the records."""
-        from op_profiler.schedules import records
-
-        settings = runner.settings()
-        best = {f.candidate.task.template: f for f in reversed(search.finalists)}
-        self.dataset.record_all(
-            self.row(item, dataclasses.replace(f.schedule, origin="tuned"), settings, f.result) for f in best.values()
-        )
-        file = self.request.record_file()
-        if file is None:
-            return
-        record = records.Record(
-            str(self.target),
-            winner.candidate.task.template,
-            winner.candidate.task.arguments,
-            winner.config,
-            (winner.result.median_us / 1e6,),
-            timestamp=time.time(),
-            conditions=self.conditions,
-        )
-        if not records.keep(file, record, present):
-            self.announce(problem=f"{item.anchor.name}: another run has written a record meanwhile, which stays")
 
     def row(self, item: Tunable, schedule: Any, settings: Settings, result: TrialResult) -> Row:
         """A row of the dataset for one candidate of an anchor."""
@@ -290,22 +334,19 @@ def winner_of(search: Search, champion: Candidate | None) -> Finalist | None:
     Args:
         champion: what has been used so far.
     """
-    first = search.finalists[0] if search.finalists else None
-    known = next((f for f in search.finalists if f.candidate == champion), search.default)
-    return first if first is None or known is None or _is_faster(first.result, known.result) else known
-
-
-def _is_faster(one: TrialResult, other: TrialResult) -> bool:
-    """Whether it surely is: the 95 % interval of the ratio of what was timed in turns says so."""
     import numpy as np
 
-    from op_profiler.measure.statistics import median_interval
+    from op_profiler.collect.in_model import is_faster
 
-    ratios = [theirs / mine for mine, theirs in zip(one.samples_us, other.samples_us)]
-    return median_interval(np.asarray(ratios))[0] > 1.0
+    first = search.finalists[0] if search.finalists else None
+    known = next((f for f in search.finalists if f.candidate == champion), search.default)
+    if first is None or known is None or first is known:
+        return first
+    times = [np.asarray(f.result.samples_us) for f in (first, known)]
+    return first if is_faster(*times) else known
 
 
-def _tuned(item: Tunable, search: Search, winner: Finalist | None) -> Tuned:
+def _tuned(item: Tunable, search: Search, winner: Finalist | None, decision: Decision | None) -> Tuned:
     return Tuned(
         anchor=item.anchor.key,
         operators=item.operators,
@@ -315,5 +356,7 @@ def _tuned(item: Tunable, search: Search, winner: Finalist | None) -> Tuned:
         trials=len(search.trials),
         failed=sum(1 for t in search.trials if t.result.error is not None),
         new=sum(1 for t in search.trials if t.new),
+        default_in_model_us=decision.default_us if decision else None,
+        best_in_model_us=decision.winner_us if decision else None,
         partial_us={n: search.best_after(n) for n in PARTIAL if n <= len(search.trials)},
     )
