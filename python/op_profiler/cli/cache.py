@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from op_profiler import json_text
 
 if TYPE_CHECKING:
     from op_profiler.cache import Entry
@@ -42,7 +43,7 @@ def cache(
     left = kept.entries()
     if as_json:
         print(
-            json.dumps(
+            json_text.dumps(
                 {
                     "folder": str(cache_folder()),
                     "limit_bytes": limit,
