@@ -62,8 +62,10 @@ def test_the_summary_has_what_it_promises(collected: Any) -> None:
         assert entry["threads_effective"] == entry["threads"]
         assert entry["operators"] == entry["measured"] == 4
         assert entry["reused"] == entry["failed"] == 0
-        assert entry["ratio"] > 0
-        assert entry["ratio"] == pytest.approx(entry["sum_of_operators_us"] / entry["whole_model_us"])
+        if entry["not_a_pair"] is None:
+            assert entry["ratio"] == pytest.approx(entry["sum_of_operators_us"] / entry["whole_model_us"])
+        else:  # the machine was busy
+            assert entry["ratio"] is None
 
 
 def test_every_operator_has_a_schedule_samples_and_an_interval(collected: Any) -> None:
@@ -133,7 +135,7 @@ def test_a_hot_operator_that_another_model_brought_in_is_not_measured_again(tmp_
     assert batch.returncode == 0, batch.stderr
     after = summary(tmp_path)[0]
     assert after["measured"] == 0 and after["reused"] == before["operators"]
-    assert after["ratio"] is not None
+    assert after["sum_of_operators_us"] is not None
 
 
 @pytest.mark.slow
@@ -142,7 +144,7 @@ def test_the_virtual_machine_executor(collected: Any) -> None:
     done = run(folder, "--modelname=mlp", "--executor=vm", "--threads=1", "--summary-json", "summary.json")
     assert done.returncode == 0, done.stderr
     assert summary(folder)[0]["measured"] == 4
-    assert summary(folder)[0]["ratio"] is not None
+    assert summary(folder)[0]["sum_of_operators_us"] is not None
 
 
 def test_a_dry_run_counts_and_measures_nothing(tmp_path: Path) -> None:
@@ -345,7 +347,7 @@ def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: py
     assert summary(tmp_path)[0]["measured"] == 0 and summary(tmp_path)[0]["failed"] == 1
     done = run(tmp_path, *options, "--remeasure=failed")
     assert done.returncode == 0, done.stderr
-    assert summary(tmp_path)[0]["measured"] == 4 and summary(tmp_path)[0]["ratio"] > 0
+    assert summary(tmp_path)[0]["measured"] == 4 and summary(tmp_path)[0]["sum_of_operators_us"] > 0
     causes = rows(tmp_path, "SELECT DISTINCT error_cause FROM failures")
     assert causes == [("operator",)]
 
@@ -390,7 +392,7 @@ def test_what_failed_because_of_the_machine_is_tried_again_by_the_same_command(t
     assert done.returncode == 0, done.stderr
     one, two = summary(tmp_path)
     assert one["measured"] == 0 and one["reused"] == 4
-    assert two["measured"] == 4 and two["error"] is None and two["ratio"] > 0
+    assert two["measured"] == 4 and two["error"] is None and two["sum_of_operators_us"] > 0
 
     before = rows(tmp_path, "SELECT * FROM measurements ORDER BY key")
     done = run(tmp_path, *options, "--remeasure=all", TVM_NUM_THREADS="1")

@@ -61,7 +61,8 @@ class Earlier:
         if any(self._repeated(row) for row in self._stored(threads).values()):
             return False
         whole = timing.timing.whole_model
-        if timing.measured_at < self.since and to_repeat(whole, self.request.remeasure):
+        no_pair = self.request.remeasure == "noisy" and timing.timing.not_a_pair is not None
+        if timing.measured_at < self.since and (no_pair or to_repeat(whole, self.request.remeasure)):
             return False
         return whole.error is not None or self._covers(timing)
 

@@ -16,7 +16,7 @@ from op_profiler.measure.gauge import NAMES as GAUGE_NAMES
 from op_profiler.measure.machines._base import LoadedModel, Machine
 from op_profiler.measure.resources import read_back
 from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
-from op_profiler.measure.statistics import summarize
+from op_profiler.measure.statistics import median_interval, summarize
 from op_profiler.operators._base import Operator
 
 _BATCH_US = 2e4
@@ -235,9 +235,11 @@ class Session:
         missing = tuple(o.key for o in self.operators if times.get(o.key) is None)
         counts = np.bincount(self.groups)
         total = None if missing else sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, counts))
+        sums = np.nansum(matrix, axis=1)
         details: dict[str, Any] = {
             "rounds": samples.rounds,
-            "operator_sum_per_round_us": float(np.median(np.nansum(matrix, axis=1))),
+            "operator_sum_per_round_us": float(np.median(sums)),
+            "operator_sum_per_round_ci_us": [end if np.isfinite(end) else None for end in median_interval(sums)],
             "running_seconds": self.machine.running_seconds(),
         }
         if samples.gauge_us:

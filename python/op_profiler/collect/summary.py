@@ -155,6 +155,7 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "whole_model_after_us": timing.after_us if timing else None,
         "sum_of_operators_us": timing.sum_of_operators_us if timing else None,
         "ratio": timing.ratio if timing else None,
+        "not_a_pair": timing.not_a_pair if timing else None,
         "energy_mj": whole.energy_mj if whole else None,
         "accuracy": timing.details.get("accuracy") if timing else None,
         "not_in_sum": list(timing.unmeasured) if timing else None,

@@ -175,6 +175,10 @@ class Measurement:
     call_overhead_us: float | None = None
 
 
+_PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet machine
+_READINGS_APART = 1.1
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelTiming:
     """The whole model beside its operators, from one run, at one thread count.
@@ -197,7 +201,37 @@ class ModelTiming:
 
     @property
     def ratio(self) -> float | None:
-        """Sum of operators over whole model; None where one of them is missing."""
+        """Sum of operators over whole model; None where one of them is missing, or both are no pair (`not_a_pair`)."""
+        return None if self.not_a_pair is not None else self._quotient
+
+    @property
+    def _quotient(self) -> float | None:
         if self.sum_of_operators_us is None or not self.whole_model.median_us:
             return None
         return self.sum_of_operators_us / self.whole_model.median_us
+
+    @property
+    def not_a_pair(self) -> str | None:
+        """Why whole model and sum cannot be compared although both are there; None where they can.
+
+        They were disturbed differently: they differ by more than their intervals allow, and something is known to have
+        disturbed them. (A few stalls a round are in the median of the whole, and not in the medians of its operators.)
+        Where nothing did, that they differ is a result.
+        """
+        quotient, whole = self._quotient, self.whole_model
+        if quotient is None or abs(quotient - 1) <= _PAIR_TOLERANCE + self._half_widths():
+            return None
+        readings = [time for time in (self.before_us, whole.median_us, self.after_us) if time is not None]
+        if whole.foreign_load:
+            return "whole model and operators were not obtained as a pair: under foreign load"
+        if max(readings) > _READINGS_APART * min(readings):
+            told = ", ".join(f"{time:.1f}" for time in readings)
+            return f"whole model and operators were not obtained as a pair: before, between and after it took {told} us"
+        return None
+
+    def _half_widths(self) -> float:
+        """Half widths of the intervals of the whole model and of the sum over a round, relative to the whole model."""
+        whole = self.whole_model
+        ends = [(whole.ci_low_us, whole.ci_high_us), self.details.get("operator_sum_per_round_ci_us") or (None, None)]
+        widths = [high - low for low, high in ends if low is not None and high is not None]
+        return sum(widths) / 2 / (whole.median_us or 1.0)

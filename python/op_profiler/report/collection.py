@@ -215,7 +215,7 @@ def _model_table(report: ModelReport) -> object:
                 f"{timing.before_us:.1f}" if timing.before_us is not None else "-",
                 f"{timing.after_us:.1f}" if timing.after_us is not None else "-",
                 f"{timing.sum_of_operators_us:.1f}" if timing.sum_of_operators_us is not None else "incomplete",
-                f"{timing.ratio:.3f}" if timing.ratio is not None else "-",
+                f"{timing.ratio:.3f}" if timing.ratio is not None else "none" if timing.not_a_pair else "-",
             ]
             rounds = str(timing.details.get("rounds", "-"))
         counted = [str(n) for n in (thread.measured, thread.reused, thread.failed)]
@@ -234,6 +234,8 @@ def _remarks(report: ModelReport, count: int) -> str:
             remarks.append("under foreign load")
         if thread.timing.whole_model.settled is False:
             remarks.append("not all intervals under 1 %")
+        if thread.timing.not_a_pair:
+            remarks.append(f"{thread.timing.not_a_pair}; repeat it with --remeasure noisy")
         if thread.timing.unmeasured:
             remarks.append(f"{len(thread.timing.unmeasured)} operators not in the sum")
         if thread.timing.whole_model.error:

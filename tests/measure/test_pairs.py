@@ -1,0 +1,44 @@
+"""Whole model and sum of operators: a ratio, or the reason why there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from op_profiler.measure._base import Measurement, ModelTiming
+
+
+def timing(sum_us: float, *, foreign: bool = False, after_us: float = 100.0, **details: Any) -> ModelTiming:
+    whole = Measurement(median_us=100.0, ci_low_us=99.0, ci_high_us=101.0, foreign_load=foreign)
+    return ModelTiming(
+        whole_model=whole, before_us=100.0, after_us=after_us, sum_of_operators_us=sum_us, details=details
+    )
+
+
+def test_a_pair_under_foreign_load_that_differs_is_no_ratio() -> None:
+    found = timing(35.0, foreign=True)
+    assert found.ratio is None and "under foreign load" in (found.not_a_pair or "")
+
+
+def test_a_pair_whose_readings_are_apart_is_no_ratio() -> None:
+    found = timing(80.0, after_us=75.0)
+    assert found.ratio is None and "100.0, 100.0, 75.0 us" in (found.not_a_pair or "")
+
+
+def test_operators_that_do_not_add_up_without_a_disturbance_are_a_result() -> None:
+    found = timing(80.0)
+    assert found.ratio == pytest.approx(0.8) and found.not_a_pair is None
+
+
+def test_what_the_intervals_allow_is_a_ratio_even_under_foreign_load() -> None:
+    assert timing(103.5, foreign=True).ratio == pytest.approx(1.035)
+    assert timing(110.0, foreign=True).ratio is None
+    wide = timing(110.0, foreign=True, operator_sum_per_round_ci_us=[102.0, 118.0])
+    assert wide.ratio == pytest.approx(1.1)
+
+
+def test_a_sum_that_is_missing_is_no_disturbance() -> None:
+    whole = Measurement(median_us=100.0, foreign_load=True)
+    found = ModelTiming(whole_model=whole, before_us=1.0, after_us=9.0, sum_of_operators_us=None)
+    assert found.ratio is None and found.not_a_pair is None
