@@ -26,12 +26,17 @@ def missing_tools() -> list[str]:
 
 
 class BoardProcess:
-    """One emulated board."""
+    """One emulated board.
+
+    Attributes:
+        files: its own, by path without the leading slash, in place of this machine's, from its next start on.
+    """
 
     def __init__(self, build: Path, folder: Path, tracker_port: int) -> None:
         self._command = ["qemu-arm", "-cpu", "cortex-a9", str(build / "rpc_server"), "127.0.0.1"]
         self._folder = folder
         self._tracker_port = tracker_port
+        self.files: dict[str, str] = {}
         self.port = free_port()
         self.start()
 
@@ -42,10 +47,23 @@ class BoardProcess:
     def start(self) -> None:
         """Switch it on."""
         command = [*self._command, str(self.port), "127.0.0.1", str(self._tracker_port), KEY, str(self._folder)]
-        environment = os.environ | {"QEMU_LD_PREFIX": "/usr/arm-linux-gnueabihf", "TVM_NUM_THREADS": "2"}
+        environment = os.environ | {"QEMU_LD_PREFIX": str(self._root()), "TVM_NUM_THREADS": "2"}
         with (self._folder.parent / f"{self._folder.name}.log").open("a") as log:
             self._process = subprocess.Popen(command, env=environment, stderr=log, stdout=log, start_new_session=True)
         wait_for_port(self.port, self._process)
+
+    def _root(self) -> Path:
+        """Where the emulator looks for a file before it looks on this machine."""
+        libraries = Path("/usr/arm-linux-gnueabihf")
+        if not self.files:
+            return libraries
+        root = Path(tempfile.mkdtemp(dir=self._folder))
+        for path in libraries.iterdir():
+            (root / path.name).symlink_to(path)
+        for name, text in self.files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        return root
 
     def kill(self) -> None:
         """Pull the plug: the server and its session end at once."""
@@ -80,10 +98,10 @@ class Lab:
         folder.mkdir()
         self.boards.append(BoardProcess(self._build, folder, self.port))
         if self.port:  # else it is a server without a tracker
-            self._wait_until_offered(self.boards[-1].address)
+            self.wait_until_offered(self.boards[-1].address)
         return self.boards[-1]
 
-    def _wait_until_offered(self, address: str, seconds: float = 30.0) -> None:
+    def wait_until_offered(self, address: str, seconds: float = 30.0) -> None:
         """Until the tracker lists a board, and all of them as free: it tells how many are, not which."""
         from op_profiler.measure.machines.rpc import list_machines
 
