@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,3 +101,45 @@ def test_a_fingerprint_depends_on_the_content_of_files_and_not_their_place(tmp_p
         file.write_bytes(content)
         prints.append(frontend.fingerprint(ModelRequest(source="tflite", name=str(file))))
     assert prints[0] == prints[1] != prints[2]
+
+
+def test_weights_beside_an_onnx_file_are_part_of_it_wherever_it_names_them(tmp_path: Path) -> None:
+    """Of an attribute of a node, and in the body of an If, as well as among the initializers."""
+    onnx = pytest.importorskip("onnx")
+
+    def beside(name: str) -> Any:
+        tensor = onnx.TensorProto(name=name, data_type=1, dims=[1], data_location=1)
+        tensor.external_data.add(key="location", value=f"{name}.bin")
+        return tensor
+
+    constant = onnx.helper.make_node("Constant", [], ["c"], value=beside("attribute"))
+    body = onnx.helper.make_graph([constant], "body", [], [], [beside("inside")])
+    branch = onnx.helper.make_node("If", ["x"], ["y"], then_branch=body, else_branch=body)
+    graph = onnx.helper.make_graph([branch], "graph", [], [], [beside("initializer")])
+    (tmp_path / "m.onnx").write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    names = ("attribute", "inside", "initializer")
+    for name in names:
+        (tmp_path / f"{name}.bin").write_bytes(b"\0\0\0\0")
+    request = ModelRequest(source="file", name=str(tmp_path / "m.onnx"))
+    prints = [get_frontend("file").fingerprint(request)]
+    for name in names:
+        (tmp_path / f"{name}.bin").write_bytes(b"\1\0\0\0")
+        prints.append(get_frontend("file").fingerprint(request))
+    assert len(set(prints)) == 4
+
+
+def test_what_only_lowering_tells_has_no_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text("def net(): ...\n")
+    assert get_frontend("file").fingerprint(ModelRequest(source="file", name="net:net")) is None
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "config.json").write_text("{}")
+    transformers, request = get_frontend("transformers"), ModelRequest(source="transformers", name="./adapter")
+    before = transformers.fingerprint(request)
+    assert before is not None
+    (tmp_path / "adapter" / "part").mkdir()
+    (tmp_path / "adapter" / "part" / "model.safetensors").write_text("weights")
+    assert transformers.fingerprint(request) not in (None, before)
+    (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
+    assert transformers.fingerprint(request) is None
