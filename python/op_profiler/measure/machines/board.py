@@ -106,7 +106,9 @@ class Board:
         return
 
     def close(self) -> None:
-        del self.connection.session
+        """The board is free once nothing holds a part of the session; `threads` and this object hold each other."""
+        del self.connection.session, self.runtime, self.threads
+        self.probe = None
 
 
 def _describe_remote_gpu(target: Any, runtime: Any, connection: Connection) -> Any:
