@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from op_profiler.errors import OpProfilerError
+from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -76,6 +76,10 @@ def _run(app: Callable[..., Any]) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:  # names that are too long, folders that may not be read, a disk that is full
+        about = f": {error.filename}" if error.filename is not None else ""
+        print(f"error: the operating system refuses: {error.strerror or error}{about}", file=sys.stderr)
+        sys.exit(EXIT_ENVIRONMENT)
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ from op_profiler.schedules.records import Record, read_records
 _SETTINGS = Settings(threads=0, cache="hot", cache_mechanism="repeat, by AutoTVM", executor="kernel")
 """AutoTVM asks for no number of threads and writes down none: 0 is the runtime's choice."""
 _LARGEST = 2**63 - 1  # what a database keeps of a whole number
+_LARGEST_SIZE = 2**31
 
 
 def import_autotvm(dataset: Dataset, path: Path, *, processor: str | None = None) -> Imported:
@@ -118,16 +119,27 @@ def _operator(record: Record) -> Operator | None:
     return None
 
 
+def _whole(sizes: Any) -> tuple[int, ...]:
+    """Whole numbers; of anything else, a null above all, TVM dies.
+
+    Raises:
+        ValueError: there is something else.
+    """
+    if not isinstance(sizes, tuple) or not all(type(size) is int and abs(size) < _LARGEST_SIZE for size in sizes):
+        raise ValueError(f"{sizes} are no whole numbers")
+    return sizes
+
+
 def _variable(relay: Any, name: str, argument: Any) -> Any:
     kind, shape, dtype = argument
-    if kind != "TENSOR":
+    if kind != "TENSOR" or not shape or min(_whole(shape)) < 1:
         raise ValueError(f"{argument} is no tensor")
     return relay.var(name, shape=shape, dtype=dtype)
 
 
 def _conv2d(relay: Any, arguments: tuple[Any, ...]) -> Any:
     data, weight = _variable(relay, "data", arguments[0]), _variable(relay, "weight", arguments[1])
-    strides, padding, dilation = arguments[2:5]
+    strides, padding, dilation = map(_whole, arguments[2:5])
     shape, kernel = arguments[0][1], arguments[1][1]
     common = {"strides": strides, "padding": padding, "dilation": dilation}
     if len(shape) == 4 and len(kernel) == 4:
@@ -149,7 +161,7 @@ def _conv2d(relay: Any, arguments: tuple[Any, ...]) -> Any:
 
 def _depthwise(relay: Any, arguments: tuple[Any, ...]) -> Any:
     data, weight = _variable(relay, "data", arguments[0]), _variable(relay, "weight", arguments[1])
-    strides, padding, dilation = arguments[2:5]
+    strides, padding, dilation = map(_whole, arguments[2:5])
     shape, kernel = arguments[0][1], arguments[1][1]
     if len(shape) != 4 or len(kernel) != 4:
         raise ValueError("blocked layouts of depthwise convolutions are not told apart by AutoTVM's logs")

@@ -3,7 +3,6 @@ row an operator that ran beside others."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -33,6 +32,7 @@ from op_profiler.dataset.schema import (
     model_timings,
     models,
     operators,
+    parse_json,
     schedules,
     settings,
 )
@@ -367,4 +367,4 @@ def _raw(column: Column) -> ColumnElement[Any]:
 def _decoded(column: Column, value: Any) -> Any:
     if value is None or column.type not in ("json", "samples"):
         return value
-    return json.loads(value, parse_constant=str)
+    return parse_json(value, parse_constant=str)

@@ -31,6 +31,7 @@ from sqlalchemy import (
 
 from op_profiler.dataset._base import CorunMember
 from op_profiler.dataset.migrations import MIGRATIONS
+from op_profiler.errors import DatasetError
 from op_profiler.measure._base import Settings
 from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
 
@@ -40,6 +41,20 @@ VERSION = 5
 _FACTOR_COLUMN = "factor_{}"
 
 metadata = MetaData()
+
+
+def parse_json(text: str, **options: Any) -> Any:
+    """What a column of JSON holds; `options` of ``json.loads``.
+
+    Raises:
+        DatasetError: a disk or another program made something else of it.
+    """
+    try:
+        return json.loads(text, **options)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DatasetError(
+            f"the dataset is damaged: it holds {str(text)[:40]!r} where JSON should be ({error}). Restore a copy"
+        ) from error
 
 
 class Json(types.TypeDecorator[Any]):
@@ -52,7 +67,7 @@ class Json(types.TypeDecorator[Any]):
         return None if value is None else json.dumps(value, separators=(",", ":"))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        return None if value is None else json.loads(value)
+        return None if value is None else parse_json(value)
 
 
 schema_version = Table(

@@ -9,6 +9,7 @@ stage.
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from op_profiler.compiler import load_tvm
@@ -21,8 +22,8 @@ _CHANNELS = (64, 128, 256)
 
 def seed_of(name: str) -> int | None:
     """The seed in ``randwire-SEED``; None for other names."""
-    text = name.removeprefix(PREFIX)
-    return int(text) if text != name and text.isdecimal() else None
+    found = re.fullmatch(rf"{PREFIX}(\d{{1,9}})", name, re.ASCII)
+    return int(found[1]) if found is not None else None
 
 
 def randwire(seed: int, shape: tuple[int, ...]) -> tuple[Any, dict[str, Any]]:

@@ -307,6 +307,6 @@ def read_plan(path: Path) -> Plan:
     """
     try:
         found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PlanError(f"{path} is no plan that can be read: {error}") from error
     return Plan.from_json(found)

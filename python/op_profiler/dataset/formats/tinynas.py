@@ -34,6 +34,7 @@ _ROW = re.compile(r"^\{\s*(Regular|Depthwise)\s*((?:,\s*\d+\s*){8})\}\s*(\S+)$")
 _SAMPLE = re.compile(r"^(Regular|Depthwise)((?:\s+\d+){8})\s+(\S+)$")
 _KINDS = {"Regular": 0, "Depthwise": 1}
 _TUPLE = ("Conv_type", "Stride", "ElmtFused", "Kernel", "Batch", "In_C", "In_H", "Out_C")
+_MOST_DIGITS = 9  # of a size
 _US = 1e3  # microseconds in a millisecond
 
 
@@ -46,7 +47,10 @@ def parse_fields(line: str) -> tuple[str, tuple[int, ...], str]:
     found = _ROW.match(line) or _SAMPLE.match(line)
     if found is None:
         raise ValueError(f"not a row such as {EXAMPLE}")
-    return found[1], tuple(int(n) for n in re.findall(r"\d+", found[2])), found[3]
+    numbers = re.findall(r"\d+", found[2])
+    if max(map(len, numbers)) > _MOST_DIGITS:
+        raise ValueError(f"a size of more than {_MOST_DIGITS} digits")
+    return found[1], tuple(map(int, numbers)), found[3]
 
 
 def parse_row(line: str, *, dtype: str = "float32") -> Entry:

@@ -69,9 +69,10 @@ def is_tracker(host: str, port: int) -> bool:
             answer = connection.recv(4, socket.MSG_WAITALL)
     except (ConnectionResetError, TimeoutError):
         return False
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of names that are no host's
+        reason = getattr(error, "strerror", None) or error
         raise MeasureError(
-            f"nothing answers at {host}:{port} ({error.strerror or error}); is the tracker or the server running? "
+            f"nothing answers at {host}:{port} ({reason}); is the tracker or the server running? "
             "python -m tvm.exec.rpc_tracker --host=127.0.0.1 --port=9190 starts a tracker on this machine"
         ) from error
     return len(answer) == 4 and struct.unpack("<i", answer)[0] == _TRACKER_MAGIC

@@ -68,7 +68,9 @@ class Boosted:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Boosted:
-        """What `to_bytes` wrote; raises xgboost's error for anything else."""
+        """What `to_bytes` wrote; raises ValueError or xgboost's error for anything else."""
+        if not content:
+            raise ValueError("it is empty")  # xgboost would end the process
         xgboost = load_xgboost()
 
         found = cls()
