@@ -115,7 +115,7 @@ def _dense_layers(dtype: str = "float32") -> KernelGraph:
     return KernelGraph(("four dense layers",), tuple(nodes))
 
 
-def test_costs_from_a_predictor_are_its_latencies_with_the_gaps_of_calls(predictor: Predictor) -> None:
+def test_costs_from_a_predictor_are_its_latencies(predictor: Predictor) -> None:
     graph = _dense_layers()
     costs = Costs.from_predictor(predictor, graph, threads=(2, 1), handover_us=3.0)
     operators = [node.operator for node in graph.nodes]
@@ -123,7 +123,7 @@ def test_costs_from_a_predictor_are_its_latencies_with_the_gaps_of_calls(predict
     assert costs.threads == (1, 2) and costs.handover_us == 3.0
     for count in costs.threads:
         expected = predictor.predict(operators, threads=count, traffic_bytes=moved).latency_us
-        assert costs.latency_us[count] == pytest.approx(expected + predictor.gaps_us[count])
+        assert costs.latency_us[count] == pytest.approx(expected)
 
 
 def test_operators_without_an_estimate_are_named(predictor: Predictor) -> None:

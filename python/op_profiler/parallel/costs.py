@@ -44,7 +44,7 @@ class Costs:
         handover_us: float = 0.0,
         slowdown: float = 1.0,
     ) -> Costs:
-        """Latencies from a predictor, each with the gap that a call leaves in front of it.
+        """Latencies from a predictor.
 
         Raises:
             UsageError: a thread count that was never measured, or operators that the predictor knows nothing of; names
@@ -61,7 +61,7 @@ class Costs:
                     f"there is no estimate at {count} threads for {len(unknown)} operators: {', '.join(unknown[:5])}. "
                     "Measure the model with op_performance_collector.py, and plan with that dataset"
                 )
-            latency_us[count] = found + predictor.gaps_us.get(count, 0.0)
+            latency_us[count] = found
         return cls(latency_us, handover_us, slowdown)
 
     @property

@@ -86,7 +86,7 @@ def summary(prediction: NetworkPrediction) -> str:
     tiers = ", ".join(f"{share:.1%} {name}" for name, share in prediction.tiers.items())
     lines = [
         f"total at {prediction.threads} threads: {prediction.total_us:.1f} us, 90 % interval {prediction.low_us:.1f} "
-        f"to {prediction.high_us:.1f} us ({tiers}; {prediction.gaps_us:.1f} us between kernels)"
+        f"to {prediction.high_us:.1f} us ({tiers})"
         if np.isfinite(prediction.total_us)
         else f"total at {prediction.threads} threads: unknown"
     ]

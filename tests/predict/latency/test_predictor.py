@@ -174,7 +174,7 @@ def test_a_network_is_the_sum_of_its_calls(law_us: Law, predictor: Predictor, st
     found = predict_network(predictor, network, threads=2)
     assert network.calls.tolist() == [2] * 5 + [1] * 5
     kernels = float((found.operators.latency_us * network.calls).sum())
-    assert found.total_us == pytest.approx(kernels + found.gaps_us)
+    assert found.total_us == pytest.approx(kernels)
     truth = sum(law_us(o, 2) for o in [*strangers[:10], *strangers[:5]])
     assert found.total_us == pytest.approx(truth, rel=0.1)
     assert found.low_us < found.total_us < found.high_us
@@ -264,7 +264,7 @@ def _with_contents(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
         lambda contents: [contents],
         lambda contents: contents | {"sha256": None},
         lambda contents: contents | {"quantiles": {}},
-        lambda contents: contents | {"gaps_us": {"1": "much"}},
+        lambda contents: contents | {"usual_traffic_bytes": "much"},
         lambda contents: contents | {"device": {}},
         lambda contents: contents | {"choice": "crystal ball"},
         lambda contents: contents | {"network_scale": None},

@@ -51,6 +51,7 @@ COLUMNS = (
     "occurrences",
     "whole_model_us",
     "timing_details",
+    "call_overhead_us",
     "median_us",
     "ci_low_us",
     "ci_high_us",
@@ -90,7 +91,7 @@ class Examples:
         operators: the distinct operators.
         operator: index into `operators`.
         threads: asked for.
-        latency_us: median over the rounds.
+        latency_us: median over the rounds, without what the call takes.
         half_width: half of the 95 % interval of the median, relative to it.
         device: index into `devices`.
         model: index into `models`: the model or the batch of sampled operators in which it ran.
@@ -229,7 +230,20 @@ def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
         return "around sampled operators"
     if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":
         return "not in a model"
+    if row["median_us"] <= _call_us(row):
+        return "shorter than its call"
     return None
+
+
+def _call_us(row: Mapping[str, Any]) -> float:
+    """What the median still holds of the call, microseconds.
+
+    Rows with `call_overhead_us` have it subtracted. Those of earlier versions do not; what a call cost meanwhile stands
+    in their details.
+    """
+    if row["call_overhead_us"] is not None:
+        return 0.0
+    return float((row["timing_details"] or {}).get("call_overhead_us") or 0.0)
 
 
 def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Examples:
@@ -256,7 +270,7 @@ def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Exam
     operator = np.array([operators[row["operator_key"]] for row in rows], dtype=np.intp)
     model = np.array([models[row["model_key"]] for row in rows], dtype=np.intp)
     occurrences = np.array([row["occurrences"] or 1 for row in rows], dtype=np.int64)
-    latency = np.array([row["median_us"] for row in rows], dtype=np.float64)
+    latency = np.array([row["median_us"] - _call_us(row) for row in rows], dtype=np.float64)
     low, high = (_numbers(rows, name) for name in ("ci_low_us", "ci_high_us"))
     moved = np.array([o.bytes_read + o.bytes_written for o in found], dtype=np.float64)
     return Examples(

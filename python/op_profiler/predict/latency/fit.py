@@ -69,7 +69,6 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
     models = _fitted(make_models(choice, seed), query, target, weight)
     uses_grid = choice in ("default", "interpolation")
     measured = measured_of(examples, query)
-    gaps = _gaps(examples)
     final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
     return Predictor(
         device=device,
@@ -82,8 +81,7 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
         vocabulary=frozenset().union(*query.op_sets),
         limits=np.stack([query.features.min(axis=0), query.features.max(axis=0)]),
         spread=spread,
-        gaps_us=gaps,
-        network_scale=_network_scale(examples, query, final, spread, gaps),
+        network_scale=_network_scale(examples, query, final, spread),
         usual_traffic_bytes=_usual_traffic(examples),
         fingerprint=fingerprint(examples),
     )
@@ -212,21 +210,6 @@ def _without_each(values: np.ndarray) -> np.ndarray:
     return np.array([np.median(np.delete(values, i)) for i in range(len(values))])
 
 
-def _gaps(examples: Examples) -> dict[int, float]:
-    """By thread count: what a whole model takes beyond its operators, a call.
-
-    The median over the models, each weighted by its calls a microsecond: of a model of milliseconds the rest is noise,
-    of one of microseconds it is what the calls cost.
-    """
-    found: dict[int, list[tuple[float, float]]] = {int(n): [(0.0, 0.0)] for n in np.unique(examples.threads)}
-    for threads, mine in _model_runs(examples):
-        calls = float(examples.occurrences[mine].sum())
-        whole = float(examples.whole_model_us[mine][0])
-        total = float((examples.latency_us[mine] * examples.occurrences[mine]).sum())
-        found[threads].append(((whole - total) / calls, calls / whole))
-    return {threads: _weighted_median(np.array(gaps)) for threads, gaps in found.items()}
-
-
 def _usual_traffic(examples: Examples) -> float:
     """The median over networks; over batches of sampled operators where there are no networks."""
     inside = ~examples.sampled[examples.model]
@@ -235,36 +218,26 @@ def _usual_traffic(examples: Examples) -> float:
     return float(np.median(examples.traffic_bytes[rows[first]]))
 
 
-def _weighted_median(pairs: np.ndarray) -> float:
-    """Of values with weights, shape (values, 2)."""
-    ordered = pairs[np.argsort(pairs[:, 0])]
-    reached = np.cumsum(ordered[:, 1])
-    return float(ordered[np.searchsorted(reached, reached[-1] / 2), 0])
-
-
-def _model_runs(examples: Examples) -> Iterator[tuple[int, np.ndarray]]:
-    """Thread count and entries of each real model whose whole was timed."""
+def _model_runs(examples: Examples) -> Iterator[np.ndarray]:
+    """Entries of each real model whose whole was timed, at each thread count."""
     for model in np.flatnonzero(~examples.sampled):
         for threads in np.unique(examples.threads):
             mine = np.flatnonzero((examples.model == model) & (examples.threads == threads))
             if len(mine) and np.isfinite(examples.whole_model_us[mine][0]):
-                yield int(threads), mine
+                yield mine
 
 
-def _network_scale(
-    examples: Examples, query: Query, errors: np.ndarray, spread: Spread, gaps: dict[int, float]
-) -> float:
+def _network_scale(examples: Examples, query: Query, errors: np.ndarray, spread: Spread) -> float:
     """Quantile of a network's error over the weighted mean of its operators' half-widths, all of them held out."""
     scores = []
     if spread.scale is None:
         return 1.0
-    for threads, mine in _model_runs(examples):
+    for mine in _model_runs(examples):
         known = mine[np.isfinite(errors[mine])]
         share = examples.latency_us[known] * examples.occurrences[known]
         if not len(known):
             continue
-        total = float((share * np.exp(errors[known])).sum()) + gaps[threads] * examples.occurrences[known].sum()
+        off = float(np.log((share * np.exp(errors[known])).sum() / share.sum()))
         half = float((share * spread.half_width(query.take(known), "regressed")).sum() / share.sum())
-        measured = float(share.sum()) + gaps[threads] * examples.occurrences[known].sum()
-        scores.append(abs(np.log(total / measured)) / half)
+        scores.append(abs(off) / half)
     return conformal_quantile(np.array(scores)) if len(scores) >= 9 else 1.0

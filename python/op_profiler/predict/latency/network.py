@@ -1,4 +1,4 @@
-"""The latency of a network: the sum over its calls of operators, with what a plain sum leaves out."""
+"""The latency of a network: the sum over its calls of operators."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ class NetworkPrediction:
 
     Attributes:
         total_us, low_us, high_us: of everything that is supported, with a 90 % interval; NaN where nothing is.
-        gaps_us: part of the total between the kernels.
         tiers: share of the total by name of the tier.
         unsupported: names of operators that are missing from the total; `too_large`: of those among them that do not
             fit into the device's memory.
@@ -72,7 +71,6 @@ class NetworkPrediction:
     total_us: float
     low_us: float
     high_us: float
-    gaps_us: float
     tiers: dict[str, float]
     unsupported: tuple[str, ...]
     too_large: tuple[str, ...]
@@ -87,7 +85,6 @@ class NetworkPrediction:
             "threads": self.threads,
             "total_us": _number(self.total_us),
             "interval_us": [_number(self.low_us), _number(self.high_us)],
-            "gaps_us": self.gaps_us,
             "tiers": self.tiers,
             "unsupported": list(self.unsupported),
             "too_large": list(self.too_large),
@@ -115,7 +112,7 @@ class NetworkPrediction:
 
 
 def predict_network(predictor: Predictor, network: Network, *, threads: int = 1) -> NetworkPrediction:
-    """The sum over all calls: kernels, and the gap that a call leaves in front of it.
+    """The sum over all calls; between kernels an executor spends nothing that their times do not hold.
 
     The interval of the sum is the mean of the operators' intervals, weighted by their share, times a factor that was
     calibrated on networks that were held out (`Predictor.network_scale`): errors of operators partly cancel, partly
@@ -129,8 +126,7 @@ def predict_network(predictor: Predictor, network: Network, *, threads: int = 1)
     supported = found.tier != UNSUPPORTED
     times = np.where(supported, found.latency_us, 0.0) * network.calls
     kernels = float(times.sum())
-    gaps = predictor.gaps_us.get(threads, 0.0) * float(network.calls[supported].sum())
-    total = kernels + gaps if supported.any() else np.nan
+    total = kernels if supported.any() else np.nan
     half = 0.0
     if kernels > 0:
         widths = np.log(np.where(supported, found.high_us / found.latency_us, 1.0))
@@ -145,7 +141,6 @@ def predict_network(predictor: Predictor, network: Network, *, threads: int = 1)
         total_us=total,
         low_us=total * float(np.exp(-half)),
         high_us=total * float(np.exp(half)),
-        gaps_us=gaps,
         tiers={name: share for name, share in shares.items() if share > 0},
         unsupported=tuple(names[~supported]),
         too_large=tuple(names[found.too_large]),

@@ -94,7 +94,6 @@ class Predictor:
         choice: one of `CHOICES`.
         vocabulary: sets of op names and dtypes that it has learned from.
         limits: least and largest of each feature, shape (2, features).
-        gaps_us: by thread count, what a call costs in a model beside the kernel.
         network_scale: factor between the intervals of operators and that of a whole network.
         usual_traffic_bytes: what all calls of a network read and write, the median over those that it learned from.
         fingerprint: of the measurements that it was fitted to.
@@ -110,7 +109,6 @@ class Predictor:
     vocabulary: frozenset[str]
     limits: np.ndarray
     spread: Spread
-    gaps_us: dict[int, float]
     network_scale: float
     usual_traffic_bytes: float
     fingerprint: str
@@ -211,7 +209,7 @@ class Predictor:
         """
         if self.choice not in CHOICES or not isinstance(self.fingerprint, str):
             raise ValueError("it is of no known kind")
-        numbers = [self.network_scale, self.usual_traffic_bytes, *(self.gaps_us[count] for count in self.thread_counts)]
+        numbers = [self.network_scale, self.usual_traffic_bytes]
         tables = [getattr(self.measured, field.name) for field in dataclasses.fields(Measured)]
         if not np.isfinite(numbers).all() or len({table.shape for table in tables}) != 1:
             raise ValueError("its tables do not fit together")

@@ -1,0 +1,39 @@
+"""Rows of the flat table as examples: what times hold besides the kernel, in rows of every version."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.dataset import read_parquet
+from op_profiler.predict.latency.examples import COLUMNS, examples_of
+from op_profiler.predict.shipped import shipped_operators
+
+
+@pytest.fixture(scope="module")
+def old_row() -> dict[str, Any]:
+    """Of a version that timed calls from Python; the file has no column that says what was subtracted."""
+    file: Path | None = shipped_operators()
+    if file is None:
+        pytest.skip("results/ is not beside the package")
+    row = next(r for r in read_parquet(file, COLUMNS) if r["complete"] and not r["foreign_load"])
+    assert row["call_overhead_us"] is None and row["timing_details"]["call_overhead_us"] > 0.2
+    return row | {"median_us": 2.0, "ci_low_us": 1.9, "ci_high_us": 2.1}
+
+
+def test_the_call_is_taken_out_of_times_that_hold_it(old_row: dict[str, Any]) -> None:
+    call_us = old_row["timing_details"]["call_overhead_us"]
+    (found,) = examples_of([old_row]).latency_us
+    assert found == pytest.approx(2.0 - call_us)
+
+
+def test_nothing_is_taken_out_twice(old_row: dict[str, Any]) -> None:
+    (found,) = examples_of([old_row | {"call_overhead_us": 0.01}]).latency_us
+    assert found == 2.0
+
+
+def test_what_is_shorter_than_its_call_is_left_out_and_counted(old_row: dict[str, Any]) -> None:
+    found = examples_of([old_row, old_row | {"median_us": 0.25}])
+    assert len(found) == 1 and found.left_out == {"shorter than its call": 1}
