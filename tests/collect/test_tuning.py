@@ -18,7 +18,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "collector" / "op_performance_collector.py"
-TUNE = ["--modelsource", "local", "--modelname", "mlp", "--threads", "1", "--iftune", "true", "--trials", "10"]
+MLP = ["--modelsource", "local", "--modelname", "mlp", "--threads", "1", "--coverage", "1"]
+TUNE = [*MLP, "--iftune", "true", "--trials", "10"]
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -150,7 +151,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_the_vendors_kernels_stand_beside(tuned: Any) -> None:
     pytest.importorskip("torch")
     folder, *_ = tuned
-    done = run(folder, "--modelsource", "local", "--modelname", "mlp", "--threads", "1", "--vendor", "true")
+    done = run(folder, *MLP, "--vendor", "true")
     assert done.returncode == 0, done.stderr
     vendor = summary(folder)["vendor"]
     assert len(vendor) == 3

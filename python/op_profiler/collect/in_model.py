@@ -122,8 +122,9 @@ class InModel:
                 continue
             default, beside = self._last_default[:, at], final[:, at]
             holds = is_faster(beside.sum(axis=1), default.sum(axis=1))
-            us = float(_median(beside))
-            decisions[key] = Decision(winner if holds else None, default_us, us if holds else default_us)
+            default_us = float(_median(default))
+            us = float(_median(beside)) if holds else default_us
+            decisions[key] = Decision(winner if holds else None, default_us, us)
         return decisions
 
     def _first(self, entry: Entry, times: Sequence[np.ndarray | None]) -> Record | None:

@@ -85,13 +85,22 @@ class ModelTuner(Study):
             runners: dict[Cache, TrialRunner | BoardRunner] = {}
             for done, item in enumerate(items):
                 self.announce(stage="tuning", share=done / len(items), detail=f"{done + 1} of {len(items)} operators")
-                self.cache = states.get(item.anchor.key, "hot")
+                self.cache = self._cache_of_trials(item) or states.get(item.anchor.key, "hot")
                 if self.cache not in runners:
                     runners[self.cache] = self._runner(stack)
                 found.append(self._search(item, runners[self.cache], done, len(items)))
         self.announce(stage="tuning", share=1.0, detail="the finalists in the model")
         decisions = place.decide([self._entry(*one) for one in found]) if place is not None else {}
         return [dataclasses.asdict(self._decided(*one, decisions.get(one[0].anchor.key))) for one in found]
+
+    def _cache_of_trials(self, item: Tunable) -> Cache | None:
+        """The state that earlier trials of an anchor met, so that an interrupted search goes on; None without any."""
+        counts: dict[Cache, int] = {"hot": 0, "cold": 0}
+        for state in counts:
+            self.cache = state
+            counts[state] = sum(len(self._known(item, spec)) for spec in item.tasks)
+        most = max(counts, key=counts.__getitem__)
+        return most if counts[most] else None
 
     def _in_model(self, model: RelayModel) -> InModel | None:
         """The model to decide in; None on boards, which searches hold, and where it does not run as a whole."""
