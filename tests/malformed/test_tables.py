@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,11 @@ def test_a_condition_that_is_none(where: str, commands: Commands, tables: dict[s
     arguments = ["export", "--output", "x.csv", "--where", where, "--db", "sqlite:///x.db"]
     commands.check(tmp_path, *arguments, written=["x.csv"])
     assert (tmp_path / "x.db").read_bytes() == tables["sqlite"]
+
+
+def test_a_dataset_of_a_version_that_never_was(commands: Commands, tables: dict[str, bytes], tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_bytes(tables["sqlite"])
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as connection, connection:
+        connection.execute("UPDATE op_profiler_schema SET version = 0")
+    (tmp_path / "paddle").write_bytes(tables["paddle"])
+    commands.check(tmp_path, "import", "--format", "paddle", "paddle", "--db", "sqlite:///x.db", codes=(5,))

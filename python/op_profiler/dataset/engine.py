@@ -232,6 +232,11 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
         foreign = [] if found is not None else schema.foreign_tables(connection)
     if foreign:
         raise DatasetError(_not_ours(url, foreign))
+    if found is not None and found < 1:
+        raise DatasetError(
+            f"the dataset {_shown(url)} is damaged: no tables have the version {found}; nothing was changed. "
+            "Restore a copy, or give another address with --db"
+        )
     if found is not None and found > schema.VERSION:
         raise DatasetError(
             f"the dataset {_shown(url)} has tables of version {found}; this op_profiler knows up to {schema.VERSION}. "
