@@ -12,11 +12,16 @@ from typing import Any
 
 import pytest
 
+from op_profiler.collect.request import CollectRequest
 from op_profiler.collect.sampling import grid, run, spaces
 from op_profiler.collect.sampling.kinds import Conv2d, Dense, LayerNorm, Point, Softmax
+from op_profiler.collect.supervisor import Collection
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends import get_frontend
 from op_profiler.frontends._base import ModelRequest
+from op_profiler.frontends.sample import kept_batches, read_batch
+from op_profiler.report.collection import Screen
+from op_profiler.schedules.records import Conditions, Record, keep
 
 CONFIG = Path(__file__).resolve().parents[2] / "collector" / "configs" / "conv.in"
 
@@ -170,6 +175,62 @@ def test_a_real_run_is_resumed(tmp_path: Path) -> None:
     assert done["failed"] == 0
     again = json.loads(_sample(*options).stdout)
     assert (again["measured"], again["reused"]) == (0, done["measured"])
+
+
+def _winograd(point: Conv2d, target: Any) -> Record:
+    """A record that makes a convolution one of Winograd's."""
+    from op_profiler.collect.sampling.batches import operators_of_points
+    from op_profiler.schedules.record import recorded_schedules
+    from op_profiler.schedules.templates import register_templates
+    from op_profiler.schedules.templates.winograd import WINOGRAD
+    from op_profiler.schedules.tuning._base import TaskSpec
+
+    (direct,) = operators_of_points([point], target, seed=0)
+    with recorded_schedules() as choices:
+        choices.weigh(direct, target)
+    data, (kind, (chunks, _, _, _, _, lanes), dtype), *rest = dict(choices.tasks_of(direct))["conv2d_NCHWc.x86"]
+    register_templates()
+    spec = TaskSpec(WINOGRAD, (data, (kind, (6, 6, chunks, point.in_channels, lanes), dtype), *rest))
+    space = spec.create(target).config_space
+    valid = next(i for i in range(space.range_length) if space.is_index_valid(i))
+    config = space.get(valid).to_json_dict()
+    return Record(str(target), spec.template, spec.arguments, config, (1e-5,), conditions=Conditions(1))
+
+
+def test_only_records_that_its_operators_ask_for_make_a_batch_another(target: Any, tmp_path: Path) -> None:
+    point, foreign = Conv2d(1, 16, 8, 8, 16, 3, 1), Conv2d(1, 16, 8, 8, 32, 3, 1)
+    request = CollectRequest(
+        model=ModelRequest(source="sample", name=""),
+        schedules=str(tmp_path),
+        db=f"sqlite:///{tmp_path / 's.db'}",
+        rounds=3,
+    )
+    file = request.record_file()
+    assert file is not None
+
+    def measure() -> run.SampleReport:
+        batches = run.batches_of_points(iter([point]), "records", 0)
+        with Collection(request.db) as collection:
+            return run.measure_batches(
+                batches, request, collection, Screen(quiet=True), count=None, budget_seconds=None
+            )
+
+    def of_winograd() -> list[bool]:
+        """Of every batch that is kept."""
+        names = [name for name, _ in kept_batches("records-")]
+        return sorted(any("winograd" in sampled.function for sampled in read_batch(name)) for name in names)
+
+    first = measure()
+    assert first.measured > 0 and not first.failed and not first.errors
+    keep(file, _winograd(foreign, target))
+    again = measure()
+    assert (again.measured, again.reused) == (0, first.measured) and of_winograd() == [False]
+    keep(file, _winograd(point, target))
+    tuned = measure()
+    assert tuned.measured > 0 and not tuned.failed and of_winograd() == [False, True]
+    assert measure().measured == 0
+    file.unlink()
+    assert measure().measured == 0 and of_winograd() == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,3 @@ def test_where_records_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert records.record_file("auto", "llvm", "AMD EPYC (Zen 5)") == tmp_path / "llvm" / "amd-epyc-zen-5.jsonl"
     assert records.record_file("none", "llvm", "x") is None
     assert records.record_file(str(tmp_path / "mine"), "llvm", "../x") == tmp_path / "mine" / "llvm" / "x.jsonl"
-    assert records.fingerprint(None) == records.fingerprint(tmp_path / "missing") == ""
-    (tmp_path / "a").write_text("1")
-    assert len(records.fingerprint(tmp_path / "a")) == 16

@@ -14,7 +14,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +51,30 @@ def batch_path(name: str) -> Path:
     return cache_folder() / "samples" / f"{name}.jsonl"
 
 
-def write_batch(name: str, batch: Sequence[Sampled]) -> None:
-    """Keep a batch; whole or not at all."""
+def write_batch(name: str, batch: Sequence[Sampled], asked: Iterable[str] = ()) -> None:
+    """Keep a batch; whole or not at all.
+
+    Args:
+        asked: the computations that it asked schedule records of when it was made.
+    """
     path = batch_path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [{"format": _FORMAT, "tvm": load_tvm().__version__}, *map(dataclasses.asdict, batch)]
+    about = {"format": _FORMAT, "tvm": load_tvm().__version__, "asked": sorted(asked)}
+    lines = [about, *map(dataclasses.asdict, batch)]
     partial = path.with_suffix(f".{os.getpid()}")
     partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
     partial.rename(path)
+
+
+def kept_batches(start: str) -> Iterator[tuple[str, list[str]]]:
+    """Names of batches that begin so, and the computations that each asked schedule records of."""
+    for path in sorted((cache_folder() / "samples").glob(f"{start}*.jsonl")):
+        try:
+            with path.open() as file:
+                asked = [str(computation) for computation in json.loads(file.readline())["asked"]]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # damaged; it is written again
+        yield path.stem, asked
 
 
 def read_batch(name: str) -> list[Sampled]:

@@ -283,13 +283,6 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unknown"
 
 
-def fingerprint(path: Path | None) -> str:
-    """16 hex digits over a file's content; empty where there is none."""
-    if path is None or not path.is_file():
-        return ""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
 def choose(records: Iterable[Record], wanted: Conditions) -> dict[str, Record]:
     """The record that a build takes for each computation: the one whose conditions are the nearest.
 

@@ -7,7 +7,7 @@ import functools
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from op_profiler.collect.supervisor import Collection, Progress
     from op_profiler.frontends._base import RelayModel
     from op_profiler.operators.extract import Occurrence
+    from op_profiler.schedules.records import Applied
 
 P = TypeVar("P", bound=Point)
 
@@ -34,8 +35,8 @@ class Batch:
 
     Attributes:
         label: for people, the start of the batch's name.
-        identity: plain JSON values; together with the target they decide the content. Where only lowering tells them,
-            what answers with them.
+        identity: plain JSON values; together with the target and the schedule records that the operators ask for they
+            decide the content. Where only lowering tells them, what answers with them.
         operators: makes the content; called where no file has it yet.
     """
 
@@ -196,24 +197,43 @@ def _written(batch: Batch, request: CollectRequest, progress: Progress) -> str:
     from op_profiler.collect.request import compiler_identity
     from op_profiler.collect.sampling.batches import batch_name, sampled
     from op_profiler.compiler import use_build_for
-    from op_profiler.frontends.sample import batch_path, write_batch
+    from op_profiler.frontends.sample import kept_batches, write_batch
     from op_profiler.measure.device import processor_name
     from op_profiler.schedules import records
 
     machine = request.target if not request.on_host else [request.target, processor_name()]
-    used = records.fingerprint(request.record_file())
     use_build_for(request.target)
     identity = batch.identity() if callable(batch.identity) else batch.identity
-    name = batch_name(batch.label, [identity, machine, compiler_identity(request.target), used])
-    if not batch_path(name).is_file():
-        from op_profiler.compiler import load_tvm, resolve_target
+    base = batch_name(batch.label, [identity, machine, compiler_identity(request.target)])
 
-        progress.step("lowering", 0.0)
-        load_tvm()
-        with records.applied(request.record_file(), request.conditions):
-            operators = batch.operators(resolve_target(request.target))
-        write_batch(name, [sampled(operator) for operator in operators])
+    def named(asked: Iterable[str]) -> str:
+        """Records that its operators do not ask for leave no trace, as in the key of a model."""
+        used = records.digest(request.record_file(), asked, request.conditions)
+        return f"{base}-{used}" if used else base
+
+    for name, asked in kept_batches(base):
+        if named(asked) == name:
+            return name
+    progress.step("lowering", 0.0)
+    operators, in_use = _lower(batch, request)
+    name = named(in_use.asked)
+    write_batch(name, [sampled(operator) for operator in operators], in_use.asked)
     return name
+
+
+def _lower(batch: Batch, request: CollectRequest) -> tuple[Sequence[Occurrence], Applied]:
+    """The operators under the records of today, and all computations that a build of them asks records of: more than
+    those that lowering asks for, since a record of Winograd's changes what is lowered once there is one."""
+    from op_profiler.compiler import load_tvm, resolve_target
+    from op_profiler.schedules import records
+    from op_profiler.schedules.record import weigh_all
+
+    load_tvm()
+    target = resolve_target(request.target)
+    with records.applied(request.record_file(), request.conditions) as in_use:
+        operators = batch.operators(target)
+        weigh_all(operators, target)
+    return operators, in_use
 
 
 @dataclasses.dataclass(frozen=True)
