@@ -24,7 +24,7 @@ def measure(names: str) -> dict[str, Any]:
     """Speed-ups of every plan over sequential and over *tuned alone*, with intervals."""
     from op_profiler.compiler import usable_cores
     from op_profiler.parallel.corun import COLLABORATE, CorunRequest, candidates_of
-    from op_profiler.parallel.measure import Way, relative_difference, time_in_turn
+    from op_profiler.parallel.measure import Way, compare_outputs, time_in_turn
     from op_profiler.parallel.models import load_models
 
     def quiet(text: str) -> None:
@@ -47,8 +47,7 @@ def measure(names: str) -> dict[str, Any]:
         difference = 0.0
         for executor in executors.values():
             executor.run()
-            pairs = zip(expected, executor.outputs(), strict=True)
-            difference = max(difference, *(relative_difference(a, b) for a, b in pairs))
+            difference = max(difference, compare_outputs(expected, executor.outputs())[1])
     places = {name: 1 + place for place, name in enumerate(executors)}
     untuned = min((name for name in places if name in ("greedy", "ios")), key=lambda n: timed.median_us[places[n]])
     alone = places.get("tuned alone", places[COLLABORATE])  # one plan where the search found nothing better

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTED = (0, 1, 2, 3, 4, 5)
@@ -66,7 +67,7 @@ class Commands:
         assert self._zygote.stdin is not None and self._zygote.stdout is not None
         with tempfile.TemporaryDirectory() as outputs:
             out, err = Path(outputs, "out"), Path(outputs, "err")
-            order = {"arguments": arguments, "folder": str(folder), "environment": self._environment}
+            order: dict[str, Any] = {"arguments": arguments, "folder": str(folder), "environment": self._environment}
             order |= {"out": str(out), "err": str(err), "seconds": seconds}
             self._zygote.stdin.write(json.dumps(order) + "\n")
             self._zygote.stdin.flush()

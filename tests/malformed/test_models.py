@@ -142,6 +142,10 @@ def _checkpoint(**changes: Any) -> Callable[[Path], None]:
     return write
 
 
+def _no_object(folder: Path) -> None:
+    (folder / "config.json").write_text("[]")
+
+
 CHECKPOINTS: dict[str, Callable[[Path], None]] = {
     "code": _checkpoint(model_type="own", auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"}),
     "code beside a known type": _checkpoint(auto_map={"AutoConfig": "own.Config", "AutoModel": "own.Model"}),
@@ -153,7 +157,7 @@ CHECKPOINTS: dict[str, Callable[[Path], None]] = {
     "another library's": _checkpoint(quantization_config={"quant_method": "gptq", "bits": 4}),
     "no type": _checkpoint(model_type=None),
     "a path for a type": _checkpoint(model_type="../../own"),
-    "no object": lambda folder: (folder / "config.json").write_text("[]") and None,
+    "no object": _no_object,
 }
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from .harness import Commands
@@ -29,7 +30,7 @@ _CONV += ["NCHW", "NCHW", "float32"]
 _DENSE = [["TENSOR", [1, 16], "float32"], ["TENSOR", [8, 16], "float32"], None, "float32"]
 
 
-def _record(template: str, arguments: list[object], cost: float) -> str:
+def _record(template: str, arguments: Sequence[object], cost: float) -> str:
     entity = [["tile_x", "sp", [-1, 8]], ["unroll_kw", "ot", True]]
     fields = {"input": ["llvm -keys=cpu", template, arguments, {}], "result": [[cost], 0, 0.5, 1662554099.0]}
     config = {"index": 1, "code_hash": None, "entity": entity}

@@ -117,7 +117,7 @@ def test_operators_have_the_energy_of_many_unchecked_calls_and_its_state_is_stor
     monkeypatch.setattr(host, "energy_mj", meter.energy_mj)
     operators = [compiled_small.by_label[label].operator for label in meter.labels]
     request = CollectRequest(model=ModelRequest(source="test", name="small"), threads=(1,), coverage=0.5, rounds=1)
-    session = Session(request, host, meter, operators, limits=host.limits.of_rounds(1))  # type: ignore[arg-type]
+    session = Session(request, host, meter, operators, limits=host.limits.of_rounds(1))
     (result,) = session.measure({1: Samples()}, lambda *_: None)
     whole = result.timing.whole_model
     assert whole.energy_mj == pytest.approx(7.0) and whole.energy_cache == "model"
