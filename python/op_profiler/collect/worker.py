@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import json
 import os
 import signal
@@ -20,13 +19,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 from op_profiler.collect import lookup
 from op_profiler.collect.order import Order
 from op_profiler.errors import EXIT_ENVIRONMENT, BoardLostError, MeasureError, ModelError, OpProfilerError
-from op_profiler.measure.failures import TWICE, machine_state
-from op_profiler.schedules._base import UNKNOWN, Schedule
+from op_profiler.measure.failures import TWICE
 
 if TYPE_CHECKING:
+    from op_profiler.collect.results import Results
     from op_profiler.collect.session import OperatorResult, ThreadResult
+    from op_profiler.dataset import Dataset
     from op_profiler.frontends._base import RelayModel
-    from op_profiler.measure._base import Device, ModelTiming, Settings
+    from op_profiler.measure._base import Device
     from op_profiler.measure.machines import Machine
     from op_profiler.operators._base import Operator
     from op_profiler.operators.extract import Occurrence
@@ -46,13 +46,8 @@ class Worker:
 
     def __init__(self, order: Order, events: TextIO) -> None:
         self.order = order
-        self.request = order.request  # from `_identify` on with those thread counts only that are still to be measured
-        self.model_key = self.base_key = ""
+        self.request = order.request
         self.events = events
-        self.schedules: dict[str, Schedule] = {}
-        self.launches: dict[str, list[dict[str, Any]]] = {}
-        self.details: dict[str, Any] = {}
-        self._device: Device | None = None
         self.inputs: dict[str, Any] = {}
         self.checking: str | None = None
         self.losses = 0
@@ -60,7 +55,8 @@ class Worker:
         self._turn = contextlib.ExitStack()
         self.notes: tuple[str, ...] = ()
         self.in_use: Applied | None = None
-        self.asked: tuple[str, ...] = ()
+        self.dataset: Dataset
+        self.results: Results
 
     def announce(self, **event: Any) -> None:
         """Write one event and push it out, so that it survives a crash in the next instruction."""
@@ -73,12 +69,14 @@ class Worker:
         Raises:
             OpProfilerError: the model, the machine or the dataset does not allow it.
         """
+        from op_profiler.collect.results import Results
         from op_profiler.collect.source import load_model
         from op_profiler.dataset import Dataset
 
         model, self.inputs, target = load_model(self.request, self.announce)
         self._note(*model.notes)
         with Dataset.open(self.request.db) as self.dataset:
+            self.results = Results(self.dataset, self.order)
             try:
                 if self.order.work != "measure" or self.order.alone or not self._is_stored(model, target):
                     self._carry_out(model, target)
@@ -115,15 +113,15 @@ class Worker:
             self._machine = open_machine(
                 self.request.target, target, self.request.place, self.request.resources.get("core_set")
             )
-            self._device = self._machine.device
+            self.results.device = self._machine.device
             self.dataset.add_device(self.device)
         return self._machine
 
     @property
     def device(self) -> Device:
         """The machine that was opened last."""
-        assert self._device is not None
-        return self._device
+        assert self.results.device is not None
+        return self.results.device
 
     def _is_stored(self, model: RelayModel, target: Any) -> bool:
         """Whether the dataset has all that is asked for; the supervisor can only tell of some models and machines."""
@@ -138,21 +136,13 @@ class Worker:
         return True
 
     def _identify(self, model: RelayModel) -> None:
-        """Which model of the dataset this is: known once the build has asked for records and the machine is open."""
-        from op_profiler.collect.earlier import Earlier
-
-        asked = self.order.request
+        """Find out which model of the dataset this is, and tell."""
+        asked: set[str] = set()
         if self.in_use is not None:
-            self.asked = tuple(sorted(self.in_use.asked))
-            self._note(*self.in_use.notes(asked.record_file()))
-        machine = self._device.identity if self._device is not None else asked.machine() or ""
-        self.base_key = asked.base_key(model.content, machine)
-        self.model_key = asked.model_key(self.base_key, self.asked)
-        self.earlier = Earlier(self.dataset, asked, self.model_key, self.order.since)
-        left = tuple(n for n in asked.threads if not self.earlier.answers(n))
-        self.request = dataclasses.replace(asked, threads=left)
-        self.earlier = dataclasses.replace(self.earlier, request=self.request)
-        self.announce(model_key=self.model_key)
+            asked = self.in_use.asked
+            self._note(*self.in_use.notes(self.request.record_file()))
+        self.results.identify(model.content, asked)
+        self.announce(model_key=self.results.model_key)
 
     def _lost(self, error: BoardLostError) -> None:
         """The machine went away: the next one that is asked for may be it again, or another of its key."""
@@ -205,7 +195,7 @@ class Worker:
         on_gpu = self.request.on_gpu
         occurrences = self._compile(model, target)[0].occurrences if on_gpu else self._optimize(model, target)
         self._identify(model)
-        self._store_operators([o.operator for o in occurrences], model)
+        self.results.store_operators([o.operator for o in occurrences], model, self.notes)
 
     def _compile(self, model: RelayModel, target: Any) -> tuple[CompiledModel, list[Any]]:
         """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
@@ -216,15 +206,15 @@ class Worker:
         self.announce(stage="compiling")
         built = build(self.request, model, target, self.request.record_file())
         compiled = built.compiled
-        self.schedules |= built.schedules
+        self.results.schedules |= built.schedules
         if self.in_use is not None:
             self.in_use.asked |= built.asked
         for occurrence in compiled.by_label.values():
             if occurrence.label in compiled.launches:
-                self.launches[occurrence.operator.key] = compiled.launches[occurrence.label]
-        self.build_seconds = compiled.build_seconds
+                self.results.launches[occurrence.operator.key] = compiled.launches[occurrence.label]
+        self.results.details["build_seconds"] = round(compiled.build_seconds, 3)
         if compiled.left_out:
-            self.details["left_out_passes"] = list(compiled.left_out)
+            self.results.details["left_out_passes"] = list(compiled.left_out)
         self._note(*compiled.notes)
         return compiled, specs
 
@@ -264,30 +254,32 @@ class Worker:
         self.checking = None
         machine = self.machine(target)
         self._identify(model)
-        if not self.request.threads:
+        if not self.results.request.threads:
             return  # this is another board than the one that was asked before
         self.announce(stage="loading")
         inputs = self.inputs or random_inputs(specs)
         if compiled.executor == "vm":
             loaded: Any = VmKernels(compiled, machine.runtime, list(inputs.values()))
             operators = operators_at_run_time(compiled, loaded)
+            schedules = self.results.schedules
             for operator, label in zip(operators, loaded.labels):
-                self.schedules[operator.key] = self.schedules[compiled.by_label[label].operator.key]
+                schedules[operator.key] = schedules[compiled.by_label[label].operator.key]
         else:
             loaded = machine.load(compiled, inputs)
             operators = [compiled.by_label[label].operator for label in loaded.labels]
-        self._store_operators(operators, model)
-        if not self._left_threads(machine):
+        self.results.store_operators(operators, model, self.notes)
+        if not self.results.leave_out(machine):
             return
-        limits = machine.limits.of_rounds(self.request.rounds)
-        session = Session(self.request, machine, loaded, operators, limits=limits, known=self.earlier.known())
+        request, earlier = self.results.request, self.results.earlier
+        limits = machine.limits.of_rounds(request.rounds)
+        session = Session(request, machine, loaded, operators, limits=limits, known=earlier.known())
         session.check_kernels(self._check)
         self.checking = None
         if compiled.executor == "graph":
             loaded.run_model()
-            self.details["accuracy"] = self._accuracy(model.content, loaded.output_arrays(), inputs)
+            self.results.details["accuracy"] = self._accuracy(model.content, loaded.output_arrays(), inputs)
         self.announce(stage="measuring", share=0.0)
-        results = session.measure(self.earlier.samples(session), lambda share, results: self._keep(results, share))
+        results = session.measure(earlier.samples(session), lambda share, results: self._keep(results, share))
         self._keep(results, 1.0)
 
     def _check(self, operator: Operator) -> None:
@@ -317,7 +309,8 @@ class Worker:
             losses = self.losses
             if not self._begin_alone(operators, model, target):
                 return
-            stored = [self.earlier.kept(threads) for threads in self.request.threads]
+            request, earlier = self.results.request, self.results.earlier
+            stored = [earlier.kept(threads) for threads in request.threads]
             for done, (key, occurrence) in enumerate(distinct.items()):
                 if key in self.order.excluded or all(key in rows for rows in stored):
                     continue  # an earlier process of this request came that far
@@ -325,18 +318,13 @@ class Worker:
                 results = self._alone(occurrence, target)
                 if losses != self.losses:
                     self._begin_alone(operators, model, target)
-                self._record(results, complete=True)
+                self.results.record(results)
                 if losses != self.losses:
                     break
-        for threads in self.request.threads:
-            settings, timing = whole_model_failed(
-                self.request,
-                threads,
-                self.order.reason,
-                [o.operator for o in occurrences],
-                self.earlier.complete(threads),
+        for threads in request.threads:
+            self.results.record_whole(
+                *whole_model_failed(request, threads, self.order.reason, operators, earlier.complete(threads))
             )
-            self._record_whole(settings, timing)
 
     def _begin_alone(self, operators: list[Operator], model: RelayModel, target: Any) -> bool:
         """The model, its operators and those that cannot be measured, for the machine that is there.
@@ -348,26 +336,13 @@ class Worker:
 
         machine = self.machine(target)
         self._identify(model)
-        self._store_operators(operators, model)
-        if not self._left_threads(machine):
+        self.results.store_operators(operators, model, self.notes)
+        if not self.results.leave_out(machine):
             return False
         by_key = {operator.key: operator for operator in operators}
         for key, reason in self.order.excluded.items():
-            self._record(failed_operator(self.request, by_key[key], reason), complete=True)
+            self.results.record(failed_operator(self.results.request, by_key[key], reason))
         return True
-
-    def _left_threads(self, machine: Machine) -> bool:
-        """Leave out the thread counts that the machine does not give, and record that; and those that another process
-        measured while this one waited for its turn. Whether any is left."""
-        from op_profiler.collect.alone import refused_threads, whole_model_failed
-
-        refused = refused_threads(machine, self.request.threads)
-        for threads, reason in refused.items():
-            self._record_whole(*whole_model_failed(self.request, threads, reason, [], {}))
-        left = tuple(n for n in self.request.threads if n not in refused and not self.earlier.answers(n))
-        self.request = dataclasses.replace(self.request, threads=left)
-        self.earlier = dataclasses.replace(self.earlier, request=self.request)
-        return bool(left)
 
     def _alone(self, occurrence: Occurrence, target: Any) -> list[OperatorResult]:
         """One operator; where it takes its machine along twice, that is its result."""
@@ -375,89 +350,19 @@ class Worker:
 
         for _ in range(2):
             try:
-                schedule, results = measure_alone(self.request, occurrence, target, self.machine(target))
+                schedule, results = measure_alone(self.results.request, occurrence, target, self.machine(target))
             except BoardLostError as error:
                 reason = f"{TWICE}{error}"
                 self._lost(error)
             else:
-                self.schedules[occurrence.operator.key] = schedule
+                self.results.schedules[occurrence.operator.key] = schedule
                 return results
         self.machine(target)
-        return failed_operator(self.request, occurrence.operator, reason)
-
-    def _store_operators(self, operators: list[Operator], model: RelayModel) -> None:
-        """The model and its operators with their positions, before anything is measured."""
-        positions: dict[str, list[int]] = {}
-        by_key: dict[str, Operator] = {}
-        for index, operator in enumerate(operators):
-            positions.setdefault(operator.key, []).append(index)
-            by_key[operator.key] = operator
-        request = self.request
-        with self.dataset.transaction():
-            self.dataset.add_model(
-                key=self.model_key,
-                name=request.model.name,
-                source=request.model.source,
-                batch_size=model.batch_size,
-                precision=request.precision,
-                executor=request.executor,
-                target=request.target,
-                notes=self.notes,
-                device_key=self._device.key if self._device is not None else None,
-                base_key=self.base_key,
-                asked=self.asked,
-            )
-            self.dataset.add_operators(
-                self.model_key,
-                [(by_key[k], tuple(p)) for k, p in positions.items()],
-                self.schedules,
-                self.launches,
-            )
+        return failed_operator(self.results.request, occurrence.operator, reason)
 
     def _keep(self, results: list[ThreadResult], share: float) -> None:
-        """Store what is there; called during the rounds, so that a kill costs less than a second of measuring."""
-        with self.dataset.transaction():
-            for result in results:
-                details = result.timing.details | self.details | {"build_seconds": round(self.build_seconds, 3)}
-                timing = dataclasses.replace(result.timing, details=details)
-                stored = self._record_whole(result.settings, timing, complete=result.complete)
-                self._record(list(result.operators), complete=result.complete, replace=stored)
+        self.results.keep(results)
         self.announce(stage="measuring", share=share)
-
-    def _record_whole(self, settings: Settings, timing: ModelTiming, *, complete: bool = True) -> bool:
-        """Store the model's time or failure; whether it was taken."""
-        return self.dataset.record_model_timing(
-            self.model_key,
-            settings,
-            self.device,
-            timing,
-            complete=complete,
-            replace=complete and self.earlier.replaced(settings.threads),
-            machine_state=machine_state() if timing.whole_model.error is not None else None,
-        )
-
-    def _record(self, results: list[OperatorResult], complete: bool, *, replace: bool = False) -> None:
-        """Store operators, failures too.
-
-        Args:
-            replace: they were measured beside a whole model whose time was stored, so they belong to it.
-        """
-        from op_profiler.dataset import Row
-
-        rows = [
-            Row(
-                operator_key=r.operator.key,
-                schedule=self.schedules.get(r.operator.key, UNKNOWN),
-                settings=r.settings,
-                device=self.device,
-                model_key=self.model_key if r.settings.cache == "model" else "",
-                measurement=r.measurement,
-                complete=complete,
-                machine_state=machine_state() if complete and r.measurement.error is not None else None,
-            )
-            for r in results
-        ]
-        self.dataset.record_all(rows, replace=replace)
 
 
 def main() -> int:
