@@ -7,20 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, cast
 
-from sqlalchemy import URL, Connection, Engine, Select, and_, case, delete, func, or_, select, update
+from sqlalchemy import URL, Connection, Engine, Select, delete, select, update
 
-from op_profiler.dataset import convert, coruns, schema
+from op_profiler.dataset import convert, coruns, queries, schema
 from op_profiler.dataset._base import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.engine import open_engine, translated, utc_now, write_transaction
 from op_profiler.dataset.quality import failure, keep_failures, select_failures, upsert_better
-from op_profiler.dataset.statements import (
-    asked_for,
-    labelled,
-    of_the_build,
-    outside_of_models,
-    select_measurements,
-    upsert,
-)
+from op_profiler.dataset.statements import upsert
 from op_profiler.measure._base import Cache, Device, ModelTiming, Settings
 from op_profiler.operators._base import Operator
 from op_profiler.schedules._base import Origin, Schedule
@@ -297,15 +290,9 @@ class Dataset:
 
     def model_operators(self, model_key: str) -> list[tuple[Operator, Positions]]:
         """The operators of a model with the places where it calls them, in the order of their first call."""
-        link = schema.model_operators
-        query = (
-            select(schema.operators, link.c.name.label("name_in_model"), link.c.positions)
-            .join(link, link.c.operator_key == schema.operators.c.key)
-            .where(link.c.model_key == model_key)
-        )
         found = [
             (convert.build(Operator, {**row, "name": row["name_in_model"]}), tuple(row["positions"]))
-            for row in self.rows(query)
+            for row in self.rows(queries.operators(model_key))
         ]
         return sorted(found, key=lambda item: item[1][:1])
 
@@ -330,7 +317,7 @@ class Dataset:
     ) -> StoredMeasurement | None:
         """The measurement of exactly this, complete or not; of `settings`, only what was asked for is compared."""
         key = schema.measurement_key(operator_key, schedule.key, device_key, settings, model_key)
-        rows = self.rows(select_measurements().where(schema.measurements.c.key == key))
+        rows = self.rows(queries.measurements().where(schema.measurements.c.key == key))
         return convert.stored_measurement(rows[0]) if rows else None
 
     def measurements_of(
@@ -352,32 +339,14 @@ class Dataset:
             origin: where the schedules come from; None means those that the build of this model gave its operators.
                 Where one operator has several, complete ones come before check points, and newer ones before older.
         """
-        table, link, wanted = schema.measurements, schema.model_operators, schema.settings.c
-        context = table.c.model_key == model_key if cache == "model" else outside_of_models()
-        query = (
-            select_measurements()
-            .join(link, and_(link.c.operator_key == table.c.operator_key, link.c.model_key == model_key))
-            .join(schema.models, schema.models.c.key == model_key)
-            .where(context, wanted.threads == threads, wanted.cache == cache, wanted.parallel_type == "sequential")
-            .where(asked_for(resources))
-            .where(of_the_build() if origin is None else schema.schedules.c.origin == origin)
-            .where(or_(schema.models.c.device_key.is_(None), table.c.device_key == schema.models.c.device_key))
-            .order_by(table.c.complete, table.c.measured_at)
-        )
+        query = queries.measurements_of(model_key, threads, cache, resources, origin)
         return {row["operator_key"]: convert.stored_measurement(row) for row in self.rows(query)}
 
     def trials_of(
         self, operator_key: str, *, template: str, device_key: str, threads: int, cache: Cache
     ) -> list[StoredMeasurement]:
         """Every candidate of a template that was tried for an operator on a device, and need not be tried again."""
-        table = schema.measurements.c
-        query = (
-            select_measurements()
-            .where(table.operator_key == operator_key, table.device_key == device_key, table.complete)
-            .where(schema.schedules.c.origin == "trial", schema.schedules.c.template == template)
-            .where(table.error_cause.is_distinct_from("machine"))
-            .where(schema.settings.c.threads == threads, schema.settings.c.cache == cache)
-        )
+        query = queries.trials_of(operator_key, template, device_key, threads, cache)
         return [convert.stored_measurement(row) for row in self.rows(query)]
 
     def find_model_timing(
@@ -388,16 +357,7 @@ class Dataset:
         Args:
             resources: as in `measurements_of`.
         """
-        table, wanted = schema.model_timings, schema.settings.c
-        query = (
-            select(table, *labelled(schema.settings))
-            .join(schema.settings, schema.settings.c.key == table.c.settings_key)
-            .where(table.c.model_key == model_key, wanted.threads == threads, wanted.cache == cache)
-            .where(wanted.parallel_type == "sequential", asked_for(resources))
-            .order_by(table.c.complete.desc(), table.c.measured_at.desc())
-            .limit(1)
-        )
-        rows = self.rows(query)
+        rows = self.rows(queries.model_timing(model_key, threads, cache, resources))
         return convert.stored_timing(rows[0]) if rows else None
 
     def failures(self, model_key: str | None = None) -> list[Failure]:
@@ -414,16 +374,7 @@ class Dataset:
 
     def counts(self) -> dict[str, int]:
         """Rows of each kind, and of the measurements those that are complete and those that failed."""
-        tables = (schema.devices, schema.models, schema.operators, schema.schedules, schema.model_timings)
-        columns = [select(func.count()).select_from(t).scalar_subquery().label(t.name) for t in tables]
-        result = schema.measurements.c
-        query = select(
-            *columns,
-            func.count().label("measurements"),
-            func.count(case((result.complete, 1))).label("complete"),
-            func.count(result.error).label("failed"),
-        ).select_from(schema.measurements)
-        return dict(self.rows(query)[0])
+        return dict(self.rows(queries.counts())[0])
 
 
 def _measurement_row(row: Row) -> convert.Columns:

@@ -1,0 +1,111 @@
+"""The queries by which the store reads what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
+
+from op_profiler.dataset import schema
+from op_profiler.dataset.statements import labelled
+from op_profiler.measure._base import RESOURCES, Cache
+from op_profiler.schedules._base import Origin
+
+
+def operators(model_key: str) -> Select[Any]:
+    """The operators of a model, with ``name_in_model`` and ``positions``."""
+    link = schema.model_operators
+    return (
+        select(schema.operators, link.c.name.label("name_in_model"), link.c.positions)
+        .join(link, link.c.operator_key == schema.operators.c.key)
+        .where(link.c.model_key == model_key)
+    )
+
+
+def measurements() -> Select[Any]:
+    """Measurements with all columns of their settings and schedules, for `convert.stored_measurement`."""
+    table = schema.measurements
+    return (
+        select(table, *labelled(schema.settings), *labelled(schema.schedules))
+        .join(schema.settings, schema.settings.c.key == table.c.settings_key)
+        .join(schema.schedules, schema.schedules.c.key == table.c.schedule_key)
+    )
+
+
+def measurements_of(
+    model_key: str, threads: int, cache: Cache, resources: Mapping[str, Any] | None, origin: Origin | None
+) -> Select[Any]:
+    """`measurements` of a model's operators; the one that counts of several comes last. See `Dataset`."""
+    table, link, wanted = schema.measurements, schema.model_operators, schema.settings.c
+    context = table.c.model_key == model_key if cache == "model" else _outside_of_models()
+    return (
+        measurements()
+        .join(link, and_(link.c.operator_key == table.c.operator_key, link.c.model_key == model_key))
+        .join(schema.models, schema.models.c.key == model_key)
+        .where(context, wanted.threads == threads, wanted.cache == cache, wanted.parallel_type == "sequential")
+        .where(_asked_for(resources))
+        .where(_of_the_build() if origin is None else schema.schedules.c.origin == origin)
+        .where(or_(schema.models.c.device_key.is_(None), table.c.device_key == schema.models.c.device_key))
+        .order_by(table.c.complete, table.c.measured_at)
+    )
+
+
+def trials_of(operator_key: str, template: str, device_key: str, threads: int, cache: Cache) -> Select[Any]:
+    """`measurements` of the candidates of a template that need not be tried again."""
+    table = schema.measurements.c
+    return (
+        measurements()
+        .where(table.operator_key == operator_key, table.device_key == device_key, table.complete)
+        .where(schema.schedules.c.origin == "trial", schema.schedules.c.template == template)
+        .where(table.error_cause.is_distinct_from("machine"))
+        .where(schema.settings.c.threads == threads, schema.settings.c.cache == cache)
+    )
+
+
+def model_timing(model_key: str, threads: int, cache: Cache, resources: Mapping[str, Any] | None) -> Select[Any]:
+    """The newest timing of a model, a complete one first, with its settings, for `convert.stored_timing`."""
+    table, wanted = schema.model_timings, schema.settings.c
+    return (
+        select(table, *labelled(schema.settings))
+        .join(schema.settings, schema.settings.c.key == table.c.settings_key)
+        .where(table.c.model_key == model_key, wanted.threads == threads, wanted.cache == cache)
+        .where(wanted.parallel_type == "sequential", _asked_for(resources))
+        .order_by(table.c.complete.desc(), table.c.measured_at.desc())
+        .limit(1)
+    )
+
+
+def counts() -> Select[Any]:
+    """One row: how many rows of each kind there are."""
+    tables = (schema.devices, schema.models, schema.operators, schema.schedules, schema.model_timings)
+    columns = [select(func.count()).select_from(t).scalar_subquery().label(t.name) for t in tables]
+    result = schema.measurements.c
+    return select(
+        *columns,
+        func.count().label("measurements"),
+        func.count(case((result.complete, 1))).label("complete"),
+        func.count(result.error).label("failed"),
+    ).select_from(schema.measurements)
+
+
+def _asked_for(resources: Mapping[str, Any] | None) -> ColumnElement[bool]:
+    """Settings with these values, by their names in `Settings`, and without a wish for the rest of `RESOURCES`."""
+    wanted, columns = resources or {}, schema.settings.c
+    left_alone = [columns[name].is_(None) for name in RESOURCES if name not in wanted]
+    return and_(*left_alone, *(columns[name] == value for name, value in wanted.items()))
+
+
+def _outside_of_models() -> ColumnElement[bool]:
+    """Measured in no model's context, with the precision and the executor of the model that is asked about."""
+    model, wanted = schema.models.c, schema.settings.c
+    executor = case((model.executor == "default", "graph"), else_=model.executor)  # in the words of `Settings`
+    alike = and_(wanted.precision == model.precision, wanted.executor == executor)
+    return and_(schema.measurements.c.model_key.is_(None), alike)
+
+
+def _of_the_build() -> ColumnElement[bool]:
+    """The schedule that the build of the model gave the operator; where that is not known, any that a build gives."""
+    given = schema.model_operators.c.schedule_key
+    usual = schema.schedules.c.origin.in_(("default", "tuned"))
+    return or_(given == schema.schedules.c.key, and_(given.is_(None), usual))
