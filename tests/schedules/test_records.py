@@ -14,6 +14,7 @@ import pytest
 
 from op_profiler.errors import OpProfilerError
 from op_profiler.schedules import records
+from op_profiler.schedules.applied import applied
 from op_profiler.schedules.records import (
     Conditions,
     Record,
@@ -228,20 +229,20 @@ def test_a_build_is_told_which_records_it_got_and_for_which_conditions(tmp_path:
     def query(template: str) -> Any:
         return tvm.autotvm.task.DispatchContext.current.query(target, (template, *RECORD.arguments))
 
-    with records.applied(file, Conditions(2)) as in_use:
+    with applied(file, Conditions(2)) as in_use:
         assert not any("compiled with" in note for note in in_use.notes(file))
         assert query(RECORD.template).index == 5 and query("other.x86").is_fallback
         assert in_use.asked == {RECORD.computation, computation_of("other.x86", RECORD.arguments)}
         compiled, skipped = in_use.notes(file)
         assert compiled == f"compiled with schedule records: 1 of {file}" and skipped.startswith("1 lines")
-    with records.applied(file, Conditions(1)) as in_use:
+    with applied(file, Conditions(1)) as in_use:
         assert query(RECORD.template).index == query("unknown.x86").index == 5
         _, other, unknown, _ = in_use.notes(file)
         assert (
             "1 of them are of other conditions (2 threads, in a model)" in other and "(1 thread, in a model)" in other
         )
         assert "unknown conditions" in unknown
-    with records.applied(tmp_path / "none", Conditions(1)) as in_use:
+    with applied(tmp_path / "none", Conditions(1)) as in_use:
         assert query(RECORD.template).is_fallback
         assert in_use.asked == {RECORD.computation} and not in_use.notes(tmp_path / "none")
 

@@ -55,13 +55,14 @@ def build(request: CollectRequest, model: RelayModel, target: Any, record_file: 
         ModelError: the compiler refuses it.
     """
     from op_profiler.operators.lower import compile_model
+    from op_profiler.schedules.applied import applied
     from op_profiler.schedules.record import recorded_schedules
 
     folder = cache_folder() / "built" / _base(request, model, target)
     kept = _find(folder, request, record_file)
     if kept is not None:
         return kept
-    with records.applied(record_file, request.conditions) as in_use, recorded_schedules() as choices:
+    with applied(record_file, request.conditions) as in_use, recorded_schedules() as choices:
         compiled = compile_model(model, target, "vm" if request.executor == "vm" else "graph")
     schedules = {o.operator.key: choices.schedule_of(o) for o in compiled.by_label.values()}
     built = Built(compiled, schedules, frozenset(in_use.asked))

@@ -68,13 +68,13 @@ class ModelComparison(Study):
 
     def run(self, model: RelayModel) -> list[dict[str, Any]]:
         """A `Compared` for each thread count, as plain values."""
-        from op_profiler.schedules import records
+        from op_profiler.schedules.applied import applied
 
         self.announce(stage="compiling")
         default = load_build(self, model, None)
         self.announce(stage="compiling", share=0.5)
         file = self.request.record_file()
-        with records.applied(file, self.request.conditions) as in_use:
+        with applied(file, self.request.conditions) as in_use:
             if not in_use.chosen:
                 raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
         tuned = load_build(self, model, file)

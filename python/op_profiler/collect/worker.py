@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from op_profiler.operators._base import Operator
     from op_profiler.operators.extract import Occurrence
     from op_profiler.operators.lower import CompiledModel
-    from op_profiler.schedules.records import Applied
+    from op_profiler.schedules.applied import Applied
 
 _PR_SET_PDEATHSIG = 1
 _MOST_LOSSES = 10
@@ -87,15 +87,15 @@ class Worker:
         self.announce(done=True)
 
     def _carry_out(self, model: RelayModel, target: Any) -> None:
-        from op_profiler.schedules import records
+        from op_profiler.schedules.applied import applied
 
         if self.request.dry_run:
-            with records.applied(self.request.record_file(), self.request.conditions) as self.in_use:
+            with applied(self.request.record_file(), self.request.conditions) as self.in_use:
                 self._dry_run(model, target)
         elif self.order.work != "measure":
             self._special(model, target)
         else:
-            with records.applied(self.request.record_file(), self.request.conditions) as self.in_use:
+            with applied(self.request.record_file(), self.request.conditions) as self.in_use:
                 if self.order.alone:
                     self._measure_alone(self._optimize(model, target), model, target)
                 else:

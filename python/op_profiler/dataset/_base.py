@@ -43,7 +43,7 @@ class Model:
         device_key: the device that it was lowered for; None where that is not known.
         notes: what the user should know about the model.
         base_key: the same without the schedule records; None where an older version stored it.
-        asked: computations that its build looked for schedule records of (`schedules.records.Applied.asked`).
+        asked: computations that its build looked for schedule records of (`schedules.applied.Applied.asked`).
         extracted: True once all its operators are stored.
         added_at: when it was first stored, UTC, ISO 8601.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from op_profiler.collect.supervisor import Collection, Progress
     from op_profiler.frontends._base import RelayModel
     from op_profiler.operators.extract import Occurrence
-    from op_profiler.schedules.records import Applied
+    from op_profiler.schedules.applied import Applied
 
 P = TypeVar("P", bound=Point)
 
@@ -225,12 +225,12 @@ def _lower(batch: Batch, request: CollectRequest) -> tuple[Sequence[Occurrence],
     """The operators under the records of today, and all computations that a build of them asks records of: more than
     those that lowering asks for, since a record of Winograd's changes what is lowered once there is one."""
     from op_profiler.compiler import load_tvm, resolve_target
-    from op_profiler.schedules import records
+    from op_profiler.schedules.applied import applied
     from op_profiler.schedules.record import weigh_all
 
     load_tvm()
     target = resolve_target(request.target)
-    with records.applied(request.record_file(), request.conditions) as in_use:
+    with applied(request.record_file(), request.conditions) as in_use:
         operators = batch.operators(target)
         weigh_all(operators, target)
     return operators, in_use
