@@ -152,7 +152,7 @@ def test_auto_tells_the_loss_that_it_measured(branching: Models, monkeypatch: py
     run = PlanExecutor.run
 
     def slowly(executor: PlanExecutor) -> None:
-        time.sleep(0.002)
+        time.sleep(0.05)
         run(executor)
 
     monkeypatch.setattr(PlanExecutor, "run", slowly)

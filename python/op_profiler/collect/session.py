@@ -243,6 +243,8 @@ class Session:
             "running_seconds": self.machine.running_seconds(),
         }
         if samples.gauge_us:
+            windows = zip(samples.window_rounds, samples.gauge_us)
+            details["gauge_windows_us"] = [[rounds, *(round(us, 3) for us in gauge)] for rounds, gauge in windows]
             details["gauge_us"] = dict(zip(GAUGE_NAMES, np.median(samples.gauge_us, axis=0).round(3).tolist()))
             gauge = self.machine.gauge()
             details["gauge_bytes"] = dict(zip(GAUGE_NAMES, gauge.sizes_bytes)) if gauge is not None else None

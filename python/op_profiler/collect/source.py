@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def load_model(request: CollectRequest, announce: Callable[..., None]) -> tuple[RelayModel, dict[str, np.ndarray], Any]:
     """The model in its precision, the inputs that the user gave (or none), and the target to compile for."""
     from op_profiler.compiler import load_tvm, resolve_target, use_build_for
-    from op_profiler.operators.precision import in_precision, without_vnni
+    from op_profiler.operators.precision import in_precision, without_int8_units
 
     announce(stage="loading TVM")
     use_build_for(request.target)
@@ -30,8 +30,8 @@ def load_model(request: CollectRequest, announce: Callable[..., None]) -> tuple[
     inputs = given_inputs(request, model)
     if request.precision == "int8":
         announce(stage="calibrating")
-        target = without_vnni(target)
-    host = without_vnni(resolve_target("llvm"))
+        target = without_int8_units(target)
+    host = without_int8_units(resolve_target("llvm"))
     if request.precision != "float32":
         model = in_precision(model, request.precision, inputs or random_inputs(static_inputs(model, request)), host)
     return model, inputs, target

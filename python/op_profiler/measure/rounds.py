@@ -84,6 +84,7 @@ class Samples:
         kernels_us: one row a round, one column a kernel; NaN where a kernel failed or was not timed.
         foreign: for each round, whether it was taken under foreign load that did not go away.
         gauge_us: one row a window, one column a kernel of the gauge; empty where there is none.
+        window_rounds: for each of these windows, how many rounds followed the reading.
         call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
             is nothing.
     """
@@ -92,6 +93,7 @@ class Samples:
     kernels_us: list[list[float]] = dataclasses.field(default_factory=list)
     foreign: list[bool] = dataclasses.field(default_factory=list)
     gauge_us: list[tuple[float, ...]] = dataclasses.field(default_factory=list)
+    window_rounds: list[int] = dataclasses.field(default_factory=list)
     call_overhead_us: list[float] = dataclasses.field(default_factory=list)
 
     @property
@@ -104,6 +106,7 @@ class Samples:
         self.kernels_us += new.kernels_us
         self.foreign += [foreign] * new.rounds
         self.gauge_us += new.gauge_us
+        self.window_rounds += [new.rounds] * len(new.gauge_us)
         self.call_overhead_us += new.call_overhead_us
 
     def matrix(self) -> np.ndarray:

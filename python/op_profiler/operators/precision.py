@@ -91,13 +91,14 @@ def _without_units(module: Any) -> Any:
     return relay.transform.InferType()(tvm.IRModule.from_expr(Drop().visit(module["main"])))
 
 
-def without_vnni(target: Any) -> Any:
-    """The target without the instructions whose intrinsics LLVM 22 has with another signature.
+def without_int8_units(target: Any) -> Any:
+    """The target without the instructions for int8 that TVM 0.19 cannot use.
 
-    TVM 0.19 emits the older one for int8, and the process ends on an assertion of LLVM's.
+    LLVM 22 has VNNI's intrinsics with another signature than TVM emits, and the process ends on an assertion of LLVM's.
+    Dense layers for AMX (Intel from Sapphire Rapids on) only build where their sizes are multiples of its tiles.
     """
     if target.kind.name != "llvm" or "arm_cpu" in target.keys:
         return target
-    attributes = ["-avx512vnni", "-avxvnni", *map(str, target.attrs.get("mattr", []) or [])]
+    attributes = ["-avx512vnni", "-avxvnni", "-amx-int8", *map(str, target.attrs.get("mattr", []) or [])]
     config = {**target.export(), "mattr": attributes}
     return load_tvm().target.Target(config)
