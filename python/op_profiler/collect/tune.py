@@ -85,7 +85,8 @@ class ModelTuner(Study):
             runners: dict[Cache, TrialRunner | BoardRunner] = {}
             for done, item in enumerate(items):
                 self.announce(stage="tuning", share=done / len(items), detail=f"{done + 1} of {len(items)} operators")
-                self.cache = self._cache_of_trials(item) or states.get(item.anchor.key, "hot")
+                if self.request.place is None:  # on boards all trials run hot
+                    self.cache = self._cache_of_trials(item) or states.get(item.anchor.key, "hot")
                 if self.cache not in runners:
                     runners[self.cache] = self._runner(stack)
                 found.append(self._search(item, runners[self.cache], done, len(items)))
