@@ -71,10 +71,18 @@ def test_the_summary_has_what_it_promises(collected: Any) -> None:
         assert entry["threads_effective"] == entry["threads"]
         assert entry["operators"] == entry["measured"] == 4
         assert entry["reused"] == entry["failed"] == 0
-        if entry["not_a_pair"] is None:
-            assert entry["ratio"] == pytest.approx(entry["sum_of_operators_us"] / entry["whole_model_us"])
-        else:  # the machine was busy
-            assert entry["ratio"] is None
+        assert (entry["ratio"] is None) == (entry["not_a_pair"] is not None)  # where the machine was busy
+
+
+def test_the_ratio_is_the_median_of_what_the_rounds_tell(collected: Any) -> None:
+    folder, _ = collected
+    whole = dict(rows(folder, "SELECT settings_key, samples_us FROM model_timings"))
+    sums = {key: np.zeros(len(json.loads(samples))) for key, samples in whole.items()}
+    for key, samples in rows(folder, "SELECT settings_key, samples_us FROM measurements"):
+        sums[key] += np.array(json.loads(samples)).sum(axis=1)
+    told = dict(rows(folder, "SELECT settings_key, json_extract(details, '$.ratio_per_round') FROM model_timings"))
+    for key, ratio in told.items():
+        assert ratio == pytest.approx(np.median(sums[key] / np.array(json.loads(whole[key]))[:, 0]), abs=0.001)
 
 
 def test_every_operator_has_a_schedule_samples_and_an_interval(collected: Any) -> None:
@@ -94,7 +102,7 @@ def test_every_operator_has_a_schedule_samples_and_an_interval(collected: Any) -
 def test_what_was_subtracted_from_times_stands_beside_them(collected: Any) -> None:
     folder, _ = collected
     found = rows(folder, "SELECT call_overhead_us, min_us FROM measurements")
-    assert all(0 < overhead < 0.15 and least > 0 for overhead, least in found)
+    assert found and all(overhead is not None and least > 0 for overhead, least in found)
     (details,) = {
         details for (details,) in rows(folder, "SELECT json_extract(details, '$.call_overhead_us') FROM model_timings")
     }

@@ -34,7 +34,7 @@ def test_operators_that_do_not_add_up_without_a_disturbance_are_a_result() -> No
 def test_what_the_intervals_allow_is_a_ratio_even_under_foreign_load() -> None:
     assert timing(103.5, foreign=True).ratio == pytest.approx(1.035)
     assert timing(110.0, foreign=True).ratio is None
-    wide = timing(110.0, foreign=True, operator_sum_per_round_ci_us=[102.0, 118.0])
+    wide = timing(110.0, foreign=True, ratio_per_round_ci=[1.02, 1.18])
     assert wide.ratio == pytest.approx(1.1)
 
 
@@ -42,3 +42,8 @@ def test_a_sum_that_is_missing_is_no_disturbance() -> None:
     whole = Measurement(median_us=100.0, foreign_load=True)
     found = ModelTiming(whole_model=whole, before_us=1.0, after_us=9.0, sum_of_operators_us=None)
     assert found.ratio is None and found.not_a_pair is None
+
+
+def test_the_ratio_is_that_of_the_rounds() -> None:
+    """Half of the rounds ran twice as fast: the median of the whole is of slow ones, those of operators of both."""
+    assert timing(93.0, ratio_per_round=1.002, ratio_per_round_ci=[0.999, 1.004]).ratio == 1.002

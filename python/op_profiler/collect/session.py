@@ -235,13 +235,11 @@ class Session:
         missing = tuple(o.key for o in self.operators if times.get(o.key) is None)
         counts = np.bincount(self.groups)
         total = None if missing else sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, counts))
-        sums = np.nansum(matrix, axis=1)
-        details: dict[str, Any] = {
-            "rounds": samples.rounds,
-            "operator_sum_per_round_us": float(np.median(sums)),
-            "operator_sum_per_round_ci_us": [end if np.isfinite(end) else None for end in median_interval(sums)],
-            "running_seconds": self.machine.running_seconds(),
-        }
+        details: dict[str, Any] = {"rounds": samples.rounds, "running_seconds": self.machine.running_seconds()}
+        ratios = matrix.sum(axis=1) / np.asarray(samples.whole_us)
+        if total is not None and not np.isnan(ratios).any():  # every kernel was timed in every round
+            details["ratio_per_round"] = float(np.median(ratios))
+            details["ratio_per_round_ci"] = [end if np.isfinite(end) else None for end in median_interval(ratios)]
         if samples.gauge_us:
             windows = zip(samples.window_rounds, samples.gauge_us)
             details["gauge_windows_us"] = [[rounds, *(round(us, 3) for us in gauge)] for rounds, gauge in windows]

@@ -201,11 +201,17 @@ class ModelTiming:
 
     @property
     def ratio(self) -> float | None:
-        """Sum of operators over whole model; None where one of them is missing, or both are no pair (`not_a_pair`)."""
+        """Sum of operators over whole model; None where one of them is missing, or both are no pair (`not_a_pair`).
+
+        Where every kernel was timed in every round it is the median of the rounds' ratios: on a machine whose speed
+        changes, medians of operators come from other rounds than that of the whole model, and do not add up to it.
+        """
         return None if self.not_a_pair is not None else self._quotient
 
     @property
     def _quotient(self) -> float | None:
+        if "ratio_per_round" in self.details:
+            return float(self.details["ratio_per_round"])
         if self.sum_of_operators_us is None or not self.whole_model.median_us:
             return None
         return self.sum_of_operators_us / self.whole_model.median_us
@@ -230,8 +236,11 @@ class ModelTiming:
         return None
 
     def _half_widths(self) -> float:
-        """Half widths of the intervals of the whole model and of the sum over a round, relative to the whole model."""
+        """Half widths of the intervals of the whole model and of the rounds' ratios, relative to the whole model."""
         whole = self.whole_model
-        ends = [(whole.ci_low_us, whole.ci_high_us), self.details.get("operator_sum_per_round_ci_us") or (None, None)]
-        widths = [high - low for low, high in ends if low is not None and high is not None]
-        return sum(widths) / 2 / (whole.median_us or 1.0)
+        of_whole = (whole.ci_low_us, whole.ci_high_us), whole.median_us or 1.0
+        of_ratio = self.details.get("ratio_per_round_ci") or (None, None), 1.0
+        widths = [
+            (high - low) / unit for (low, high), unit in (of_whole, of_ratio) if low is not None and high is not None
+        ]
+        return sum(widths) / 2
