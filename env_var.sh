@@ -3,8 +3,8 @@
 #
 #     source ./env_var.sh [base|models|yolo|test|cuda|postgres|predict|all ...]
 #
-# At first use it makes .venv beside this file and installs the package there; the names add extras (see setup.py). Then
-# it activates .venv. Variables that it reads:
+# At first use it makes .venv beside this file and installs the package there; the names add extras (see pyproject.toml).
+# Then it activates .venv. Variables that it reads:
 #     PYTHON    the Python to make .venv with: a name or a path, 3.10 to 3.14
 #     TVM_HOME  a build of Apache TVM of your own, to be used in place of the installed one
 #
@@ -77,8 +77,8 @@ install() {
             base) ;;
             models | cuda | postgres | predict) wanted="$wanted $name" ;;
             yolo) wanted="$wanted models yolo" ;;
-            test) wanted="$wanted models postgres cuda test" ;;
-            all) wanted="$wanted models yolo postgres test cuda predict all" ;;
+            test) wanted="$wanted models postgres predict cuda test" ;;
+            all) wanted="$wanted models yolo postgres predict cuda test all" ;;
             *)
                 fail "env_var.sh does not know '$name'; it takes any of: models yolo test cuda postgres predict all (a" \
                     "script that has arguments of its own says: source env_var.sh base)"
@@ -157,9 +157,9 @@ check_python() {
     is_supported "$found" || fail "PYTHON is $1, Python $found, but op_profiler needs Python 3.10 to 3.14"
 }
 
-# What .venv is made from: another folder, Python or setup.py means another .venv.
+# What .venv is made from: another folder, Python or pyproject.toml means another .venv.
 key_of() {
-    echo "$folder $1 $(cat "$folder/setup.py" "$folder/collector/op_performance_collector.py" | cksum)"
+    echo "$folder $1 $(cksum <"$folder/pyproject.toml")"
 }
 
 # .venv has its own pip and what activates it.
