@@ -26,9 +26,9 @@ def main() -> None:
     from op_profiler.errors import DatasetError
     from op_profiler.predict.latency.adapt import adapted, chosen_samples
     from op_profiler.predict.latency.fit import fit
-    from op_profiler.predict.latency.open import examples_for, open_predictor
+    from op_profiler.predict.latency.open_predictor import examples_for, open_predictor
     from op_profiler.predict.latency.predictor import query_of
-    from op_profiler.predict.latency.state import steady
+    from op_profiler.predict.latency.steady_times import steady
 
     if len(sys.argv) != 2:
         sys.exit(__doc__)

@@ -25,13 +25,15 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
 
     from op_profiler.collect.request import CollectRequest
     from op_profiler.collect.session import Session
-    from op_profiler.compiler import load_tvm, resolve_target, usable_cores
+    from op_profiler.compilers.relay.lower import compile_model
+    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.cores import usable_cores
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
-    from op_profiler.frontends.cache import load_cached
-    from op_profiler.measure.machines.host import Host
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.measure.rounds import Samples
-    from op_profiler.operators.lower import compile_model
+    from op_profiler.targets.llvm.host import Host
+    from op_profiler.targets.target import resolve_target
 
     tvm = load_tvm()
     target = resolve_target("llvm")

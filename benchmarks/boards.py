@@ -44,10 +44,10 @@ def tuning(lab: Any, trials: int) -> float:
     """Seconds for the candidates of one convolution, with the boards that the lab has."""
     import numpy as np
 
-    from op_profiler.compiler import resolve_target
-    from op_profiler.measure.machines import Place
-    from op_profiler.measure.trials import BoardRunner
-    from op_profiler.schedules.tuning._base import Candidate, TaskSpec
+    from op_profiler.targets.machine import Place
+    from op_profiler.targets.remote.trial_runner import BoardRunner
+    from op_profiler.targets.target import resolve_target
+    from op_profiler.tuning.candidate import Candidate, TaskSpec
 
     def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
         return ("TENSOR", shape, "float32")

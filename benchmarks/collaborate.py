@@ -22,10 +22,10 @@ ROUNDS = 41
 
 def measure(names: str) -> dict[str, Any]:
     """Speed-ups of every plan over sequential and over *tuned alone*, with intervals."""
-    from op_profiler.compiler import usable_cores
+    from op_profiler.cores import usable_cores
     from op_profiler.parallel.corun import COLLABORATE, CorunRequest, candidates_of
-    from op_profiler.parallel.measure import Way, compare_outputs, time_in_turn
-    from op_profiler.parallel.models import load_models
+    from op_profiler.parallel.loaded_models import load_models
+    from op_profiler.parallel.timing import Way, compare_outputs, time_in_turn
 
     def quiet(text: str) -> None:
         pass

@@ -18,9 +18,10 @@ from common import collect, in_own_process, provenance
 
 def build(name: str) -> dict[str, float]:
     """Seconds that `relay.build` of a model takes, without anything of this project around it."""
-    from op_profiler.compiler import load_tvm, resolve_target
+    from op_profiler.compilers.relay.tvm_build import load_tvm
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.targets.target import resolve_target
 
     tvm = load_tvm()
     model = get_frontend("local").load(ModelRequest(source="local", name=name))

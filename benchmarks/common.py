@@ -34,7 +34,7 @@ def provenance() -> str:
     """One line: when, on what, with which versions."""
     from importlib import metadata
 
-    from op_profiler.compiler import usable_cores
+    from op_profiler.cores import usable_cores
 
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -108,7 +108,7 @@ def requests_of(names: str) -> tuple[CollectRequest, ...]:
     """What to build for models that are joined by +."""
     from op_profiler.cli.options import parse_model
     from op_profiler.collect.request import CollectRequest
-    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.frontend import ModelRequest
 
     found = (parse_model(name, "local") for name in names.split("+"))
     return tuple(CollectRequest(model=ModelRequest(source=source, name=name)) for source, name in found)

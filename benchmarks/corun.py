@@ -40,10 +40,10 @@ ROUNDS = 21
 
 def measure(names: str) -> dict[str, Any]:
     """Medians and intervals of every way to run the models, microseconds."""
-    from op_profiler.compiler import usable_cores
+    from op_profiler.cores import usable_cores
     from op_profiler.parallel.corun import AUTO, CorunRequest, best_of, candidates_of, merged_candidates
-    from op_profiler.parallel.measure import Way, time_in_turn
-    from op_profiler.parallel.models import load_models
+    from op_profiler.parallel.loaded_models import load_models
+    from op_profiler.parallel.timing import Way, time_in_turn
 
     def quiet(text: str) -> None:
         pass

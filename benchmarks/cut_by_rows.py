@@ -24,10 +24,10 @@ _FAR = 1.2
 
 def measure(name: str) -> dict[str, Any]:
     """By state of the host: rounds, and medians of the sum of all operators in microseconds, with quartiles."""
-    from op_profiler.compiler import usable_cores
-    from op_profiler.parallel.models import load_models
-    from op_profiler.parallel.plan import BLOCKS, ROWS
-    from op_profiler.parallel.profile import in_order, settled_durations_us
+    from op_profiler.cores import usable_cores
+    from op_profiler.parallel.loaded_models import load_models
+    from op_profiler.parallel.measured_costs import in_order, settled_durations_us
+    from op_profiler.parallel.planning.plan import BLOCKS, ROWS
 
     requests = requests_of(name)
     models = load_models(requests, cores=usable_cores(), merge=False, announce=lambda text: None)

@@ -42,14 +42,14 @@ def against_profiler(model: str) -> None:
     if not torch.cuda.is_available():
         print("torch here has no CUDA, so its profiler cannot be asked: kernel times are not compared")
         return
-    from op_profiler.compiler import resolve_target, use_build_for
+    from op_profiler.targets.target import resolve_target, use_build_for
 
     use_build_for("cuda")
-    from op_profiler.collect.source import random_inputs
+    from op_profiler.building.requested_model import random_inputs
+    from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
-    from op_profiler.measure.machines import open_machine
-    from op_profiler.operators.lower import compile_model
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.targets.open_machine import open_machine
 
     target = resolve_target("cuda")
     lowered = get_frontend("local").load(ModelRequest(source="local", name=model))
@@ -74,12 +74,12 @@ def main() -> None:
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
     arguments = parser.parse_args()
     print(provenance())
-    from op_profiler import cuda_build
+    from op_profiler.targets.cuda import tvm_build
 
-    lacking = cuda_build.missing(compile_only=False)
+    lacking = tvm_build.missing(compile_only=False)
     if lacking:
         sys.exit(f"this needs a GPU; this machine lacks {'; '.join(lacking)}")
-    print(f"# {cuda_build.device_name()}")
+    print(f"# {tvm_build.device_name()}")
     print(f"{'model':18}{'batch':>6}{'whole us':>12}{'ratio':>8}{'energy mJ':>12}")
     with tempfile.TemporaryDirectory() as name:
         ratios = [additivity(model, batch, Path(name)) for model in arguments.models for batch in arguments.batch]

@@ -5,7 +5,7 @@
 Each network is predicted by a predictor that was fitted without any measurement of it, twice: with what other networks
 and sampled operators measured (exact look-ups of an operator that another network shares count, as for a user), and
 strictly, without its operators wherever they were measured. Measured times are those at the machine's usual state
-(`op_profiler.predict.latency.state`), since on a shared host the same network takes longer for minutes.
+(`op_profiler.predict.latency.steady_times`), since on a shared host the same network takes longer for minutes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from common import provenance
 def main() -> None:
     import numpy as np
 
-    from op_profiler.predict.latency.evaluate import HEAVY_US, held_out_networks
-    from op_profiler.predict.latency.open import examples_for
-    from op_profiler.predict.latency.state import steady
+    from op_profiler.predict.latency.held_out import HEAVY_US, held_out_networks
+    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.predict.latency.steady_times import steady
 
     examples = steady(examples_for(db=sys.argv[1] if len(sys.argv) > 1 else None, device=None))
     print(provenance())

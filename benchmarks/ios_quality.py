@@ -19,10 +19,10 @@ import numpy as np
 from common import requests_of, results_of
 
 if TYPE_CHECKING:
-    from op_profiler.parallel.costs import Costs
-    from op_profiler.parallel.graph import KernelGraph
-    from op_profiler.parallel.models import Models
-    from op_profiler.parallel.stages import StageTimer
+    from op_profiler.parallel.loaded_models import Models
+    from op_profiler.parallel.planning.costs import Costs
+    from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.stage_timer import StageTimer
 
 MODELS = ("squeezenet_v1.1", "remoteonnx:light_inception_v1", "inception_v3", "randwire-0")
 ROUNDS = 31
@@ -34,14 +34,14 @@ _STAGES = 3000  # where there are more, the search looks at a part of them
 
 def measure(name: str) -> dict[str, Any]:
     """Medians of the plans, microseconds, and how many measurements each took."""
-    from op_profiler.compiler import usable_cores
+    from op_profiler.cores import usable_cores
     from op_profiler.parallel.corun import CorunRequest, predicted_costs
-    from op_profiler.parallel.measure import Way, time_in_turn
-    from op_profiler.parallel.models import load_models
-    from op_profiler.parallel.plan import Plan, Stage
-    from op_profiler.parallel.policies.ios import ios_candidates
-    from op_profiler.parallel.profile import measure_costs, plan_of
-    from op_profiler.parallel.stages import StageTimer
+    from op_profiler.parallel.loaded_models import load_models
+    from op_profiler.parallel.measured_costs import measure_costs, plan_of
+    from op_profiler.parallel.planning.plan import Plan, Stage
+    from op_profiler.parallel.planning.policies.ios import ios_candidates
+    from op_profiler.parallel.stage_timer import StageTimer
+    from op_profiler.parallel.timing import Way, time_in_turn
 
     def quiet(text: str) -> None:
         pass
@@ -96,10 +96,10 @@ def _pieces(graph: KernelGraph) -> list[int]:
 
 def _piece(models: Models, predicted: Costs, alone: Costs, stages: StageTimer, first: int) -> dict[str, Any]:
     """Microseconds of the best plans for `_PIECE` operators in a row, and how many measurements each took."""
-    from op_profiler.parallel.graph import KernelGraph
-    from op_profiler.parallel.plan import Group, Stage, Step
-    from op_profiler.parallel.policies.exhaustive import exhaustive
-    from op_profiler.parallel.policies.ios import ios_candidates
+    from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.planning.plan import Group, Stage, Step
+    from op_profiler.parallel.planning.policies.exhaustive import exhaustive
+    from op_profiler.parallel.planning.policies.ios import ios_candidates
 
     nodes = models.graph.nodes[first : first + _PIECE]
     piece = KernelGraph(

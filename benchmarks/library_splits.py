@@ -23,7 +23,7 @@ def main() -> None:
 
     from op_profiler.dataset.formats.tinynas import read_library
     from op_profiler.predict.library import PREDICTORS, without_suspicious
-    from op_profiler.predict.library.evaluate import Score, evaluate
+    from op_profiler.predict.library.scoring import Score, evaluate
     from op_profiler.predict.library.splits import DESCRIPTIONS, SPLITS
 
     read = read_library(arguments.library)

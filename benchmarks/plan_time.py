@@ -28,9 +28,9 @@ def main() -> None:
 
     from graphs import chains, layered, random_costs, randwire
 
-    from op_profiler.parallel.costs import simulate
-    from op_profiler.parallel.policies import POLICIES, get_policy
-    from op_profiler.parallel.policies.exhaustive import LARGEST
+    from op_profiler.parallel.planning.costs import simulate
+    from op_profiler.parallel.planning.policies import POLICIES, get_policy
+    from op_profiler.parallel.planning.policies.exhaustive import LARGEST
 
     get_policy("nash")(layered(10, 0), random_costs(layered(10, 0), 0), cores)  # imports pygambit
     print(f"{len(cores)} cores; seconds to plan, and simulated latency over that of one operator after the other")

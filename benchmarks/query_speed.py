@@ -19,8 +19,9 @@ _BATCH = 1_000_000
 _REGRESSED = 200_000
 _LOADING = (
     "import time; started = time.perf_counter();"
-    "from op_profiler.predict.latency import storage; from op_profiler.predict.shipped import shipped_predictor;"
-    "storage.load(shipped_predictor()); print(time.perf_counter() - started)"
+    "from op_profiler.predict.latency import predictor_files as files;"
+    "from op_profiler.predict.shipped import shipped_predictor;"
+    "files.load(shipped_predictor()); print(time.perf_counter() - started)"
 )
 
 
@@ -40,16 +41,17 @@ def main() -> None:
 
     import numpy as np
 
-    from op_profiler.compiler import load_tvm, resolve_target
+    from op_profiler.compilers.relay.lower import optimize
+    from op_profiler.compilers.relay.tvm_build import load_tvm
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
-    from op_profiler.frontends.cache import load_cached
-    from op_profiler.operators.lower import optimize
-    from op_profiler.predict.latency import storage
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.frontends.lowered_cache import load_cached
+    from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.network import Network, predict_network
-    from op_profiler.predict.latency.open import examples_for
+    from op_profiler.predict.latency.open_predictor import examples_for
     from op_profiler.predict.latency.predictor import Measured, query_of
     from op_profiler.predict.shipped import shipped_predictor
+    from op_profiler.targets.target import resolve_target
 
     print(provenance())
     path = shipped_predictor()
@@ -60,7 +62,7 @@ def main() -> None:
         for _ in range(5)
     )  # fmt: skip
     print(f"loading in a new process, imports included: {loads[2]:.2f} s ({loads[0]:.2f} to {loads[-1]:.2f})")
-    predictor = storage.load(path)
+    predictor = predictor_files.load(path)
     known = query_of(examples_for(db=None, device=predictor.device.key))
     rng = np.random.default_rng(0)
     batch = known.take(rng.integers(0, len(known), _BATCH))

@@ -2,8 +2,8 @@
 
     python benchmarks/shipped_dataset.py [DB]         (default: the dataset that ships; seconds)
 
-The gauge is two kernels that never change (`op_profiler.measure.gauge`). Printed is how long they took over their
-median, of all runs of networks and of batches of sampled operators.
+The steadiness probe is two kernels that never change (`op_profiler.measure.steadiness`). Printed is how long
+they took over their median, of all runs of networks and of batches of sampled operators.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from common import provenance
 def main() -> None:
     import numpy as np
 
-    from op_profiler.measure.gauge import NAMES
-    from op_profiler.predict.latency.open import examples_for
-    from op_profiler.predict.latency.state import FARTHEST
+    from op_profiler.measure.steadiness import PROBE_NAMES
+    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.predict.latency.steady_times import FARTHEST
 
     examples = examples_for(db=sys.argv[1] if len(sys.argv) > 1 else None, device=None)
     sampled = examples.sampled[examples.model]
@@ -34,7 +34,7 @@ def main() -> None:
         _, first = np.unique(examples.model[mine], return_index=True)
         gauge = examples.gauge_us[mine][first]
         gauge = gauge[np.isfinite(gauge).all(axis=1)]
-        for name, over in zip(NAMES, (gauge / np.median(gauge, axis=0)).T, strict=True):
+        for name, over in zip(PROBE_NAMES, (gauge / np.median(gauge, axis=0)).T, strict=True):
             parts = "".join(f"{part:>8.2f}" for part in np.quantile(over, [0.1, 0.5, 0.9, 0.99]))
             beyond = np.mean(np.abs(np.log(over)) > np.log(FARTHEST))
             print(f"{name:12} {threads} thread(s) {len(over):>7}{parts}  {beyond:.0%}")

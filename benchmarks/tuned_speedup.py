@@ -28,7 +28,7 @@ def geometric_mean(values: list[float]) -> float:
 
 def study(model: str, trials: int, db: str, folder: Path) -> dict[str, Any] | None:
     """Summary of one model at all cores; None where the collector failed."""
-    from op_profiler.compiler import usable_cores
+    from op_profiler.cores import usable_cores
 
     arguments = ["--modelsource", SOURCES.get(model, "local"), "--modelname", model, "--threads", str(usable_cores())]
     arguments += ["--iftune", "true", "--trials", str(trials), "--ifcompare", "true", "--vendor", "true", "--db", db]

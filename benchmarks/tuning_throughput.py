@@ -44,7 +44,7 @@ def stock(task: Any, trials: int, cores: int) -> tuple[int, float, int]:
 
 def ours(spec: Any, target: Any, runner: Any, trials: int) -> tuple[int, float, int, int]:
     """Valid trials, seconds (with the comparison of the finalists), the best point, and how many stopped early."""
-    from op_profiler.schedules.tuning.loop import OperatorSearch
+    from op_profiler.tuning.search import OperatorSearch
 
     started = time.perf_counter()
     search = OperatorSearch([spec], target, runner, tuner="xgb_knob", trials=trials).run()
@@ -58,8 +58,8 @@ def ours(spec: Any, target: Any, runner: Any, trials: int) -> tuple[int, float, 
 
 def check_cost(spec: Any, target: Any, cores: int, count: int = 64) -> list[float]:
     """Seconds for the same candidates with the numeric check over those without, three times, in turns."""
-    from op_profiler.measure.trials import TrialRunner
-    from op_profiler.schedules.tuning._base import Candidate
+    from op_profiler.tuning.candidate import Candidate
+    from op_profiler.tuning.trials.runner import TrialRunner
 
     random.seed(1)
     space = spec.create(target).config_space
@@ -84,11 +84,13 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=100, help="only the first so many")
     arguments = parser.parse_args()
 
-    from op_profiler.compiler import load_tvm, resolve_target, usable_cores
+    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.cores import usable_cores
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
-    from op_profiler.measure.trials import TrialRunner
-    from op_profiler.schedules.tuning._base import Candidate, TaskSpec
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.targets.target import resolve_target
+    from op_profiler.tuning.candidate import Candidate, TaskSpec
+    from op_profiler.tuning.trials.runner import TrialRunner
 
     tvm = load_tvm()
     logging.getLogger("autotvm").setLevel(logging.ERROR)

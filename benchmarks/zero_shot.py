@@ -27,10 +27,10 @@ ROUNDS = 15
 
 def anchors_of(source: str, name: str, target: Any) -> list[Any]:
     """The heavy ops of a model that can be tuned."""
-    from op_profiler.collect.tune import tunables_of
+    from op_profiler.collect.studies.tune import tunables_of
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
-    from op_profiler.frontends.cache import load_cached
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.frontends.lowered_cache import load_cached
 
     model = load_cached(get_frontend(source), ModelRequest(source=source, name=name))
     return tunables_of(model, target, None)[0]
@@ -38,8 +38,8 @@ def anchors_of(source: str, name: str, target: Any) -> list[Any]:
 
 def best_of_search(rows: list[dict[str, Any]], item: Any, tasks: dict[str, Any]) -> Any | None:
     """The candidate of an op's ``tuned`` rows that was the fastest."""
-    from op_profiler.schedules.tuning._base import Candidate
-    from op_profiler.schedules.tuning.points import index_of
+    from op_profiler.tuning.candidate import Candidate
+    from op_profiler.tuning.points import index_of
 
     mine = [r for r in rows if r["operator_key"] == item.anchor.key and r["origin"] == "tuned" and r["median_us"]]
     for row in sorted(mine, key=lambda r: float(r["median_us"])):
@@ -58,11 +58,12 @@ def main() -> None:
     parser.add_argument("--db", required=True)
     arguments = parser.parse_args()
 
-    from op_profiler.compiler import resolve_target, usable_cores
+    from op_profiler.cores import usable_cores
     from op_profiler.dataset import Dataset, flat_rows
-    from op_profiler.measure.trials import TrialRunner
-    from op_profiler.predict.ranking import RankingModel, evaluate, examples
-    from op_profiler.predict.schedules import good_schedules, propose
+    from op_profiler.predict.schedules.proposals import good_schedules, propose
+    from op_profiler.predict.schedules.ranking import RankingModel, evaluate, examples
+    from op_profiler.targets.target import resolve_target
+    from op_profiler.tuning.trials.runner import TrialRunner
 
     target, threads = resolve_target("llvm"), usable_cores()
     with Dataset.open(arguments.db, create=False, read_only=True) as dataset:

@@ -33,14 +33,14 @@ def cores() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tvm() -> Any:
-    from op_profiler.compiler import load_tvm
+    from op_profiler.compilers.relay.tvm_build import load_tvm
 
     return load_tvm()
 
 
 @pytest.fixture(scope="session")
 def target(tvm: Any) -> Any:
-    from op_profiler.compiler import resolve_target
+    from op_profiler.targets.target import resolve_target
 
     return resolve_target("llvm")
 
@@ -60,7 +60,7 @@ def small_network(tvm: Any) -> Any:
     """Two convolutions (one called twice), a residual addition, pooling and a dense layer, as a RelayModel."""
     import numpy as np
 
-    from op_profiler.frontends._base import InputSpec, RelayModel
+    from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
 
     relay = tvm.relay
     data = relay.var("data", shape=(1, 16, 32, 32))
@@ -82,7 +82,7 @@ def small_network(tvm: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def compiled_small(small_network: Any, target: Any) -> Any:
-    from op_profiler.operators.lower import compile_model
+    from op_profiler.compilers.relay.lower import compile_model
 
     return compile_model(small_network, target)
 
@@ -90,7 +90,7 @@ def compiled_small(small_network: Any, target: Any) -> Any:
 @pytest.fixture(scope="session")
 def broken_network(tvm: Any) -> Any:
     """A convolution that builds, then a grouped transposed 3-D one, for which TVM 0.19 has no schedule."""
-    from op_profiler.frontends._base import InputSpec, RelayModel
+    from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
 
     relay = tvm.relay
     data, first = relay.var("data", shape=(1, 8, 8, 8, 8)), relay.var("w1", shape=(8, 8, 3, 3, 3))

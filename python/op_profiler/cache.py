@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from op_profiler.compiler import cache_folder
 from op_profiler.errors import UsageError
 
 ABOUT = "about.json"
@@ -36,6 +35,14 @@ LIMITED = ("built", "relay")
 _LIMIT_VARIABLE = "OP_PROFILER_CACHE_GIB"
 _DEFAULT_LIMIT_GIB = 8.0
 _ABANDONED_SECONDS = 24 * 3600.0
+
+
+def cache_folder() -> Path:
+    """``OP_PROFILER_CACHE``, else ``op_profiler`` in the user's cache folder."""
+    base = os.environ.get("OP_PROFILER_CACHE")
+    if base:
+        return Path(base)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "op_profiler"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -103,7 +103,7 @@ class Lab:
 
     def wait_until_offered(self, address: str, seconds: float = 30.0) -> None:
         """Until the tracker lists a board, and all of them as free: it tells how many are, not which."""
-        from op_profiler.measure.machines.rpc import list_machines
+        from op_profiler.targets.remote.rpc import list_machines
 
         end = time.monotonic() + seconds
         while time.monotonic() < end:

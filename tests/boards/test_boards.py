@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from op_profiler.errors import BoardLostError, MeasureError
-from op_profiler.measure.machines import Place
-from op_profiler.measure.machines.rpc import connect, deadline, is_tracker, list_machines
+from op_profiler.targets.machine import Place
+from op_profiler.targets.remote.rpc import connect, deadline, is_tracker, list_machines
 
 HOST = "127.0.0.1"
 
@@ -71,10 +71,10 @@ def test_a_network_is_collected(lab: Any, collect: Any, tmp_path: Path) -> None:
 
 
 def test_outputs_of_the_board_are_right(lab: Any, compiled_for_board: Any, small_network: Any) -> None:
-    from op_profiler.compiler import resolve_target
+    from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.measure.kernels import load_graph
-    from op_profiler.measure.machines.board import Board
-    from op_profiler.operators.lower import compile_model
+    from op_profiler.targets.remote.board import Board
+    from op_profiler.targets.target import resolve_target
 
     lab.board()
     inputs = {"data": np.random.default_rng(0).standard_normal((1, 16, 32, 32)).astype("float32")}
@@ -82,7 +82,7 @@ def test_outputs_of_the_board_are_right(lab: Any, compiled_for_board: Any, small
     model = board.load(compiled_for_board, inputs)
     model.run_model()
     host = resolve_target("llvm")
-    from op_profiler.compiler import runtime_device
+    from op_profiler.compilers.relay.tvm_build import runtime_device
 
     expected = load_graph(compile_model(small_network, host), runtime_device(host), inputs).output_arrays()
     np.testing.assert_allclose(model.output_arrays()[0], expected[0], rtol=1e-3, atol=1e-5)
@@ -95,8 +95,8 @@ def test_outputs_of_the_board_are_right(lab: Any, compiled_for_board: Any, small
 
 @pytest.fixture(scope="module")
 def compiled_for_board(small_network: Any) -> Any:
-    from op_profiler.compiler import resolve_target
-    from op_profiler.operators.lower import compile_model
+    from op_profiler.compilers.relay.lower import compile_model
+    from op_profiler.targets.target import resolve_target
 
     return compile_model(small_network, resolve_target("pynq"))
 
@@ -205,7 +205,7 @@ def test_devices_lists_the_boards(lab: Any) -> None:
 
 
 def test_a_module_of_the_users_enters_the_dataset(lab: Any, collect: Any, tmp_path: Path, tvm: Any) -> None:
-    from op_profiler.compiler import resolve_target
+    from op_profiler.targets.target import resolve_target
 
     te = tvm.te
     a = te.placeholder((64,), "float32", "a")
@@ -225,9 +225,9 @@ def test_a_module_of_the_users_enters_the_dataset(lab: Any, collect: Any, tmp_pa
 
 
 def test_templates_of_this_project_compute_what_numpy_computes_on_arm(lab: Any, tvm: Any) -> None:
-    from op_profiler.compiler import resolve_target
-    from op_profiler.measure.trials import BoardRunner
-    from op_profiler.schedules.tuning._base import Candidate, TaskSpec
+    from op_profiler.targets.remote.trial_runner import BoardRunner
+    from op_profiler.targets.target import resolve_target
+    from op_profiler.tuning.candidate import Candidate, TaskSpec
 
     def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
         return ("TENSOR", shape, "float32")
@@ -251,9 +251,9 @@ def test_templates_of_this_project_compute_what_numpy_computes_on_arm(lab: Any, 
 
 
 def test_a_process_of_a_board_that_is_killed_while_it_is_idle_is_replaced(lab: Any, tvm: Any) -> None:
-    from op_profiler.compiler import resolve_target
-    from op_profiler.measure.trials import BoardRunner
-    from op_profiler.schedules.tuning._base import Candidate, TaskSpec
+    from op_profiler.targets.remote.trial_runner import BoardRunner
+    from op_profiler.targets.target import resolve_target
+    from op_profiler.tuning.candidate import Candidate, TaskSpec
 
     product = TaskSpec(
         "dense_pack.op_profiler", (("TENSOR", (5, 48), "float32"), ("TENSOR", (4, 48, 4), "float32"), None, "float32")
@@ -282,8 +282,8 @@ def test_a_process_of_a_board_that_is_killed_while_it_is_idle_is_replaced(lab: A
 def side_by_side(lab: Any) -> Any:
     """Two models that choose between this processor and a board."""
     from op_profiler.collect.request import CollectRequest
-    from op_profiler.frontends._base import ModelRequest
-    from op_profiler.parallel.targets import TargetsRequest
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.parallel.several_targets import TargetsRequest
 
     models = tuple(CollectRequest(model=ModelRequest(source="local", name=name)) for name in ("mlp", "mlp"))
     return TargetsRequest(models=models, targets=("llvm", "pynq"), policy="nash", cores=1, rounds=2, place=place(lab))
@@ -292,12 +292,12 @@ def side_by_side(lab: Any) -> Any:
 def test_models_run_beside_each_other_on_processor_and_board(
     lab: Any, side_by_side: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from op_profiler.parallel import targets
-    from op_profiler.parallel.games import Outcome
+    from op_profiler.parallel import several_targets
+    from op_profiler.parallel.planning.games import Outcome
 
     board = lab.board()
-    monkeypatch.setattr(targets, "play", lambda load_us: Outcome((1, 0), 5.0, 5.0, True, 1, load_us))
-    result = targets.corun_on_targets(side_by_side, lambda text: None)
+    monkeypatch.setattr(several_targets, "play", lambda load_us: Outcome((1, 0), 5.0, 5.0, True, 1, load_us))
+    result = several_targets.corun_on_targets(side_by_side, lambda text: None)
     assert [(p.target, p.models) for p in result.placements] == [
         ("llvm", ("mlp",)),
         (f"pynq at {board.address}", ("mlp",)),
@@ -314,8 +314,8 @@ def test_a_board_that_is_lost_beside_others_ends_the_run(
     import threading
 
     from op_profiler.errors import BoardLostError
-    from op_profiler.parallel import targets
-    from op_profiler.parallel.games import Outcome
+    from op_profiler.parallel import several_targets
+    from op_profiler.parallel.planning.games import Outcome
 
     board = lab.board()
 
@@ -323,8 +323,8 @@ def test_a_board_that_is_lost_beside_others_ends_the_run(
         board.stop()
         return Outcome((1, 0), 5.0, 5.0, True, 1, load_us)
 
-    monkeypatch.setattr(targets, "play", off)
+    monkeypatch.setattr(several_targets, "play", off)
     before = threading.active_count()
     with pytest.raises(BoardLostError, match=board.address):
-        targets.corun_on_targets(side_by_side, lambda text: None)
+        several_targets.corun_on_targets(side_by_side, lambda text: None)
     assert threading.active_count() == before

@@ -8,14 +8,14 @@ from typing import Any
 
 from lab import free_port
 
-from op_profiler.measure.machines import Place
-from op_profiler.measure.machines.board import Board
+from op_profiler.targets.machine import Place
+from op_profiler.targets.remote.board import Board
 
 HOST = "127.0.0.1"
 
 
 def identity(lab: Any, address: str) -> str:
-    from op_profiler.compiler import resolve_target
+    from op_profiler.targets.target import resolve_target
 
     board = Board("pynq", resolve_target("pynq"), Place(host=HOST, port=lab.port, key="pynq"), address)
     try:

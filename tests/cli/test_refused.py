@@ -126,8 +126,8 @@ TARGETS = [
 
 @pytest.mark.parametrize(("name", "words"), TARGETS)
 def test_options_that_llvm_would_ignore_or_die_of_are_refused(name: str, words: str) -> None:
-    from op_profiler.compiler import resolve_target
     from op_profiler.errors import UsageError
+    from op_profiler.targets.target import resolve_target
 
     with pytest.raises(UsageError) as refused:
         resolve_target(name)
@@ -140,7 +140,7 @@ def test_options_that_llvm_would_ignore_or_die_of_are_refused(name: str, words: 
     + ["llvm -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a9 -mattr=+neon", "llvm -mtriple=x86_64-apple-darwin"],
 )
 def test_targets_that_llvm_knows_are_not(name: str) -> None:
-    from op_profiler.compiler import resolve_target
+    from op_profiler.targets.target import resolve_target
 
     assert resolve_target(name).kind.name == "llvm"
 
@@ -151,8 +151,8 @@ def test_a_processor_that_llvm_does_not_know_is_refused_before_anything_is_built
 
 
 def test_an_architecture_that_no_gpu_has_is_refused() -> None:
-    from op_profiler.compiler import check_target
     from op_profiler.errors import UsageError
+    from op_profiler.targets.target import check_target
 
     with pytest.raises(UsageError, match="-arch=nonsense"):
         check_target("cuda -arch=nonsense", dry_run=True)
@@ -192,7 +192,7 @@ def test_a_checkpoint_that_is_a_pickle_is_read_as_tensors_only(tmp_path: Path) -
     """As the README says: whatever else is in the file makes it unreadable."""
     from op_profiler.errors import ModelError
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.frontend import ModelRequest
 
     folder, weights = _checkpoint(tmp_path / "bert")
     import torch
@@ -218,7 +218,7 @@ def test_code_of_a_checkpoint_is_neither_run_nor_asked_about(tmp_path: Path) -> 
 
     from op_profiler.errors import ModelError
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.frontend import ModelRequest
 
     folder = tmp_path / "own"
     folder.mkdir()

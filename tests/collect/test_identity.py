@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from op_profiler import cuda_build
 from op_profiler.collect import lookup
 from op_profiler.collect.request import CollectRequest
 from op_profiler.dataset import Dataset
 from op_profiler.errors import MeasureError
-from op_profiler.frontends._base import ModelRequest
-from op_profiler.measure import device
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.targets.cuda import tvm_build
+from op_profiler.targets.llvm import identity
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "collector" / "op_performance_collector.py"
@@ -85,21 +85,21 @@ class Files:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **texts: str) -> None:
         self.texts = {"boot_id": "b", "machine-id": "m", "mounts": "/dev/vda / ext4 rw 0 0", **texts}
-        monkeypatch.setattr(device, "_read", lambda path: self.texts.get(str(path).rpartition("/")[2], ""))
-        monkeypatch.setattr(device, "_CONTAINER_FILES", ())
-        for name in (*device._CONTAINER_VARIABLES, "OP_PROFILER_HOST_ID"):
+        monkeypatch.setattr(identity, "_read", lambda path: self.texts.get(str(path).rpartition("/")[2], ""))
+        monkeypatch.setattr(identity, "_CONTAINER_FILES", ())
+        for name in (*identity._CONTAINER_VARIABLES, "OP_PROFILER_HOST_ID"):
             monkeypatch.delenv(name, raising=False)
 
     def host_id(self, **texts: str) -> str:
         self.texts |= texts
-        device.host_id.cache_clear()
-        return device.host_id()
+        identity.host_id.cache_clear()
+        return identity.host_id()
 
 
 @pytest.fixture(autouse=True)
 def forget_the_host() -> Any:
     yield
-    device.host_id.cache_clear()
+    identity.host_id.cache_clear()
 
 
 def test_a_host_is_known_by_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +119,7 @@ def test_in_a_container_the_kernel_tells_the_host(sign: str, tmp_path: Path, mon
     if sign == "mounts":
         files.texts["mounts"] = "overlay / overlay rw,lowerdir=x 0 0"
     elif sign == "file":
-        monkeypatch.setattr(device, "_CONTAINER_FILES", (str(tmp_path),))
+        monkeypatch.setattr(identity, "_CONTAINER_FILES", (str(tmp_path),))
     else:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     inside = files.host_id()
@@ -161,18 +161,18 @@ def test_gpus_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> Non
     request = CollectRequest(model=MLP.model, target="cuda", threads=(0,))
     keys = []
     for uuid in (0x0123, 0x0124, 0x0123):
-        monkeypatch.setattr(cuda_build, "driver", lambda uuid=uuid: Driver(uuid))
+        monkeypatch.setattr(tvm_build, "driver", lambda uuid=uuid: Driver(uuid))
         keys.append(request.base_key("content", str(request.machine())))
     assert keys[0] == keys[2] != keys[1]
-    assert cuda_build.device_uuid() == "GPU-00000000-0000-0000-0000-000000000123"
-    monkeypatch.setattr(cuda_build, "driver", lambda: Driver(None))
+    assert tvm_build.device_uuid() == "GPU-00000000-0000-0000-0000-000000000123"
+    monkeypatch.setattr(tvm_build, "driver", lambda: Driver(None))
     with pytest.raises(MeasureError, match="could be another one's"):
         request.machine()
 
 
 def test_the_device_in_the_dataset_is_the_one_that_look_ups_name(target: Any) -> None:
-    found = device.describe_host(target)
-    assert found.identity == MLP.machine() and found.machine_id == device.host_id()
+    found = identity.describe_host(target)
+    assert found.identity == MLP.machine() and found.machine_id == identity.host_id()
 
 
 @pytest.fixture

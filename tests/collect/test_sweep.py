@@ -19,11 +19,11 @@ from op_profiler.collect.sweep import parse_sweeps, swept
 from op_profiler.dataset import flat_rows
 from op_profiler.errors import UsageError
 from op_profiler.frontends import get_frontend
-from op_profiler.frontends._base import ModelRequest
-from op_profiler.measure.resources import ResourceError, applied
-from op_profiler.measure.resources.numa_node import NumaNode
+from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.threads import available_cores
 from op_profiler.report.collection import Screen
+from op_profiler.resources import ResourceError, applied
+from op_profiler.resources.numa_node import NumaNode
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "collector" / "op_performance_collector.py"

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import Dataset, Row
-from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
-from op_profiler.operators._base import Operator, TensorSpec
-from op_profiler.schedules._base import Schedule
+from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Settings
+from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.schedules.schedule import Schedule
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[2] / "python"
 

@@ -15,7 +15,7 @@ from op_profiler.cli import _application
 from op_profiler.dataset import CorunMember, Dataset, export_table, flat_rows, read_parquet
 from op_profiler.dataset.flat import CORUNS
 from op_profiler.errors import DatasetError, UsageError
-from op_profiler.schedules._base import Schedule
+from op_profiler.schedules.schedule import Schedule
 
 
 @pytest.fixture

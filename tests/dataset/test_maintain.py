@@ -15,7 +15,7 @@ import pytest
 from op_profiler.dataset import CorunMember, Dataset, flat_rows, schema
 from op_profiler.dataset.maintain import contents, merge, remove_models
 from op_profiler.errors import DatasetError
-from op_profiler.measure._base import Measurement
+from op_profiler.measure.measurement import Measurement
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import Dataset, flat_rows, schema
-from op_profiler.measure._base import RESOURCES
-from op_profiler.schedules._base import Schedule
+from op_profiler.measure.measurement import RESOURCES
+from op_profiler.schedules.schedule import Schedule
 
 KNOBS = {"tile_ic": [4, 16], "tile_oc": [4, 16], "tile_ow": [8, 14], "unroll_kw": True}
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import Dataset
-from op_profiler.measure._base import Measurement, ModelTiming
 from op_profiler.measure.failures import cause_of
+from op_profiler.measure.measurement import Measurement, ModelTiming
 
 THREADS = "asked for 2 threads, TVM's pool answers 1; TVM_NUM_THREADS was 1 when TVM was imported"
 OF_THE_MACHINE, OF_THE_OPERATOR = Measurement(error=THREADS), Measurement(error="it computes something else")

@@ -9,8 +9,8 @@ import pytest
 
 from op_profiler.dataset import Dataset
 from op_profiler.errors import DatasetError
-from op_profiler.measure._base import Measurement, ModelTiming, Settings
-from op_profiler.schedules._base import Schedule
+from op_profiler.measure.measurement import Measurement, ModelTiming, Settings
+from op_profiler.schedules.schedule import Schedule
 
 
 def test_operators_come_back_as_they_went_in(filled: Dataset, example: Any) -> None:

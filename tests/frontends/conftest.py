@@ -35,9 +35,9 @@ def run(tvm: Any) -> Run:
 @pytest.fixture(scope="session")
 def torch() -> Any:
     pytest.importorskip("torch", reason="torch is not installed")
-    from op_profiler.frontends import _torch
+    from op_profiler.frontends.importers import torch as torch_importer
 
-    return _torch.load_torch()
+    return torch_importer.load_torch()
 
 
 def mediapipe_models() -> dict[str, Path]:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from op_profiler.errors import ModelError
-from op_profiler.frontends import _fetch, get_frontend
-from op_profiler.frontends._base import ModelRequest
-from op_profiler.frontends.cache import load_cached
+from op_profiler.frontends import downloads, get_frontend
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.lowered_cache import load_cached
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "collector" / "op_performance_collector.py"
@@ -91,30 +91,30 @@ def test_a_model_is_fetched_once_and_used_without_the_server(server: Server) -> 
 
 @pytest.mark.parametrize("damage", [lambda file: file.write_bytes(b"x"), lambda file: file.unlink()])
 def test_a_kept_file_that_is_not_what_was_fetched_is_fetched_again(server: Server, damage: Any) -> None:
-    file = _fetch.download(server.address)
+    file = downloads.download(server.address)
     damage(file)
-    assert _fetch.download(server.address).read_bytes() == server.content and server.answers == 2
+    assert downloads.download(server.address).read_bytes() == server.content and server.answers == 2
     damage(file)
     server.stop()
     with pytest.raises(ModelError, match="does not answer"):
-        _fetch.download(server.address)
+        downloads.download(server.address)
 
 
 @pytest.mark.parametrize("etags", [("", ""), ('"a"', '"b"')])
 def test_a_changed_file_is_fetched_when_it_is_asked_for_again(server: Server, etags: tuple[str, str]) -> None:
     server.etag = etags[0]
-    file = _fetch.download(server.address)
-    assert _fetch.download(server.address, again=True).read_bytes() == model(4)
+    file = downloads.download(server.address)
+    assert downloads.download(server.address, again=True).read_bytes() == model(4)
     server.content, server.etag = model(8), etags[1]
-    assert _fetch.download(server.address).read_bytes() == model(4)
+    assert downloads.download(server.address).read_bytes() == model(4)
     assert (
-        _fetch.download(server.address, again=True).read_bytes()
+        downloads.download(server.address, again=True).read_bytes()
         == model(8)
-        == _fetch.download(server.address).read_bytes()
+        == downloads.download(server.address).read_bytes()
     )
     server.stop()
     with pytest.raises(ModelError, match="does not answer"):
-        _fetch.download(server.address, again=True)
+        downloads.download(server.address, again=True)
     assert file.read_bytes() == model(8)
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from op_profiler.errors import UnknownNameError, UsageError
-from op_profiler.frontends import _zoo, get_frontend
-from op_profiler.frontends._base import ModelRequest
+from op_profiler.frontends import get_frontend
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.zoo import classifiers
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = get_frontend("local")
@@ -21,7 +22,7 @@ LIGHT = {
     "resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "mnasnet0_5", "googlenet", "vit_b_32",
     "bninception", "dpn68", "nasnetamobile",
 }  # fmt: skip
-ZOO = sorted({*_zoo.torchvision_names(), *_zoo.pretrainedmodels_names()} - set(LOCAL.default_names()))
+ZOO = sorted({*classifiers.torchvision_names(), *classifiers.pretrainedmodels_names()} - set(LOCAL.default_names()))
 
 
 def load(name: str, **fields: Any) -> Any:
@@ -46,11 +47,11 @@ def test_zoo_models_lower(name: str, torch: Any) -> None:
 
 
 def test_the_zoo_is_all_there(torch: Any) -> None:
-    torchvision = pytest.importorskip("torchvision") if _zoo.installed("torchvision") else None
+    torchvision = pytest.importorskip("torchvision") if classifiers.installed("torchvision") else None
     if torchvision is None:
         pytest.skip("torchvision is not installed")
-    assert list(_zoo.torchvision_names()) == sorted(torchvision.models.list_models(module=torchvision.models))
-    assert {"nasnetalarge", "dpn68", "senet154"} <= set(_zoo.pretrainedmodels_names())
+    assert list(classifiers.torchvision_names()) == sorted(torchvision.models.list_models(module=torchvision.models))
+    assert {"nasnetalarge", "dpn68", "senet154"} <= set(classifiers.pretrainedmodels_names())
 
 
 def test_a_zoo_model_takes_batch_and_shape(torch: Any) -> None:
@@ -101,7 +102,7 @@ def test_own_models_work_without_pytest(tmp_path: Path) -> None:
     code = (
         "import importlib.util as u; assert u.find_spec('pytest') is None\n"
         "from op_profiler.frontends import get_frontend\n"
-        "from op_profiler.frontends._base import ModelRequest\n"
+        "from op_profiler.frontends.frontend import ModelRequest\n"
         "import sys\n"
         "for name in ('mlp', 'resnet-18'):\n"
         "    print(get_frontend('local').load(ModelRequest(source='local', name=name)).name)\n"

@@ -11,7 +11,7 @@ import pytest
 
 from op_profiler.errors import UnknownNameError
 from op_profiler.frontends import SOURCES, get_frontend
-from op_profiler.frontends._base import ModelRequest
+from op_profiler.frontends.frontend import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,7 +19,7 @@ NAMES_AND_REFUSALS = """
 import sys
 from op_profiler.errors import OpProfilerError
 from op_profiler.frontends import SOURCES, get_frontend
-from op_profiler.frontends._base import ModelRequest
+from op_profiler.frontends.frontend import ModelRequest
 for source in SOURCES:
     frontend = get_frontend(source)
     assert frontend.source == source and frontend.summary
@@ -81,9 +81,9 @@ def test_a_local_model_depends_on_the_packages_that_make_it(
     name: str, packages: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Installing the extra `models`, or another version of what is in it, leaves TVM's own models as they were."""
-    monkeypatch.setattr("op_profiler.frontends._zoo.torchvision_names", lambda: ("resnet18",))
+    monkeypatch.setattr("op_profiler.frontends.zoo.classifiers.torchvision_names", lambda: ("resnet18",))
     installed: dict[str, str] = {}
-    monkeypatch.setattr("op_profiler.frontends._content._version", installed.get)
+    monkeypatch.setattr("op_profiler.frontends.fingerprints._version", installed.get)
     request = ModelRequest(source="local", name=name)
     without = get_frontend("local").fingerprint(request)
     for package in ("torch", "torchvision", "pretrainedmodels", "libreyolo"):

@@ -8,7 +8,7 @@ import pytest
 
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends import get_frontend
-from op_profiler.frontends._base import ModelRequest
+from op_profiler.frontends.frontend import ModelRequest
 
 SIMPLE = get_frontend("simple")
 

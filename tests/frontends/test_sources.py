@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.relay.relay_model import RelayModel
 from op_profiler.errors import MissingPackageError, ModelError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.frontends import SOURCES, get_frontend
-from op_profiler.frontends._base import ModelRequest, RelayModel
+from op_profiler.frontends.frontend import ModelRequest
 
 QUICK_LOCAL = ["resnet-18", "mobilenet", "squeezenet_v1.1", "vgg-11", "dcgan", "mlp", "lstm", "rnn", "gru"]
 QUICK_LOCAL += ["resnet3d-18"]
@@ -39,7 +40,7 @@ def load(source: str, name: str, **options: Any) -> RelayModel:
 
 
 def outputs(model: RelayModel, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    from op_profiler.compiler import load_tvm
+    from op_profiler.compilers.relay.tvm_build import load_tvm
 
     tvm = load_tvm()
     from tvm.contrib import graph_executor

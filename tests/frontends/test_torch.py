@@ -10,10 +10,10 @@ from op_profiler.errors import ModelError
 
 
 def lower(model: Any, *examples: Any) -> Any:
-    from op_profiler.frontends import _torch
+    from op_profiler.frontends.importers import torch as torch_importer
 
     names = [f"x{i}" for i in range(len(examples))]
-    return _torch.lower(model, examples, name="m", source="file", input_names=names, batch_size=1)
+    return torch_importer.lower(model, examples, name="m", source="file", input_names=names, batch_size=1)
 
 
 def check(model: Any, run: Any, torch: Any, *examples: Any) -> Any:
@@ -78,10 +78,10 @@ def test_diff(torch: Any, run: Any) -> None:
 
 
 def test_vision_transformer(torch: Any, run: Any) -> None:
-    from op_profiler.frontends import _torch
+    from op_profiler.frontends.importers import torch as torch_importer
 
     pytest.importorskip("torchvision.models") if False else None
-    models = _torch.load_torchvision().models
+    models = torch_importer.load_torchvision().models
     torch.manual_seed(0)
     model = models.VisionTransformer(32, 8, num_layers=2, num_heads=4, hidden_dim=32, mlp_dim=64, num_classes=10)
     torch.nn.init.normal_(model.heads.head.weight)  # it starts at zero, which would hide everything before it
@@ -92,9 +92,9 @@ def test_vision_transformer(torch: Any, run: Any) -> None:
 def test_shifted_windows(torch: Any, run: Any, version: int) -> None:
     from functools import partial
 
-    from op_profiler.frontends import _torch
+    from op_profiler.frontends.importers import torch as torch_importer
 
-    swin = _torch.load_torchvision().models.swin_transformer
+    swin = torch_importer.load_torchvision().models.swin_transformer
     block = partial(swin.SwinTransformerBlock if version == 1 else swin.SwinTransformerBlockV2, mlp_ratio=2.0)
     torch.manual_seed(0)
     check(block(16, 2, [4, 4], [2, 2]), run, torch, torch.randn(1, 8, 8, 16))

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler import cuda_build
-from op_profiler.compiler import use_build_for
 from op_profiler.errors import OpProfilerError
+from op_profiler.targets.cuda import tvm_build
+from op_profiler.targets.target import use_build_for
 
 COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"
-lacking = cuda_build.missing(compile_only=True)
+lacking = tvm_build.missing(compile_only=True)
 needs_build = pytest.mark.skipif(bool(lacking), reason=f"needs {'; '.join(lacking)}")
 
 
@@ -26,7 +26,7 @@ def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=900)
 
 
-@pytest.mark.skipif(cuda_build.device_count() > 0, reason="there is a GPU here")
+@pytest.mark.skipif(tvm_build.device_count() > 0, reason="there is a GPU here")
 def test_without_a_gpu_the_error_says_what_to_do(tmp_path: Path) -> None:
     done = collect(tmp_path, "--modelname", "mlp", "--target", "cuda")
     assert done.returncode == 5 and not (tmp_path / "gpu.db").exists()
@@ -58,7 +58,7 @@ def test_one_process_holds_one_tvm(tvm: Any) -> None:
 
 
 def test_launches_are_read_from_the_loops(tvm: Any) -> None:
-    from op_profiler.operators.launch import launches_of
+    from op_profiler.compilers.relay.launch import launches_of
 
     te = tvm.te
     a = te.placeholder((64, 48), "float32", "a")
@@ -74,12 +74,13 @@ def test_launches_are_read_from_the_loops(tvm: Any) -> None:
 
 TASKS = """
 import json
-from op_profiler.compiler import load_tvm, resolve_target, use_build_for
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.targets.target import resolve_target, use_build_for
 use_build_for("cuda -arch=sm_90")
 target, tvm = resolve_target("cuda -arch=sm_90"), load_tvm()
-from op_profiler.collect.tune import tunables_of
+from op_profiler.collect.studies.tune import tunables_of
 from op_profiler.frontends import get_frontend
-from op_profiler.frontends._base import ModelRequest
+from op_profiler.frontends.frontend import ModelRequest
 model = get_frontend("local").load(ModelRequest(source="local", name="mobilenet"))
 items, _ = tunables_of(model, target, None)
 built = 0

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from op_profiler import cuda_build
+from op_profiler.targets.cuda import tvm_build
 
 ROOT = Path(__file__).parents[2]
 MAIN = [sys.executable, "-c", "from op_profiler.cli import main; main()", "corun"]
-lacking = cuda_build.missing(compile_only=True)
+lacking = tvm_build.missing(compile_only=True)
 needs_build = pytest.mark.skipif(bool(lacking), reason=f"needs {'; '.join(lacking)}")
 on_gpu = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not cuda_build.device_count(), reason="no GPU here (no driver, or it lists no device)"),
+    pytest.mark.skipif(not tvm_build.device_count(), reason="no GPU here (no driver, or it lists no device)"),
 ]
 
 
@@ -42,10 +42,10 @@ def streams_of(result: dict[str, Any]) -> set[int]:
 ANY_STREAM = """
 import numpy as np
 from op_profiler.collect.request import CollectRequest
-from op_profiler.frontends._base import ModelRequest
-from op_profiler.parallel.models import load_models
-from op_profiler.parallel.plan import Group, Stage, Step
-from op_profiler.parallel.profile import plan_of
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.parallel.loaded_models import load_models
+from op_profiler.parallel.planning.plan import Group, Stage, Step
+from op_profiler.parallel.measured_costs import plan_of
 request = CollectRequest(model=ModelRequest(source="local", name="squeezenet_v1.1"), target="cuda", threads=(0,))
 models = load_models([request], cores=4, merge=False, announce=print)
 models.sequential().run()
@@ -89,7 +89,7 @@ class TestOnAGpu:
         assert sorted(model for placement in stage for model in placement["models"]) == ["mobilenet", "resnet-18"]
 
 
-@pytest.mark.skipif(cuda_build.device_count() > 0, reason="there is a GPU here")
+@pytest.mark.skipif(tvm_build.device_count() > 0, reason="there is a GPU here")
 @pytest.mark.parametrize("target", ["cuda", "llvm,cuda"])
 def test_without_a_gpu_the_error_says_what_is_missing(target: str) -> None:
     done = run(MAIN, "mlp", "mlp", "--target", target)
@@ -98,11 +98,12 @@ def test_without_a_gpu_the_error_says_what_is_missing(target: str) -> None:
 
 TEMPORARIES = """
 import json
-from op_profiler.compiler import load_tvm, resolve_target, use_build_for
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.targets.target import resolve_target, use_build_for
 use_build_for("cuda -arch=sm_90")
 target, tvm = resolve_target("cuda -arch=sm_90"), load_tvm()
-from op_profiler.frontends._base import InputSpec, RelayModel
-from op_profiler.operators import lower
+from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.compilers.relay import lower
 relay = tvm.relay
 data, weight = relay.var("data", shape=(1, 8, 14, 14)), relay.var("weight", shape=(8, 8, 3, 3))
 pooled = relay.nn.global_avg_pool2d(relay.nn.relu(relay.nn.conv2d(data, weight, channels=8, kernel_size=(3, 3))))

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler import cuda_build
-from op_profiler.measure.machines.gpu import GpuKernels, NoNvml, describe_gpu
-from op_profiler.measure.trials.vendor_cuda import cuda_of_torch
+from op_profiler.targets.cuda import tvm_build
+from op_profiler.targets.cuda.gpu import GpuKernels, NoNvml, describe_gpu
+from op_profiler.targets.cuda.vendor import cuda_of_torch
 
 COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"
 on_gpu = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not cuda_build.device_count(), reason="no GPU here (no driver, or it lists no device)"),
+    pytest.mark.skipif(not tvm_build.device_count(), reason="no GPU here (no driver, or it lists no device)"),
 ]
 
 
@@ -91,7 +91,7 @@ class Runtime:
 
 
 def test_every_kernel_stands_between_two_events(tvm: Any, compiled_small: Any, target: Any) -> None:
-    from op_profiler.compiler import runtime_device
+    from op_profiler.compilers.relay.tvm_build import runtime_device
     from op_profiler.measure.kernels import load_graph
 
     inputs = {"data": np.zeros((1, 16, 32, 32), "float32")}

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.relay.lower import compile_model
 from op_profiler.frontends import get_frontend
-from op_profiler.frontends._base import ModelRequest
+from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.calls import Call, Kernel, TimedCalls, call_overhead_us
 from op_profiler.measure.kernels import load_graph
 from op_profiler.measure.threads import ThreadPool
-from op_profiler.operators.lower import compile_model
 
 _ROUNDS = 500
 

@@ -10,11 +10,11 @@ import pytest
 
 from op_profiler.collect.request import CollectRequest
 from op_profiler.collect.session import Session
-from op_profiler.frontends._base import ModelRequest
+from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.energy import Rapl
 from op_profiler.measure.kernels import load_graph
-from op_profiler.measure.machines.host import Host
 from op_profiler.measure.rounds import Samples
+from op_profiler.targets.llvm.host import Host
 
 
 class Tree:
@@ -131,8 +131,8 @@ def test_operators_have_the_energy_of_many_unchecked_calls_and_its_state_is_stor
 def test_the_virtual_machines_kernels_have_no_energy_of_their_own(tvm: Any, target: Any, small_network: Any) -> None:
     import numpy as np
 
-    from op_profiler.measure.vm import VmKernels
-    from op_profiler.operators.lower import compile_model
+    from op_profiler.compilers.relay.lower import compile_model
+    from op_profiler.measure.virtual_machine import VmKernels
 
     inputs = [spec.random(np.random.default_rng(0)) for spec in small_network.inputs]
     kernels = VmKernels(compile_model(small_network, target, "vm"), tvm.cpu(), inputs)

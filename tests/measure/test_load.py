@@ -14,7 +14,7 @@ import pytest
 
 from op_profiler.measure import load
 from op_profiler.measure.load import CoreMeter, parse_core_list
-from op_profiler.measure.machines.gpu_load import GpuMeter
+from op_profiler.targets.cuda.load import GpuMeter
 
 TICK = os.sysconf("SC_CLK_TCK")
 

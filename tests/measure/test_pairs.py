@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from op_profiler.measure._base import Measurement, ModelTiming
+from op_profiler.measure.measurement import Measurement, ModelTiming
 
 
 def timing(sum_us: float, *, foreign: bool = False, after_us: float = 100.0, **details: Any) -> ModelTiming:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.parallel.graph import KernelGraph
-from op_profiler.parallel.models import Models
+from op_profiler.parallel.loaded_models import Models
+from op_profiler.parallel.planning.graph import KernelGraph
 
 
 @pytest.fixture(scope="session")
 def branching_network(tvm: Any) -> Any:
     """A convolution, four branches of different weight that are concatenated, and a dense layer."""
-    from op_profiler.frontends._base import InputSpec, RelayModel
+    from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
 
     relay = tvm.relay
     data = relay.var("data", shape=(1, 16, 28, 28))
@@ -49,7 +49,7 @@ def branching_network(tvm: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def branching_compiled(branching_network: Any, target: Any) -> Any:
-    from op_profiler.operators.lower import compile_model
+    from op_profiler.compilers.relay.lower import compile_model
 
     return compile_model(branching_network, target)
 
@@ -57,11 +57,11 @@ def branching_compiled(branching_network: Any, target: Any) -> Any:
 @pytest.fixture
 def load(target: Any, tmp_path: Path) -> Iterator[Callable[[Any, Any], Models]]:
     """Loads a network that was compiled, as `load_models` would."""
-    from op_profiler.collect.source import random_inputs
+    from op_profiler.building.requested_model import random_inputs
     from op_profiler.measure.kernels import load_graph
-    from op_profiler.measure.machines import open_machine
     from op_profiler.measure.threads import available_cores
-    from op_profiler.parallel.executor import on_lanes
+    from op_profiler.parallel.runtime.lane_executor import on_lanes
+    from op_profiler.targets.open_machine import open_machine
 
     machine = open_machine("llvm", target, None)
 

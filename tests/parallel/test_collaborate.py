@@ -13,12 +13,12 @@ import pytest
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
 from op_profiler.parallel.collaborate import Collaboration, batches, collaborate
 from op_profiler.parallel.corun import CorunRequest
-from op_profiler.parallel.models import Models
-from op_profiler.parallel.plan import Group, Plan, PlanError, Stage, Step
-from op_profiler.parallel.profile import Profile, in_order, measure_costs, plan_of
-from op_profiler.parallel.proposals import proposals
-from op_profiler.schedules._base import Schedule
-from op_profiler.schedules.tuning.points import index_of
+from op_profiler.parallel.loaded_models import Models
+from op_profiler.parallel.measured_costs import Profile, in_order, measure_costs, plan_of
+from op_profiler.parallel.planning.plan import Group, Plan, PlanError, Stage, Step
+from op_profiler.parallel.schedule_proposals import proposals
+from op_profiler.schedules.schedule import Schedule
+from op_profiler.tuning.points import index_of
 
 Schedules = dict[str, tuple[Schedule, ...]]
 
@@ -215,7 +215,7 @@ def test_operators_of_a_batch_have_no_neighbour_in_common() -> None:
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    from op_profiler.predict.query import load_trials
+    from op_profiler.predict.schedules.suggestions import load_trials
     from op_profiler.predict.shipped import shipped_trials
 
     return load_trials(None, shipped_trials(), print)[::60]

@@ -16,30 +16,22 @@ import pytest
 
 from op_profiler.collect.request import CollectRequest
 from op_profiler.dataset import Dataset
-from op_profiler.frontends._base import ModelRequest
+from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.load import ForeignLoad
 from op_profiler.measure.rounds import Limits
 from op_profiler.parallel.comparison import compare
 from op_profiler.parallel.corun import CorunRequest, best_of, candidates_of, corun
-from op_profiler.parallel.executor import PlanExecutor
-from op_profiler.parallel.lanes import compiler
-from op_profiler.parallel.measure import (
-    Load,
-    Timed,
-    Way,
-    compare_outputs,
-    in_quiet_rounds,
-    surely_fastest,
-    time_in_turn,
-)
-from op_profiler.parallel.merge import merged
-from op_profiler.parallel.models import Models
-from op_profiler.parallel.plan import Plan
-from op_profiler.parallel.policies.exhaustive import exhaustive
-from op_profiler.parallel.policies.ios import ios_candidates
-from op_profiler.parallel.profile import in_order, measure_costs, plan_of
-from op_profiler.parallel.record import record_coruns
-from op_profiler.parallel.stages import StageTimer
+from op_profiler.parallel.loaded_models import Models
+from op_profiler.parallel.measured_costs import in_order, measure_costs, plan_of
+from op_profiler.parallel.planning.merge import merged
+from op_profiler.parallel.planning.plan import Plan
+from op_profiler.parallel.planning.policies.exhaustive import exhaustive
+from op_profiler.parallel.planning.policies.ios import ios_candidates
+from op_profiler.parallel.runtime.lane_executor import PlanExecutor
+from op_profiler.parallel.runtime.lanes import compiler
+from op_profiler.parallel.stage_timer import StageTimer
+from op_profiler.parallel.stored_coruns import record_coruns
+from op_profiler.parallel.timing import Load, Timed, Way, compare_outputs, in_quiet_rounds, surely_fastest, time_in_turn
 from op_profiler.report.corun import summary
 from op_profiler.report.trace import chrome_trace
 
@@ -192,10 +184,10 @@ def test_outputs_are_compared_bit_for_bit() -> None:
 
 
 def test_merged_operators_give_nearly_the_same(branching_network: Any, target: Any) -> None:
-    from op_profiler.collect.source import random_inputs
-    from op_profiler.compiler import runtime_device
+    from op_profiler.building.requested_model import random_inputs
+    from op_profiler.compilers.relay.lower import compile_model
+    from op_profiler.compilers.relay.tvm_build import runtime_device
     from op_profiler.measure.kernels import load_graph
-    from op_profiler.operators.lower import compile_model
 
     model, kinds = merged(branching_network)
     assert kinds == ("conv2d",)

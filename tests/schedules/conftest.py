@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from op_profiler.measure.trials.worker import Orders, Worker
-from op_profiler.schedules.tuning._base import TaskSpec
+from op_profiler.tuning.candidate import TaskSpec
+from op_profiler.tuning.trials.worker import Worker, WorkerSetup
 
 
 def tensor(*shape: int, dtype: str = "float32") -> tuple[str, tuple[int, ...], str]:
@@ -57,7 +57,9 @@ def batch_matmul(batch: int, m: int, n: int, k: int, transpose_a: int = 0, trans
 @pytest.fixture(scope="session")
 def worker(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Worker:
     log = tmp_path_factory.mktemp("trials") / "log"
-    orders = Orders(target=str(target), threads=1, modules=(), memory_bytes=None, check=True, cache="hot", log=str(log))
+    orders = WorkerSetup(
+        target=str(target), threads=1, modules=(), memory_bytes=None, check=True, cache="hot", log=str(log)
+    )
     return Worker(orders)
 
 

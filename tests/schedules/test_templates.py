@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.measure import reference
 from op_profiler.schedules.factors import NAMES
-from op_profiler.schedules.tuning._base import Candidate, TaskSpec
-from op_profiler.schedules.tuning.points import index_of, schedule_of
+from op_profiler.tuning import reference
+from op_profiler.tuning.candidate import Candidate, TaskSpec
+from op_profiler.tuning.points import index_of, schedule_of
 
 _spec = importlib.util.spec_from_file_location("schedule_tasks", Path(__file__).with_name("conftest.py"))
 assert _spec is not None and _spec.loader is not None
@@ -144,7 +144,7 @@ def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_pat
     """A product of one row, broadcast over a batch by the addition behind it, under a record of ours."""
     from op_profiler.schedules import records
     from op_profiler.schedules.applied import applied
-    from op_profiler.schedules.tuning.points import index_of
+    from op_profiler.tuning.points import index_of
 
     relay = tvm.relay
     data, other = relay.var("data", shape=(4, 48)), relay.var("other", shape=(3, 4, 64))
@@ -158,13 +158,13 @@ def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_pat
     config = dict(task.config_space.get(index).to_json_dict())
     file = tmp_path / "x.jsonl"
     records.keep(file, records.Record(str(target), spec.template, spec.arguments, config, (1e-9,)))
-    from op_profiler.schedules.record import recorded_schedules
+    from op_profiler.schedules.chosen import chosen_schedules
 
     shapes = [(4, 48), (3, 4, 64)]
     values = [np.random.default_rng(i).standard_normal(s).astype("float32") for i, s in enumerate(shapes)]
     with (
         applied(file, records.Conditions(1)),
-        recorded_schedules() as choices,
+        chosen_schedules() as choices,
         tvm.transform.PassContext(opt_level=3),
     ):
         library = tvm.relay.build(module, target=target)

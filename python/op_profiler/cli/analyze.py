@@ -16,9 +16,9 @@ from op_profiler import json_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.predict.analysis.correlations import Correlation
-    from op_profiler.predict.analysis.turnaround import Turnaround
-    from op_profiler.predict.analysis.unswept import Prediction
+    from op_profiler.analysis.correlations import Correlation
+    from op_profiler.analysis.turnaround import Turnaround
+    from op_profiler.analysis.unswept import TurnaroundPrediction
 
 EXAMPLES = """Examples:
 
@@ -60,12 +60,12 @@ def analyze(
 
     Factors of a schedule and settings are compared within an operator, sizes between operators.
     """
+    from op_profiler.analysis.correlations import correlations
+    from op_profiler.analysis.table import factor_table, load_rows
+    from op_profiler.analysis.turnaround import can_turn, turnarounds
+    from op_profiler.analysis.unswept import predict_unswept
     from op_profiler.cli import options
     from op_profiler.errors import UnknownNameError, UsageError
-    from op_profiler.predict.analysis.correlations import correlations
-    from op_profiler.predict.analysis.table import factor_table, load_rows
-    from op_profiler.predict.analysis.turnaround import can_turn, turnarounds
-    from op_profiler.predict.analysis.unswept import predict_unswept
     from op_profiler.predict.shipped import shipped_trials
 
     if format not in _FORMATS:
@@ -90,7 +90,7 @@ def analyze(
     _tell(f"{len(table.frame)} measurements; {table.left_out} not used", quiet)
     found = correlations(table, [one.name for one in chosen])
     turned: list[Turnaround] = []
-    predicted: list[Prediction] = []
+    predicted: list[TurnaroundPrediction] = []
     for name in (one.name for one in chosen if can_turn(one)):
         turned += (swept := turnarounds(table, name, threshold=threshold))
         predicted.append(predict_unswept(table, name, swept))
@@ -107,13 +107,17 @@ def _tell(text: str, quiet: bool) -> None:
         print(text, file=sys.stderr)
 
 
-def _print_json(found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[Prediction]) -> None:
+def _print_json(
+    found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[TurnaroundPrediction]
+) -> None:
     parts: dict[str, Sequence[Any]] = {"correlations": found, "turnarounds": turned, "predictions": predicted}
     plain = {name: [dataclasses.asdict(entry) for entry in entries] for name, entries in parts.items()}
     print(json_text.dumps(plain, indent=1))
 
 
-def _print_csv(found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[Prediction]) -> None:
+def _print_csv(
+    found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[TurnaroundPrediction]
+) -> None:
     """One table of all three, told apart by its first column; nested values are JSON, an empty cell is no value."""
     parts: dict[str, Sequence[Any]] = {"correlation": found, "turnaround": turned, "prediction": predicted}
     rows = [{"result": name, **dataclasses.asdict(entry)} for name, entries in parts.items() for entry in entries]
@@ -125,7 +129,9 @@ def _print_csv(found: Sequence[Correlation], turned: Sequence[Turnaround], predi
         writer.writerow({k: json_text.dumps(v) if isinstance(v, nested) else v for k, v in row.items()})
 
 
-def _print_tables(found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[Prediction]) -> None:
+def _print_tables(
+    found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[TurnaroundPrediction]
+) -> None:
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 170)
@@ -161,7 +167,7 @@ def _pair(value: float | None, p: float | None) -> str:
     return f"{value:+.2f} ({'?' if p is None else f'{p:.1g}' if p >= 1e-4 else '<1e-4'})"
 
 
-def _show_turnarounds(console: Console, turned: Sequence[Turnaround], prediction: Prediction) -> None:
+def _show_turnarounds(console: Console, turned: Sequence[Turnaround], prediction: TurnaroundPrediction) -> None:
     from collections import Counter
 
     print(f"\nturnaround points in {prediction.factor}: {prediction.sweeps} sweeps of {prediction.operators} operators")

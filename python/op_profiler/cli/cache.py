@@ -31,7 +31,7 @@ def cache(
 ) -> None:
     """Show what the cache folder holds, or remove it."""
     from op_profiler import cache as kept
-    from op_profiler.compiler import cache_folder
+    from op_profiler.cache import cache_folder
     from op_profiler.errors import UsageError
 
     if everything and not clear:

@@ -11,7 +11,7 @@ from op_profiler import json_text
 
 if TYPE_CHECKING:
     from op_profiler.collect.summary import ModelReport
-    from op_profiler.measure.machines import Place
+    from op_profiler.targets.machine import Place
 
 EXAMPLES = """Examples:
 
@@ -211,16 +211,16 @@ def collect(  # noqa: PLR0913 - the options are the interface
     """Measure every operator of a model, as the compiler emits it, and the whole model beside them."""
     from op_profiler.cli import options
     from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
+    from op_profiler.collect.studies.vendor import check_vendor
     from op_profiler.collect.supervisor import Collection
     from op_profiler.collect.sweep import parse_sweeps, swept
-    from op_profiler.collect.vendor import check_vendor
-    from op_profiler.compiler import target_kind
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
-    from op_profiler.measure.machines import default_thread_counts
+    from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
+    from op_profiler.targets.open_machine import default_thread_counts
+    from op_profiler.targets.target import target_kind
 
     tune = TuneRequest(tuner=tuner, trials=trials)
     tune.check()
@@ -306,11 +306,11 @@ def collect(  # noqa: PLR0913 - the options are the interface
 def _refetch(source: str, name: str) -> None:
     """Fetch the model behind an address again if it has changed there."""
     from op_profiler.errors import UsageError
-    from op_profiler.frontends import _fetch
+    from op_profiler.frontends import downloads
 
-    if source != "remoteonnx" or not _fetch.is_address(name):
+    if source != "remoteonnx" or not downloads.is_address(name):
         raise UsageError("--refetch is for a model behind an address: --modelsource remoteonnx --modelname https://...")
-    _fetch.download(name, again=True)
+    downloads.download(name, again=True)
 
 
 def _measure_module(
@@ -326,7 +326,7 @@ def _measure_module(
 ) -> None:
     """Time a ready-made function of the user's."""
     from op_profiler.cli import options
-    from op_profiler.collect.module import measure_module
+    from op_profiler.collect.user_module import measure_module
     from op_profiler.errors import UsageError
     from op_profiler.files import write_whole
 

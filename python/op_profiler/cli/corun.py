@@ -12,7 +12,7 @@ from op_profiler import json_text
 
 if TYPE_CHECKING:
     from op_profiler.parallel.comparison import CorunResult
-    from op_profiler.parallel.targets import TargetsResult
+    from op_profiler.parallel.several_targets import TargetsResult
 
 _STREAMS = 4
 
@@ -107,20 +107,20 @@ def corun(  # noqa: PLR0913 - the options are the interface
     """Run operators side by side: plan it, measure it beside one after the other, and check the outputs."""
     from op_profiler.cli import options
     from op_profiler.collect.request import CollectRequest
-    from op_profiler.compiler import BOARD_KINDS, target_kind
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
-    from op_profiler.measure.machines import default_thread_counts
+    from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.parallel.corun import CorunRequest
     from op_profiler.parallel.corun import corun as run
-    from op_profiler.parallel.interrupt import ended_by_interrupt
-    from op_profiler.parallel.targets import TargetsRequest, corun_on_targets
+    from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
+    from op_profiler.parallel.several_targets import TargetsRequest, corun_on_targets
     from op_profiler.report import corun as report
     from op_profiler.report import targets as report_targets
     from op_profiler.report.status import Status
     from op_profiler.report.trace import chrome_trace
+    from op_profiler.targets.open_machine import default_thread_counts
+    from op_profiler.targets.target import BOARD_KINDS, target_kind
 
     check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file})
     targets = options.parse_targets(target)
@@ -171,8 +171,9 @@ def corun(  # noqa: PLR0913 - the options are the interface
 
 def _cores(targets: tuple[str, ...], threads: int | None, streams: int | None) -> int:
     """How many cores, for cuda how many streams, a plan may use."""
-    from op_profiler.compiler import target_kind, usable_cores
+    from op_profiler.cores import usable_cores
     from op_profiler.errors import UsageError
+    from op_profiler.targets.target import target_kind
 
     on_streams = len(targets) == 1 and target_kind(targets[0]) == "cuda"
     if threads is not None and on_streams:

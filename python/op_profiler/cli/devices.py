@@ -38,8 +38,8 @@ def devices(
 ) -> None:
     """Show this machine and the TVM build in use; or the machines that a tracker knows, with their properties."""
     from op_profiler.cli import options
-    from op_profiler.compiler import check_target, target_kind
     from op_profiler.errors import UsageError
+    from op_profiler.targets.target import check_target, target_kind
 
     place = options.parse_place(host, port, device_key, target_kind(target))
     if place is not None and local:
@@ -54,10 +54,11 @@ def devices(
 
 
 def _local(as_json: bool, probe: bool) -> None:
-    from op_profiler.compiler import build_info, resolve_target
-    from op_profiler.measure.machines.host import Host
-    from op_profiler.measure.resources import local_resources
+    from op_profiler.compilers.relay.tvm_build import build_info
     from op_profiler.report.resources import show_resources
+    from op_profiler.resources import local_resources
+    from op_profiler.targets.llvm.host import Host
+    from op_profiler.targets.target import resolve_target
 
     machine = Host(resolve_target("llvm"))
     if probe:
@@ -79,8 +80,8 @@ def _local(as_json: bool, probe: bool) -> None:
 
 def _remote(place: Any, target: str, only: str | None, as_json: bool) -> None:
     """What a tracker lists; each machine of the target's key that is free is asked what it is."""
-    from op_profiler.compiler import use_build_for
-    from op_profiler.measure.machines.rpc import Listed, is_tracker, list_machines
+    from op_profiler.targets.remote.rpc import Listed, is_tracker, list_machines
+    from op_profiler.targets.target import use_build_for
 
     use_build_for(target)
     if is_tracker(place.host, place.port):
@@ -100,9 +101,9 @@ def _remote(place: Any, target: str, only: str | None, as_json: bool) -> None:
 
 def _asked(machine: Any, place: Any, target: str) -> dict[str, Any]:
     """Properties of a machine; empty where it is another's key or in use, its error where it does not answer."""
-    from op_profiler.compiler import resolve_target
     from op_profiler.errors import MeasureError
-    from op_profiler.measure.machines.board import Board
+    from op_profiler.targets.remote.board import Board
+    from op_profiler.targets.target import resolve_target
 
     if machine.key != place.key or not machine.free:
         return {}

@@ -14,7 +14,7 @@ from op_profiler import json_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from op_profiler.predict.library.evaluate import Score
+    from op_profiler.predict.library.scoring import Score
 
     Run = tuple[str, Callable[[], list[Score]]]
     Tasks = tuple[dict[str, str], list[Run], str]
@@ -78,7 +78,7 @@ def evaluate(
 def _of_library(path: Path, splits: tuple[str, ...], predictors: tuple[str, ...], seed: int) -> Tasks:
     from op_profiler.dataset.formats.tinynas import read_library
     from op_profiler.predict.library import PREDICTORS, make_predictor, without_suspicious
-    from op_profiler.predict.library.evaluate import evaluate as evaluate_one
+    from op_profiler.predict.library.scoring import evaluate as evaluate_one
     from op_profiler.predict.library.splits import DESCRIPTIONS, SPLITS, held_out
 
     splits = SPLITS if splits == ("all",) else splits
@@ -105,9 +105,9 @@ def _of_dataset(
     db: str | None, device: str | None, splits: tuple[str, ...], predictors: tuple[str, ...], seed: int
 ) -> Tasks:
     from op_profiler.errors import UnknownNameError
-    from op_profiler.predict.latency.evaluate import DESCRIPTIONS, SPLITS, held_out
-    from op_profiler.predict.latency.evaluate import evaluate as evaluate_one
-    from op_profiler.predict.latency.open import examples_for
+    from op_profiler.predict.latency.held_out import DESCRIPTIONS, SPLITS, held_out
+    from op_profiler.predict.latency.held_out import evaluate as evaluate_one
+    from op_profiler.predict.latency.open_predictor import examples_for
     from op_profiler.predict.latency.predictor import CHOICES
 
     splits = SPLITS if splits == ("all",) else splits

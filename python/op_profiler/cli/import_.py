@@ -13,7 +13,7 @@ import typer
 from op_profiler import json_text
 
 if TYPE_CHECKING:
-    from op_profiler.dataset.formats._base import Imported
+    from op_profiler.dataset.formats.format import Imported
 
 EXAMPLES = """Examples:
 
@@ -50,7 +50,7 @@ def import_(
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.formats import importing
     from op_profiler.errors import OpProfilerError, UnknownNameError, UsageError
-    from op_profiler.measure._base import Precision
+    from op_profiler.measure.measurement import Precision
 
     if format not in importing.FORMATS:
         raise UnknownNameError("format", format, importing.FORMATS)

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from op_profiler.compiler import TARGET_KINDS
 from op_profiler.errors import UsageError
+from op_profiler.targets.target import TARGET_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from op_profiler.frontends._base import Frontend
-    from op_profiler.measure.machines import Place
+    from op_profiler.frontends.frontend import Frontend
+    from op_profiler.targets.machine import Place
 
 _TRUE = {"true", "yes", "1"}
 _FALSE = {"false", "no", "0"}
@@ -146,6 +146,6 @@ def parse_place(host: str | None, port: int | None, key: str | None, usual_key: 
         raise UsageError("--host and --port go together: those of an RPC tracker, or of an RPC server itself")
     if not 0 < port < 65536:
         raise UsageError(f"--port {port} is out of range; give 1 to 65535")
-    from op_profiler.measure.machines import Place
+    from op_profiler.targets.machine import Place
 
     return Place(host=str(host).strip(), port=port, key=usual_key if key is None else key)

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.predict.latency.network import Network
     from op_profiler.predict.latency.predictor import Predictor
 
@@ -98,8 +98,8 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_writable
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
-    from op_profiler.predict.latency import storage
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.network import predict_network
     from op_profiler.report import prediction as report
     from op_profiler.report.status import Status
@@ -134,7 +134,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         found = _predictor(predictor, db, device, adapt, status.step)
         found.check_threads(counts)
         if save is not None:
-            storage.save(found, save)
+            predictor_files.save(found, save)
         network = _network(request, target or found.device.target, precision, input_dtype, status.step)
         each_regressor = format == "csv" and name.endswith(".tflite")
         parts = {
@@ -160,12 +160,12 @@ def predict(  # noqa: PLR0913 - the options are the interface
 
 
 def _predictor(choice: str, db: str | None, device: str | None, adapt: int | None, note: Note) -> Predictor:
-    from op_profiler.predict.latency.open import examples_for, open_predictor
+    from op_profiler.predict.latency.open_predictor import examples_for, open_predictor
 
     if adapt is None:
         return open_predictor(choice, db=db, device=device, note=note)
     from op_profiler.predict.latency.adapt import adapted, chosen_samples
-    from op_profiler.predict.latency.state import steady
+    from op_profiler.predict.latency.steady_times import steady
 
     target = steady(examples_for(db=db, device=device))
     source = open_predictor(choice, note=note)
@@ -191,7 +191,7 @@ def _network(request: ModelRequest, target: str, precision: str, dtype: str, not
     """The model's operators; what takes long is said."""
     from op_profiler.collect.request import CollectRequest
     from op_profiler.errors import UsageError
-    from op_profiler.predict.latency.lowered import lowered_model
+    from op_profiler.predict.latency.lowered_models import lowered_model
 
     asked = CollectRequest(model=request, target=target, precision=precision, schedules="none", dry_run=True)
     asked.check()

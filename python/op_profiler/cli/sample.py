@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from op_profiler.collect.sampling.run import Batch, SampleReport
-    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.frontend import ModelRequest
 
 EXAMPLES = """Examples:
 
@@ -96,11 +96,11 @@ def sample(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collect.request import CollectRequest
     from op_profiler.collect.sampling import grid, run, spaces
     from op_profiler.collect.supervisor import Collection
-    from op_profiler.compiler import target_kind
     from op_profiler.errors import UnknownNameError, UsageError
-    from op_profiler.frontends._base import ModelRequest
-    from op_profiler.measure.machines import default_thread_counts
+    from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
+    from op_profiler.targets.open_machine import default_thread_counts
+    from op_profiler.targets.target import target_kind
 
     if kinds == "list" or skip_rule == "list":
         print("\n".join(spaces.space_names() if kinds == "list" else (f"{n}: {t}" for n, (t, _) in grid.RULES.items())))
@@ -181,7 +181,7 @@ def _variants(names: tuple[str, ...], batches: str, resolutions: str, lengths: s
     from op_profiler.cli import options
     from op_profiler.errors import UsageError
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.frontend import ModelRequest
 
     sizes = options.parse_counts("--resolutions", resolutions) if resolutions else ()
     images: list[tuple[tuple[int, ...], ...]] = [((1, 3, size, size),) for size in sizes] or [()]

@@ -13,10 +13,10 @@ from op_profiler import json_text
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
-    from op_profiler.measure._base import Cache
-    from op_profiler.operators._base import Operator
-    from op_profiler.predict.query import Answer, ScheduleQuery
-    from op_profiler.predict.ranking import Score
+    from op_profiler.measure.measurement import Cache
+    from op_profiler.operators.operator import Operator
+    from op_profiler.predict.schedules.ranking import Score
+    from op_profiler.predict.schedules.suggestions import Answer, ScheduleQuery
 
 EXAMPLES = """Examples:
 
@@ -60,10 +60,10 @@ def schedule(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes.")] = False,
 ) -> None:
     """The best known schedule of an operator; of one never tuned, those predicted to be the best. Searches nothing."""
-    from op_profiler.compiler import resolve_target, use_build_for
     from op_profiler.errors import UsageError
-    from op_profiler.measure.machines import default_thread_counts
     from op_profiler.report.status import Status
+    from op_profiler.targets.open_machine import default_thread_counts
+    from op_profiler.targets.target import resolve_target, use_build_for
 
     if subject is None and not evaluate:
         raise UsageError("name a model or an operator, or give --evaluate")
@@ -92,15 +92,15 @@ def schedule(
 
 
 def _answers(query: ScheduleQuery, request: CollectRequest, k: int, verify: int, tell: Any) -> list[Answer]:
-    from op_profiler.compiler import resolve_target
+    from op_profiler.targets.target import resolve_target
 
     tell(f"fusing {request.model.name}")
     anchors = _anchors(request)
     if not verify:
         tell("ranking schedules")
         return [query.answer(anchor, k) for anchor in anchors]
-    from op_profiler.measure.trials import TrialRunner
     from op_profiler.measure.turns import locks_of, measuring
+    from op_profiler.tuning.trials.runner import TrialRunner
 
     answers = []
     target = str(resolve_target(request.target))
@@ -126,7 +126,7 @@ def _request(
     cache: str,
 ) -> CollectRequest:
     from op_profiler.collect.request import CollectRequest
-    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.frontend import ModelRequest
 
     model = ModelRequest(source=modelsource, name=subject, batch_size=batchsize, sequence_length=sequence_length)
     request = CollectRequest(
@@ -146,9 +146,9 @@ def _query(
     request: CollectRequest, target: Any, device: str | None, *, shipped: bool, quiet: bool
 ) -> tuple[ScheduleQuery, str]:
     """What answers, and the name of the device that it answers for."""
-    from op_profiler.compiler import target_kind
-    from op_profiler.predict.query import ScheduleQuery, load_trials
+    from op_profiler.predict.schedules.suggestions import ScheduleQuery, load_trials
     from op_profiler.predict.shipped import shipped_trials
+    from op_profiler.targets.target import target_kind
 
     rows = load_trials(request.db, shipped_trials() if shipped else None, _silent if quiet else _warn)
     rows = [row for row in rows if row["device_kind"] == target_kind(request.target)]
@@ -160,7 +160,7 @@ def _query(
 def _devices(rows: list[dict[str, Any]], request: CollectRequest, device: str | None) -> tuple[dict[str, str], str]:
     """Devices by key whose trials count, all alike, and what to call them."""
     from op_profiler.errors import UsageError
-    from op_profiler.measure.device import host_fingerprint, processor_name
+    from op_profiler.targets.llvm.identity import host_fingerprint, processor_name
 
     if device is None and request.on_host:
         alike = host_fingerprint()
@@ -187,12 +187,12 @@ def _silent(text: str) -> None:
 
 def _anchors(request: CollectRequest) -> list[Operator]:
     """The operator of a key, or those of a model that can be tuned."""
-    from op_profiler.collect.tune import tunables_of
-    from op_profiler.compiler import resolve_target
+    from op_profiler.collect.studies.tune import tunables_of
     from op_profiler.dataset import Dataset
     from op_profiler.errors import UsageError
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends.cache import load_cached
+    from op_profiler.frontends.lowered_cache import load_cached
+    from op_profiler.targets.target import resolve_target
 
     name = request.model.name
     if re.fullmatch(r"[0-9a-f]{16}", name):

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.compiler import cache_folder, resolve_target
+from op_profiler.cache import cache_folder
+from op_profiler.targets.target import resolve_target
 
 if TYPE_CHECKING:
-    from op_profiler.frontends._base import RelayModel
+    from op_profiler.compilers.relay.relay_model import RelayModel
 
 
 def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> dict[str, float | bool]:
@@ -87,9 +88,9 @@ class References:
             return outputs
 
     def _compute(self, model: RelayModel) -> list[np.ndarray]:
-        from op_profiler.compiler import runtime_device
+        from op_profiler.compilers.relay.lower import compile_model
+        from op_profiler.compilers.relay.tvm_build import runtime_device
         from op_profiler.measure.kernels import load_graph
-        from op_profiler.operators.lower import compile_model
 
         target: Any = resolve_target("llvm")
         return load_graph(compile_model(model, target), runtime_device(target), dict(self._inputs)).output_arrays()

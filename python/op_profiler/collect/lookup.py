@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from op_profiler.collect.earlier import Earlier
+from op_profiler.collect.resume import StoredResults
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
@@ -38,7 +38,7 @@ def find(dataset: Dataset, request: CollectRequest, base_key: str, since: str) -
     found = []
     for model in dataset.models(base_key):
         if model.extracted and request.model_key(base_key, model.asked) == model.key:
-            earlier = Earlier(dataset, request, model.key, since)
+            earlier = StoredResults(dataset, request, model.key, since)
             answered = frozenset(n for n in request.threads if earlier.answers(n))
             found.append(Found(model.key, answered))
     return max(found, key=lambda one: len(one.answered), default=None)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compiler import BOARD_KINDS, check_target, target_kind
 from op_profiler.errors import UnknownNameError, UsageError
-from op_profiler.frontends._base import ModelRequest
-from op_profiler.measure._base import Cache
-from op_profiler.measure.machines._base import Place
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.measure.measurement import Cache
 from op_profiler.schedules import records
-from op_profiler.schedules.tuning.tuners import TUNERS
+from op_profiler.targets.machine import Place
+from op_profiler.targets.target import BOARD_KINDS, check_target, compiler_identity, target_kind
+from op_profiler.tuning.tuners import TUNERS
 
 PRECISIONS = ("float32", "float16", "int8")
 EXECUTORS = ("default", "vm")
@@ -115,7 +114,7 @@ class CollectRequest:
         Raises:
             UsageError: an option is out of range; names what it may be.
         """
-        from op_profiler.collect.inputs import read_arrays
+        from op_profiler.building.input_arrays import read_arrays
         from op_profiler.measure.threads import check_thread_counts
 
         check_target(self.target, remote=self.place is not None, dry_run=self.dry_run)
@@ -151,7 +150,7 @@ class CollectRequest:
         self._check_resources()
 
     def _check_resources(self) -> None:
-        from op_profiler.measure.resources import resource_to_sweep
+        from op_profiler.resources import resource_to_sweep
 
         if self.resources and self.place is not None:
             raise UsageError("--sweep sets resources of this machine; leave it out, or --host and --port")
@@ -191,7 +190,7 @@ class CollectRequest:
         Raises:
             MeasureError: a GPU that does not tell which one it is.
         """
-        from op_profiler.measure.device import gpu_identity, host_identity
+        from op_profiler.targets.llvm.identity import gpu_identity, host_identity
 
         if self.dry_run and not self.on_host:
             return ""  # compiled for, and nowhere measured
@@ -240,12 +239,12 @@ class CollectRequest:
         if self.place is not None:
             return self.place.key
         if self.on_gpu:
-            from op_profiler.cuda_build import device_name
+            from op_profiler.targets.cuda.tvm_build import device_name
 
             return device_name() or "gpu"
         if not self.on_host:
             return target_kind(self.target)
-        from op_profiler.measure.device import processor_name
+        from op_profiler.targets.llvm.identity import processor_name
 
         return processor_name()
 
@@ -271,19 +270,3 @@ def one_of(kind: str, value: str, known: tuple[str, ...]) -> None:
     """Refuse a value that is not among the known ones, naming the nearest."""
     if value not in known:
         raise UnknownNameError(kind, value, known)
-
-
-def compiler_identity(target: str) -> str:
-    """The TVM build that a worker will use for a target, told without importing it."""
-    home = os.environ.get("TVM_HOME")
-    if home:
-        libraries = sorted(Path(home).glob("build/libtvm.*"))
-        return f"{home}:{[lib.stat().st_mtime_ns for lib in libraries]}"
-    from importlib import metadata
-
-    for name in ("bitblas",) if target_kind(target) == "cuda" else ("xtc-tvm-python-bindings", "apache-tvm"):
-        try:
-            return f"{name} {metadata.version(name)}"
-        except metadata.PackageNotFoundError:
-            continue
-    return "none"

@@ -5,22 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.collect.alone import refused_threads, whole_model_failed
-from op_profiler.collect.earlier import Earlier
+from op_profiler.collect.one_by_one import refused_threads, whole_model_failed
+from op_profiler.collect.resume import StoredResults
 from op_profiler.dataset import Row
 from op_profiler.measure.failures import machine_state
-from op_profiler.schedules._base import UNKNOWN, Schedule
+from op_profiler.schedules.schedule import UNKNOWN, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from op_profiler.collect.order import Order
     from op_profiler.collect.session import OperatorResult, ThreadResult
+    from op_profiler.collect.worker_task import WorkerTask
+    from op_profiler.compilers.relay.relay_model import RelayModel
     from op_profiler.dataset import Dataset
-    from op_profiler.frontends._base import RelayModel
-    from op_profiler.measure._base import Device, ModelTiming, Settings
-    from op_profiler.measure.machines import Machine
-    from op_profiler.operators._base import Operator
+    from op_profiler.measure.measurement import Device, ModelTiming, Settings
+    from op_profiler.operators.operator import Operator
+    from op_profiler.targets.machine import Machine
 
 
 class Results:
@@ -31,20 +31,20 @@ class Results:
         schedules: what the build gave to the operators, by workload key.
         launches: grid and block of each launch of a GPU, by workload key.
         details: of the build, stored with the time of the model.
-        request: the one of the order; from `identify` on with those thread counts only that are still to be measured.
+        request: the one of the task; from `identify` on with those thread counts only that are still to be measured.
         model_key: of the model in the dataset, known from `identify` on.
         earlier: what the dataset has of it already.
     """
 
-    def __init__(self, dataset: Dataset, order: Order) -> None:
+    def __init__(self, dataset: Dataset, task: WorkerTask) -> None:
         self.device: Device | None = None
         self.schedules: dict[str, Schedule] = {}
         self.launches: dict[str, list[dict[str, Any]]] = {}
         self.details: dict[str, Any] = {}
-        self.request = order.request
+        self.request = task.request
         self.model_key = ""
         self._dataset = dataset
-        self._order = order
+        self._task = task
 
     def identify(self, content: str, asked: Iterable[str]) -> None:
         """Which model of the dataset this is: known once the build has asked for records and the machine is open.
@@ -53,12 +53,12 @@ class Results:
             content: of the model (`RelayModel.content`).
             asked: computations that the build looked for records of.
         """
-        ordered = self._order.request
+        ordered = self._task.request
         machine = self.device.identity if self.device is not None else ordered.machine() or ""
         self._asked = tuple(sorted(asked))
         self._base_key = ordered.base_key(content, machine)
         self.model_key = ordered.model_key(self._base_key, self._asked)
-        self.earlier = Earlier(self._dataset, ordered, self.model_key, self._order.since)
+        self.earlier = StoredResults(self._dataset, ordered, self.model_key, self._task.since)
         self._narrow(tuple(n for n in ordered.threads if not self.earlier.answers(n)))
 
     def leave_out(self, machine: Machine) -> bool:
@@ -71,7 +71,7 @@ class Results:
         return bool(self.request.threads)
 
     def _narrow(self, threads: tuple[int, ...]) -> None:
-        self.request = dataclasses.replace(self._order.request, threads=threads)
+        self.request = dataclasses.replace(self._task.request, threads=threads)
         self.earlier = dataclasses.replace(self.earlier, request=self.request)
 
     def store_operators(self, operators: Sequence[Operator], model: RelayModel, notes: Sequence[str]) -> None:

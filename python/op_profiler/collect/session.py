@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from op_profiler.collect.request import CollectRequest
-from op_profiler.measure._base import Cache, Measurement, ModelTiming, Settings
 from op_profiler.measure.energy import energy_per_call_mj
-from op_profiler.measure.gauge import NAMES as GAUGE_NAMES
-from op_profiler.measure.machines._base import LoadedModel, Machine
-from op_profiler.measure.resources import read_back
+from op_profiler.measure.measurement import Cache, Measurement, ModelTiming, Settings
 from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
 from op_profiler.measure.statistics import median_interval, summarize
-from op_profiler.operators._base import Operator
+from op_profiler.measure.steadiness import PROBE_NAMES
+from op_profiler.operators.operator import Operator
+from op_profiler.resources import read_back
+from op_profiler.targets.machine import LoadedModel, Machine
 
 _BATCH_US = 2e4
 """Of calls between two looks at the clock while energy is measured."""
@@ -110,7 +110,7 @@ class Session:
             coverage=self.request.coverage,
             limits=self.limits,
             meter=self.machine.meter(max(threads)),
-            gauge=self.machine.gauge(),
+            probe=self.machine.steadiness_probe(),
         )
         settings = {n: self._settings(n) for n in threads}
         before = {n: rounds.whole_model_us(n) for n in threads}
@@ -240,12 +240,12 @@ class Session:
         if total is not None and not np.isnan(ratios).any():  # every kernel was timed in every round
             details["ratio_per_round"] = float(np.median(ratios))
             details["ratio_per_round_ci"] = [end if np.isfinite(end) else None for end in median_interval(ratios)]
-        if samples.gauge_us:
-            windows = zip(samples.window_rounds, samples.gauge_us)
-            details["gauge_windows_us"] = [[rounds, *(round(us, 3) for us in gauge)] for rounds, gauge in windows]
-            details["gauge_us"] = dict(zip(GAUGE_NAMES, np.median(samples.gauge_us, axis=0).round(3).tolist()))
-            gauge = self.machine.gauge()
-            details["gauge_bytes"] = dict(zip(GAUGE_NAMES, gauge.sizes_bytes)) if gauge is not None else None
+        if samples.probe_us:
+            windows = zip(samples.window_rounds, samples.probe_us)
+            details["gauge_windows_us"] = [[rounds, *(round(us, 3) for us in probed)] for rounds, probed in windows]
+            details["gauge_us"] = dict(zip(PROBE_NAMES, np.median(samples.probe_us, axis=0).round(3).tolist()))
+            probe = self.machine.steadiness_probe()
+            details["gauge_bytes"] = dict(zip(PROBE_NAMES, probe.sizes_bytes)) if probe is not None else None
         if outcome is not None:
             details |= {
                 "repeated_rounds": outcome.repeated_rounds,

@@ -6,11 +6,11 @@ import dataclasses
 from typing import Any
 
 from op_profiler.collect.request import CollectRequest
-from op_profiler.collect.studies import StudyReport
-from op_profiler.dataset._base import Failure
+from op_profiler.collect.studies.report import StudyReport
+from op_profiler.dataset.row import Failure
 from op_profiler.errors import EXIT_FAILURES_RECORDED, EXIT_OK
-from op_profiler.measure._base import RESOURCES, Measurement, ModelTiming, Settings, effective
-from op_profiler.operators._base import Operator
+from op_profiler.measure.measurement import RESOURCES, Measurement, ModelTiming, Settings, effective
+from op_profiler.operators.operator import Operator
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,19 +15,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from op_profiler.collect import lookup
-from op_profiler.collect.order import Order
 from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
-from op_profiler.collect.studies import StudyReport
+from op_profiler.collect.studies.report import StudyReport
 from op_profiler.collect.summary import ModelReport, ThreadReport
+from op_profiler.collect.worker_task import WorkerTask
 from op_profiler.dataset.engine import utc_now
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
-from op_profiler.frontends._base import Frontend
+from op_profiler.frontends.frontend import Frontend
 from op_profiler.measure.turns import COMMAND, told_command
 from op_profiler.schedules import records
 
 if TYPE_CHECKING:
     from op_profiler.dataset import Dataset
-    from op_profiler.dataset._base import Failure
+    from op_profiler.dataset.row import Failure
 
 _MOST_CRASHES = 20
 _MOST_STUDY_CRASHES = 3
@@ -68,7 +68,7 @@ class _Outcome:
     Attributes:
         stage: what it did last.
         operator: workload key of the operator that it announced last in that stage.
-        alone: why the model cannot be measured as a whole; None if it can.
+        one_by_one: why the model cannot be measured as a whole; None if it can.
         excluded: operators, by workload key, that take their machine down, and how.
         crash: the signal or exit code that ended it unannounced.
         result: of work that answers with one.
@@ -79,7 +79,7 @@ class _Outcome:
     model_key: str = ""
     operator: str | None = None
     notes: tuple[str, ...] = ()
-    alone: str | None = None
+    one_by_one: str | None = None
     excluded: dict[str, str] = dataclasses.field(default_factory=dict)
     error: str | None = None
     code: int = 0
@@ -163,8 +163,8 @@ class Collection:
             if not getattr(studies, work):
                 continue
             tune = dataclasses.replace(studies.tune or TuneRequest(), operators=heavy)
-            order = Order(request, work=work, tune=tune)  # type: ignore[arg-type]
-            outcome = self._study(order, progress, index, (begin, end))
+            task = WorkerTask(request, work=work, tune=tune)  # type: ignore[arg-type]
+            outcome = self._study(task, progress, index, (begin, end))
             if outcome.result is None:
                 reason = outcome.error or f"the process died ({outcome.crash}) while {outcome.stage}"
                 found = dataclasses.replace(found, problems=(*found.problems, f"{work}: {reason}"))
@@ -175,10 +175,10 @@ class Collection:
         )
         return dataclasses.replace(report, base=base, studies=found)
 
-    def _study(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+    def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
         """One piece of work that answers with a result; what is stored on the way is not done again after a crash."""
         for _ in range(_MOST_STUDY_CRASHES):
-            outcome = _run_worker(order, progress, index, span)
+            outcome = _run_worker(task, progress, index, span)
             if outcome.crash is None:
                 break
         return outcome
@@ -201,7 +201,7 @@ class Collection:
         if found is not None and (request.dry_run or found.answered >= set(request.threads)):
             outcome = _Outcome(done=True, model_key=found.key)
         else:
-            outcome = self._work_with_resources(Order(request, since=started), progress, index, span)
+            outcome = self._work_with_resources(WorkerTask(request, since=started), progress, index, span)
         return self._report(request, outcome, started)
 
     def _found(self, frontend: Frontend, request: CollectRequest, since: str) -> lookup.Found | None:
@@ -211,36 +211,38 @@ class Collection:
             return None
         return lookup.find(self.dataset, request, request.base_key(content, machine), since)
 
-    def _work_with_resources(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+    def _work_with_resources(
+        self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
+    ) -> _Outcome:
         """Workers inherit what this process is given; it is restored here, whatever happens to them."""
-        from op_profiler.measure.resources import ResourceError, applied
+        from op_profiler.resources import ResourceError, applied
 
         try:
-            with applied(order.request.resources):
-                return self._work(order, progress, index, span)
+            with applied(task.request.resources):
+                return self._work(task, progress, index, span)
         except ResourceError as error:
             return _Outcome(error=str(error), code=error.exit_code)
 
-    def _work(self, order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
-        """Workers until the order is carried out: a new one after each crash, without the operator that crashed."""
+    def _work(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+        """Workers until the task is carried out: a new one after each crash, without the operator that crashed."""
         key = ""
         for _ in range(_MOST_CRASHES):
-            outcome = _run_worker(order, progress, index, span)
+            outcome = _run_worker(task, progress, index, span)
             key = outcome.model_key = outcome.model_key or key
-            if outcome.alone is not None and not order.alone:
-                order = dataclasses.replace(
-                    order, alone=True, reason=outcome.alone, excluded={**order.excluded, **outcome.excluded}
+            if outcome.one_by_one is not None and not task.one_by_one:
+                task = dataclasses.replace(
+                    task, one_by_one=True, reason=outcome.one_by_one, excluded={**task.excluded, **outcome.excluded}
                 )
                 continue
             if outcome.crash is None:
                 return outcome
             reason = f"the process died ({outcome.crash}) while {outcome.stage}"
             if outcome.operator is not None:
-                order = dataclasses.replace(order, excluded={**order.excluded, outcome.operator: reason})
-            elif order.alone or outcome.stage not in ("compiling", "loading", "measuring"):
-                outcome.error, outcome.code = f"{reason} {order.request.model.name}", EXIT_ENVIRONMENT
+                task = dataclasses.replace(task, excluded={**task.excluded, outcome.operator: reason})
+            elif task.one_by_one or outcome.stage not in ("compiling", "loading", "measuring"):
+                outcome.error, outcome.code = f"{reason} {task.request.model.name}", EXIT_ENVIRONMENT
                 return outcome
-            order = dataclasses.replace(order, alone=True, reason=order.reason or reason)
+            task = dataclasses.replace(task, one_by_one=True, reason=task.reason or reason)
         outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
         return outcome
 
@@ -301,7 +303,7 @@ def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
     return "; ".join(errors) or None
 
 
-def _run_worker(order: Order, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+def _run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
     """One worker process from its start to its end.
 
     Args:
@@ -322,18 +324,18 @@ def _run_worker(order: Order, progress: Progress, index: int, span: tuple[float,
     os.close(write_end)
     try:
         assert process.stdin is not None
-        process.stdin.write(order.to_json())
+        process.stdin.write(task.to_json())
         process.stdin.close()
         with os.fdopen(read_end) as events:
             for line in events:
-                _take(json.loads(line), outcome, order, progress, index, span)
+                _take(json.loads(line), outcome, task, progress, index, span)
         code = process.wait()
     except BaseException:
         process.kill()
         process.wait()
         Path(log.name).unlink(missing_ok=True)
         raise
-    if not outcome.done and outcome.error is None and outcome.alone is None:
+    if not outcome.done and outcome.error is None and outcome.one_by_one is None:
         outcome.crash = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     if outcome.crash or outcome.code == EXIT_ENVIRONMENT:
         progress.problem(f"the worker's log: {log.name}")
@@ -345,7 +347,7 @@ def _run_worker(order: Order, progress: Progress, index: int, span: tuple[float,
 def _take(
     event: dict[str, Any],
     outcome: _Outcome,
-    order: Order,
+    task: WorkerTask,
     progress: Progress,
     index: int,
     span: tuple[float, float],
@@ -357,11 +359,11 @@ def _take(
         begin, end = _STAGES.get(outcome.stage, (0.0, 1.0))
         share = begin + (end - begin) * float(event.get("share", 0.0))
         what = f"{outcome.stage} {event['detail']}" if "detail" in event else outcome.stage
-        progress.step(f"{order.request.model.name}: {what}", index + span[0] + (span[1] - span[0]) * share)
+        progress.step(f"{task.request.model.name}: {what}", index + span[0] + (span[1] - span[0]) * share)
     outcome.model_key = event.get("model_key", outcome.model_key)
     outcome.result = event.get("result", outcome.result)
     outcome.notes = tuple(event.get("notes", outcome.notes))
-    outcome.alone = event.get("alone", outcome.alone)
+    outcome.one_by_one = event.get("one_by_one", outcome.one_by_one)
     outcome.excluded |= event.get("excluded", {})
     outcome.error = event.get("error", outcome.error)
     if "note" in event:

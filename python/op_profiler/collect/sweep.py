@@ -9,7 +9,7 @@ from typing import Any
 
 from op_profiler.collect.request import CollectRequest
 from op_profiler.errors import UsageError
-from op_profiler.measure.resources import resource_to_sweep
+from op_profiler.resources import resource_to_sweep
 
 
 def parse_sweeps(words: Sequence[str]) -> list[dict[str, Any]]:

@@ -17,36 +17,36 @@ import traceback
 from typing import TYPE_CHECKING, Any, TextIO
 
 from op_profiler.collect import lookup
-from op_profiler.collect.order import Order
+from op_profiler.collect.worker_task import WorkerTask
 from op_profiler.errors import EXIT_ENVIRONMENT, BoardLostError, MeasureError, ModelError, OpProfilerError
 from op_profiler.measure.failures import TWICE
 
 if TYPE_CHECKING:
     from op_profiler.collect.results import Results
     from op_profiler.collect.session import OperatorResult, ThreadResult
+    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.relay.relay_model import RelayModel
     from op_profiler.dataset import Dataset
-    from op_profiler.frontends._base import RelayModel
-    from op_profiler.measure._base import Device
-    from op_profiler.measure.machines import Machine
-    from op_profiler.operators._base import Operator
-    from op_profiler.operators.extract import Occurrence
-    from op_profiler.operators.lower import CompiledModel
+    from op_profiler.measure.measurement import Device
+    from op_profiler.operators.operator import Operator
     from op_profiler.schedules.applied import Applied
+    from op_profiler.targets.machine import Machine
 
 _PR_SET_PDEATHSIG = 1
 _MOST_LOSSES = 10
 
 
 class Worker:
-    """Carries out one order.
+    """Carries out one task.
 
     Args:
         events: where announcements go.
     """
 
-    def __init__(self, order: Order, events: TextIO) -> None:
-        self.order = order
-        self.request = order.request
+    def __init__(self, task: WorkerTask, events: TextIO) -> None:
+        self.task = task
+        self.request = task.request
         self.events = events
         self.inputs: dict[str, Any] = {}
         self.checking: str | None = None
@@ -69,16 +69,16 @@ class Worker:
         Raises:
             OpProfilerError: the model, the machine or the dataset does not allow it.
         """
+        from op_profiler.building.requested_model import load_model
         from op_profiler.collect.results import Results
-        from op_profiler.collect.source import load_model
         from op_profiler.dataset import Dataset
 
         model, self.inputs, target = load_model(self.request, self.announce)
         self._note(*model.notes)
         with Dataset.open(self.request.db) as self.dataset:
-            self.results = Results(self.dataset, self.order)
+            self.results = Results(self.dataset, self.task)
             try:
-                if self.order.work != "measure" or self.order.alone or not self._is_stored(model, target):
+                if self.task.work != "measure" or self.task.one_by_one or not self._is_stored(model, target):
                     self._carry_out(model, target)
             finally:
                 if self._machine is not None:
@@ -92,11 +92,11 @@ class Worker:
         if self.request.dry_run:
             with applied(self.request.record_file(), self.request.conditions) as self.in_use:
                 self._dry_run(model, target)
-        elif self.order.work != "measure":
+        elif self.task.work != "measure":
             self._special(model, target)
         else:
             with applied(self.request.record_file(), self.request.conditions) as self.in_use:
-                if self.order.alone:
+                if self.task.one_by_one:
                     self._measure_alone(self._optimize(model, target), model, target)
                 else:
                     self._measure_model(model, target)
@@ -104,8 +104,8 @@ class Worker:
     def machine(self, target: Any) -> Machine:
         """The machine to measure on, opened when first needed, and from then on ours alone."""
         if self._machine is None:
-            from op_profiler.measure.machines import open_machine
             from op_profiler.measure.turns import locks_of, measuring
+            from op_profiler.targets.open_machine import open_machine
 
             if self.request.place is None:
                 names = locks_of([self.request.target])
@@ -129,7 +129,7 @@ class Worker:
         if machine is None:  # asked for once more after compiling, which may take long
             self.machine(target).close()
             self._machine, machine = None, self.device.identity
-        found = lookup.find(self.dataset, self.request, self.request.base_key(model.content, machine), self.order.since)
+        found = lookup.find(self.dataset, self.request, self.request.base_key(model.content, machine), self.task.since)
         if found is None or not (self.request.dry_run or found.answered >= set(self.request.threads)):
             return False
         self.announce(model_key=found.key)
@@ -161,29 +161,29 @@ class Worker:
 
     def _special(self, model: RelayModel, target: Any) -> None:
         """Work whose outcome is a result for the report, beside what it stores."""
-        from op_profiler.collect.compare import ModelComparison
-        from op_profiler.collect.study import Study
-        from op_profiler.collect.tune import ModelTuner
-        from op_profiler.collect.vendor import VendorComparison
+        from op_profiler.collect.studies.compare import ModelComparison
+        from op_profiler.collect.studies.study import Study
+        from op_profiler.collect.studies.tune import ModelTuner
+        from op_profiler.collect.studies.vendor import VendorComparison
 
-        assert self.order.tune is not None
+        assert self.task.tune is not None
         kinds: dict[str, type[Study]] = {"tune": ModelTuner, "compare": ModelComparison, "vendor": VendorComparison}
-        study = kinds[self.order.work](
+        study = kinds[self.task.work](
             self.request,
-            self.order.tune,
+            self.task.tune,
             self.dataset,
             lambda: self.machine(target),
             target,
             self.announce,
             self.inputs,
         )
-        if self.order.work == "vendor":
+        if self.task.work == "vendor":
             self.machine(target)  # processes of its own measure, and nobody else may meanwhile
         self.announce(result=study.run(model))
 
     def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:
-        from op_profiler.operators.lower import optimize
-        from op_profiler.schedules.record import weigh_all
+        from op_profiler.compilers.relay.lower import optimize
+        from op_profiler.schedules.chosen import weigh_all
 
         self.announce(stage="fusing")
         occurrences = optimize(model, target)
@@ -199,8 +199,8 @@ class Worker:
 
     def _compile(self, model: RelayModel, target: Any) -> tuple[CompiledModel, list[Any]]:
         """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
-        from op_profiler.collect.built import build
-        from op_profiler.collect.source import static_inputs
+        from op_profiler.building.build_cache import build
+        from op_profiler.building.requested_model import static_inputs
 
         specs = static_inputs(model, self.request)
         self.announce(stage="compiling")
@@ -233,7 +233,7 @@ class Worker:
                 if self.checking is not None:
                     blamed[self.checking] = blamed.get(self.checking, 0) + 1
                     if blamed[self.checking] > 1:  # twice is no accident
-                        self.announce(alone=str(error), excluded={self.checking: f"{TWICE}{error}"})
+                        self.announce(one_by_one=str(error), excluded={self.checking: f"{TWICE}{error}"})
                         return
                 self._lost(error)
             except (ModelError, MeasureError) as error:
@@ -244,12 +244,12 @@ class Worker:
         """The model cannot be measured as a whole."""
         if self.request.executor == "vm":
             raise error
-        self.announce(alone=str(error))
+        self.announce(one_by_one=str(error))
 
     def _measure_compiled(self, compiled: CompiledModel, specs: list[Any], model: RelayModel, target: Any) -> None:
+        from op_profiler.building.requested_model import random_inputs
         from op_profiler.collect.session import Session
-        from op_profiler.collect.source import random_inputs
-        from op_profiler.measure.vm import VmKernels, operators_at_run_time
+        from op_profiler.measure.virtual_machine import VmKernels, operators_at_run_time
 
         self.checking = None
         machine = self.machine(target)
@@ -288,8 +288,8 @@ class Worker:
 
     def _accuracy(self, content: str, outputs: list[Any], inputs: dict[str, Any]) -> dict[str, Any] | None:
         """Against float32; None where that is what this is."""
+        from op_profiler.building.requested_model import original_model
         from op_profiler.collect.accuracy import References, accuracy_of
-        from op_profiler.collect.source import original_model
 
         references = References(content, inputs)
         if self.request.precision == "float32":
@@ -300,7 +300,7 @@ class Worker:
 
     def _measure_alone(self, occurrences: list[Occurrence], model: RelayModel, target: Any) -> None:
         """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
-        from op_profiler.collect.alone import whole_model_failed
+        from op_profiler.collect.one_by_one import whole_model_failed
 
         operators = [o.operator for o in occurrences]
         distinct = {o.operator.key: o for o in occurrences}
@@ -312,7 +312,7 @@ class Worker:
             request, earlier = self.results.request, self.results.earlier
             stored = [earlier.kept(threads) for threads in request.threads]
             for done, (key, occurrence) in enumerate(distinct.items()):
-                if key in self.order.excluded or all(key in rows for rows in stored):
+                if key in self.task.excluded or all(key in rows for rows in stored):
                     continue  # an earlier process of this request came that far
                 self.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
                 results = self._alone(occurrence, target)
@@ -323,7 +323,7 @@ class Worker:
                     break
         for threads in request.threads:
             self.results.record_whole(
-                *whole_model_failed(request, threads, self.order.reason, operators, earlier.complete(threads))
+                *whole_model_failed(request, threads, self.task.reason, operators, earlier.complete(threads))
             )
 
     def _begin_alone(self, operators: list[Operator], model: RelayModel, target: Any) -> bool:
@@ -332,7 +332,7 @@ class Worker:
         Returns:
             Whether there are thread counts that are still to be measured.
         """
-        from op_profiler.collect.alone import failed_operator
+        from op_profiler.collect.one_by_one import failed_operator
 
         machine = self.machine(target)
         self._identify(model)
@@ -340,13 +340,13 @@ class Worker:
         if not self.results.leave_out(machine):
             return False
         by_key = {operator.key: operator for operator in operators}
-        for key, reason in self.order.excluded.items():
+        for key, reason in self.task.excluded.items():
             self.results.record(failed_operator(self.results.request, by_key[key], reason))
         return True
 
     def _alone(self, occurrence: Occurrence, target: Any) -> list[OperatorResult]:
         """One operator; where it takes its machine along twice, that is its result."""
-        from op_profiler.collect.alone import failed_operator, measure_alone
+        from op_profiler.collect.one_by_one import failed_operator, measure_alone
 
         for _ in range(2):
             try:
@@ -366,13 +366,13 @@ class Worker:
 
 
 def main() -> int:
-    """Entry of the process: the order on standard input, announcements to the descriptor named by the argument."""
+    """Entry of the process: the task on standard input, announcements to the descriptor named by the argument."""
     if sys.platform == "linux":  # a supervisor that is killed takes its worker along
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == 1:
             return EXIT_ENVIRONMENT
     events = os.fdopen(int(sys.argv[1]), "w")
-    worker = Worker(Order.from_json(sys.stdin.read()), events)
+    worker = Worker(WorkerTask.from_json(sys.stdin.read()), events)
     try:
         worker.run()
     except OpProfilerError as error:

@@ -9,11 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from op_profiler.dataset._base import Corun, CorunMember, Model, Row, StoredMeasurement, StoredTiming
-    from op_profiler.dataset.autotvm import Imported, import_autotvm
     from op_profiler.dataset.describe import Table, hardware_table, operator_table
     from op_profiler.dataset.export import FORMATS, export_table, read_parquet
     from op_profiler.dataset.flat import COLUMNS, flat_rows
+    from op_profiler.dataset.formats.autotvm import Imported, import_autotvm
+    from op_profiler.dataset.row import Corun, CorunMember, Model, Row, StoredMeasurement, StoredTiming
     from op_profiler.dataset.store import Dataset
 
 __all__ = [
@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_base": ("Corun", "CorunMember", "Model", "Row", "StoredMeasurement", "StoredTiming"),
-    "autotvm": ("Imported", "import_autotvm"),
+    "row": ("Corun", "CorunMember", "Model", "Row", "StoredMeasurement", "StoredTiming"),
+    "formats.autotvm": ("Imported", "import_autotvm"),
     "describe": ("Table", "hardware_table", "operator_table"),
     "export": ("FORMATS", "export_table", "read_parquet"),
     "flat": ("COLUMNS", "flat_rows"),

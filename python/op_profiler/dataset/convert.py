@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from op_profiler.dataset._base import Model, StoredMeasurement, StoredTiming
+from op_profiler.dataset.row import Model, StoredMeasurement, StoredTiming
 from op_profiler.json_text import finite
-from op_profiler.measure._base import Device, Measurement, ModelTiming, Settings
 from op_profiler.measure.failures import cause_of
-from op_profiler.operators._base import Operator, TensorSpec
-from op_profiler.schedules._base import Schedule
+from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Settings
+from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.schedules.factors import Factors
+from op_profiler.schedules.schedule import Schedule
 
 Columns = dict[str, Any]
 T = TypeVar("T")

@@ -9,12 +9,12 @@ from typing import Any, cast
 from sqlalchemy import Connection, Select, delete, select
 
 from op_profiler.dataset import convert, schema
-from op_profiler.dataset._base import Corun, CorunMember
 from op_profiler.dataset.quality import keep_failures
+from op_profiler.dataset.row import Corun, CorunMember
 from op_profiler.dataset.statements import labelled, upsert
-from op_profiler.measure._base import Settings
 from op_profiler.measure.failures import cause_of
-from op_profiler.schedules._base import Schedule
+from op_profiler.measure.measurement import Settings
+from op_profiler.schedules.schedule import Schedule
 
 _OF_THE_GROUP = ("device_key", "load_before", "load_after", "foreign_load", "measured_at")
 

@@ -10,7 +10,7 @@ from sqlalchemy import Select, and_, func, select
 
 from op_profiler.dataset import schema
 from op_profiler.dataset.store import Dataset
-from op_profiler.measure._base import RESOURCES, effective
+from op_profiler.measure.measurement import RESOURCES, effective
 
 
 @dataclasses.dataclass(frozen=True)

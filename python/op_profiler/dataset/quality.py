@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, false, or_, select
 
 from op_profiler.dataset import convert, schema
-from op_profiler.dataset._base import Failure
+from op_profiler.dataset.row import Failure
 from op_profiler.dataset.statements import insert, labelled, upsert
-from op_profiler.measure._base import Settings
+from op_profiler.measure.measurement import Settings
 
 _CHECK_POINT, _FAILED, _NOISY = 1, 2, 3
 

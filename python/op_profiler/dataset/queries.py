@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 
 from op_profiler.dataset import schema
 from op_profiler.dataset.statements import labelled
-from op_profiler.measure._base import RESOURCES, Cache
-from op_profiler.schedules._base import Origin
+from op_profiler.measure.measurement import RESOURCES, Cache
+from op_profiler.schedules.schedule import Origin
 
 
 def operators(model_key: str) -> Select[Any]:

@@ -29,10 +29,10 @@ from sqlalchemy import (
     types,
 )
 
-from op_profiler.dataset._base import CorunMember
 from op_profiler.dataset.migrations import MIGRATIONS
+from op_profiler.dataset.row import CorunMember
 from op_profiler.errors import DatasetError
-from op_profiler.measure._base import Settings
+from op_profiler.measure.measurement import Settings
 from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
 
 VERSION = 5

@@ -10,13 +10,13 @@ from typing import Any, cast
 from sqlalchemy import URL, Connection, Engine, Select, delete, select, update
 
 from op_profiler.dataset import convert, coruns, queries, schema
-from op_profiler.dataset._base import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.engine import open_engine, translated, utc_now, write_transaction
 from op_profiler.dataset.quality import failure, keep_failures, select_failures, upsert_better
+from op_profiler.dataset.row import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.statements import upsert
-from op_profiler.measure._base import Cache, Device, ModelTiming, Settings
-from op_profiler.operators._base import Operator
-from op_profiler.schedules._base import Origin, Schedule
+from op_profiler.measure.measurement import Cache, Device, ModelTiming, Settings
+from op_profiler.operators.operator import Operator
+from op_profiler.schedules.schedule import Origin, Schedule
 
 Positions = tuple[int, ...]
 

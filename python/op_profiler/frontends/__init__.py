@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from op_profiler.errors import UnknownNameError
-from op_profiler.frontends._base import Frontend
+from op_profiler.frontends.frontend import Frontend
 
 SOURCES = ("local", "transformers", "remoteonnx", "simple", "tflite", "file")
 _INTERNAL = ("sample",)

@@ -10,10 +10,11 @@ import zipfile
 from pathlib import Path
 from typing import Literal
 
+from op_profiler.compilers.relay.relay_model import RelayModel
 from op_profiler.errors import MissingPackageError, ModelError, UsageError
-from op_profiler.frontends import _tflite
-from op_profiler.frontends._base import Frontend, ModelRequest, RelayModel
-from op_profiler.frontends._content import check_file, fingerprint
+from op_profiler.frontends.fingerprints import check_file, fingerprint
+from op_profiler.frontends.frontend import Frontend, ModelRequest
+from op_profiler.frontends.importers import tflite as tflite_importer
 
 Kind = Literal["torchscript", "export", "onnx", "tflite", "function"]
 
@@ -54,9 +55,9 @@ class FileFrontend(Frontend):
         if kind == "function":
             return None
         if kind == "onnx":
-            from op_profiler.frontends import _onnx
+            from op_profiler.frontends.importers import onnx as onnx_importer
 
-            files = _onnx.files_of(Path(request.name))
+            files = onnx_importer.files_of(Path(request.name))
         else:
             files = [Path(request.name)]
         return fingerprint(request, packages=(_PACKAGES[kind],), files=files)
@@ -65,18 +66,18 @@ class FileFrontend(Frontend):
         self.check(request)
         kind, path = kind_of(request.name), Path(request.name)
         if kind == "tflite":
-            return _tflite.lower(path, request)
+            return tflite_importer.lower(path, request)
         if kind == "onnx":
-            from op_profiler.frontends import _onnx
+            from op_profiler.frontends.importers import onnx as onnx_importer
 
-            return _onnx.lower(path, request)
-        from op_profiler.frontends import _torch_files
+            return onnx_importer.lower(path, request)
+        from op_profiler.frontends.importers import torch_files
 
         if kind == "torchscript":
-            return _torch_files.lower_torchscript(path, request)
+            return torch_files.lower_torchscript(path, request)
         if kind == "export":
-            return _torch_files.lower_exported(path, request)
-        return _torch_files.lower_function(request)
+            return torch_files.lower_exported(path, request)
+        return torch_files.lower_function(request)
 
 
 FRONTEND = FileFrontend()
@@ -94,7 +95,7 @@ def kind_of(name: str) -> Kind:
     check_file(path)
     with path.open("rb") as file:
         start = file.read(8)
-    if start[4:] == _tflite.IDENTIFIER:
+    if start[4:] == tflite_importer.IDENTIFIER:
         return "tflite"
     if start.startswith(b"PK"):
         return _kind_of_zip(path)

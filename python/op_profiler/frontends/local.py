@@ -9,12 +9,13 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from op_profiler.compiler import load_tvm
+from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, UnknownNameError, UsageError
-from op_profiler.frontends import _randwire, _zoo
-from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
-from op_profiler.frontends._content import fingerprint
-from op_profiler.frontends._shapes import INPUT, batch_of, shapes_by_name
+from op_profiler.frontends.fingerprints import fingerprint
+from op_profiler.frontends.frontend import Frontend, ModelRequest
+from op_profiler.frontends.input_shapes import INPUT, batch_of, shapes_by_name
+from op_profiler.frontends.zoo import classifiers, randwire
 
 _DEFAULT_SEQUENCE = 10
 _HIDDEN = 128
@@ -43,11 +44,13 @@ class LocalFrontend(Frontend):
     summary = "TVM's zoo, recurrent and randomly wired networks; with the models extra torchvision and pretrainedmodels"
 
     def names(self) -> list[str]:
-        darknet = _zoo.DARKNET_NAMES if _zoo.installed("libreyolo") else ()
-        return sorted({*self.default_names(), *_zoo.torchvision_names(), *_zoo.pretrainedmodels_names(), *darknet})
+        darknet = classifiers.DARKNET_NAMES if classifiers.installed("libreyolo") else ()
+        return sorted(
+            {*self.default_names(), *classifiers.torchvision_names(), *classifiers.pretrainedmodels_names(), *darknet}
+        )
 
     def default_names(self) -> list[str]:
-        return [*_TESTING, *_RECURRENT, f"{_randwire.PREFIX}0"]
+        return [*_TESTING, *_RECURRENT, f"{randwire.PREFIX}0"]
 
     def _check(self, request: ModelRequest) -> None:
         name = request.name
@@ -58,15 +61,15 @@ class LocalFrontend(Frontend):
             if request.input_shapes:
                 _batch_and_image(request)
             return
-        if _randwire.seed_of(name) is not None:
-            _zoo.shape_of(request, _randwire.IMAGE)
+        if randwire.seed_of(name) is not None:
+            classifiers.shape_of(request, randwire.IMAGE)
             return
-        if name in _zoo.DARKNET_NAMES and not _zoo.installed("libreyolo"):
+        if name in classifiers.DARKNET_NAMES and not classifiers.installed("libreyolo"):
             raise MissingPackageError("libreyolo", f"the model {name!r}", "yolo")
         if name in self.names():
             shapes_by_name(request, (INPUT,))
             return
-        hint = "" if _zoo.installed("torchvision") else "More names with: source ./env_var.sh models."
+        hint = "" if classifiers.installed("torchvision") else "More names with: source ./env_var.sh models."
         raise UnknownNameError("local model", name, self.names(), hint)
 
     def takes_sequence_length(self, name: str) -> bool:
@@ -81,9 +84,9 @@ class LocalFrontend(Frontend):
             return _recurrent(request)
         if request.name in _TESTING:
             return _from_testing(request)
-        if _randwire.seed_of(request.name) is not None:
+        if randwire.seed_of(request.name) is not None:
             return _random_wires(request)
-        return _zoo.load(request)
+        return classifiers.load(request)
 
 
 FRONTEND = LocalFrontend()
@@ -91,14 +94,14 @@ FRONTEND = LocalFrontend()
 
 def _packages(name: str) -> tuple[str, ...]:
     """What besides TVM a model is made with: a new version may make another model of the same name."""
-    if name in _TESTING or name in _RECURRENT or _randwire.seed_of(name) is not None:
+    if name in _TESTING or name in _RECURRENT or randwire.seed_of(name) is not None:
         return ()
-    return ("torch", "torchvision", _zoo.package_of(name))
+    return ("torch", "torchvision", classifiers.package_of(name))
 
 
 def _random_wires(request: ModelRequest) -> RelayModel:
-    shape = _zoo.shape_of(request, _randwire.IMAGE)
-    module, params = _randwire.randwire(_randwire.seed_of(request.name) or 0, shape)
+    shape = classifiers.shape_of(request, randwire.IMAGE)
+    module, params = randwire.randwire(randwire.seed_of(request.name) or 0, shape)
     inputs = (InputSpec("data", shape),)
     return RelayModel(request.name, request.source, module, params, inputs, shape[0], (_RANDOM_WEIGHTS,))
 

@@ -6,10 +6,11 @@ import functools
 import importlib.util
 from pathlib import Path
 
+from op_profiler.compilers.relay.relay_model import RelayModel
 from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
-from op_profiler.frontends import _fetch
-from op_profiler.frontends._base import Frontend, ModelRequest, RelayModel
-from op_profiler.frontends._content import check_file, fingerprint, hash_files
+from op_profiler.frontends import downloads
+from op_profiler.frontends.fingerprints import check_file, fingerprint, hash_files
+from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 _ARCHIVES = (".tar.gz", ".tgz")
 
@@ -30,7 +31,7 @@ class RemoteOnnxFrontend(Frontend):
         if importlib.util.find_spec("onnx") is None:
             raise MissingPackageError("onnx", "the source remoteonnx")
         name = request.name
-        if _fetch.is_address(name) or name in shipped_graphs():
+        if downloads.is_address(name) or name in shipped_graphs():
             return
         if "://" in name:
             raise ModelError(f"{name} is no http or https address")
@@ -40,19 +41,19 @@ class RemoteOnnxFrontend(Frontend):
         check_file(Path(name))
 
     def fingerprint(self, request: ModelRequest) -> str:
-        from op_profiler.frontends import _onnx
+        from op_profiler.frontends.importers import onnx as onnx_importer
 
         self.check(request)
         file = _file_of(request.name)
-        files = [file] if file.name.endswith(_ARCHIVES) else _onnx.files_of(file)
+        files = [file] if file.name.endswith(_ARCHIVES) else onnx_importer.files_of(file)
         return fingerprint(request, packages=("onnx",), files=files)
 
     def load(self, request: ModelRequest) -> RelayModel:
-        from op_profiler.frontends import _onnx
+        from op_profiler.frontends.importers import onnx as onnx_importer
 
         self.check(request)
         file = _file_of(request.name)
-        return _onnx.lower(_graph_in(file) if file.name.endswith(_ARCHIVES) else file, request)
+        return onnx_importer.lower(_graph_in(file) if file.name.endswith(_ARCHIVES) else file, request)
 
 
 FRONTEND = RemoteOnnxFrontend()
@@ -69,8 +70,8 @@ def shipped_graphs() -> dict[str, Path]:
 
 
 def _file_of(name: str) -> Path:
-    if _fetch.is_address(name):
-        file = _fetch.download(name)
+    if downloads.is_address(name):
+        file = downloads.download(name)
         check_file(file)
         return file
     return shipped_graphs().get(name) or Path(name)
@@ -82,7 +83,7 @@ def _graph_in(archive: Path) -> Path:
     Raises:
         ModelError: it holds none, or several.
     """
-    folder = _fetch.unpack(archive, hash_files([archive]))
+    folder = downloads.unpack(archive, hash_files([archive]))
     graphs = sorted(f for f in folder.rglob("*.onnx") if not f.name.startswith("._"))  # macOS adds those
     if len(graphs) != 1:
         found = ", ".join(g.name for g in graphs[:5]) or "none"

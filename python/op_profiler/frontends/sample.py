@@ -18,10 +18,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compiler import cache_folder, load_tvm
+from op_profiler.cache import cache_folder
+from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import ModelError
-from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
-from op_profiler.frontends._content import check_file, fingerprint
+from op_profiler.frontends.fingerprints import check_file, fingerprint
+from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 _FORMAT = "op_profiler sampled operators 1"
 _NAME = re.compile(r"[\w.-]+")

@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from op_profiler.compiler import load_tvm
+from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import UnknownNameError, UsageError
-from op_profiler.frontends._base import Frontend, InputSpec, ModelRequest, RelayModel
-from op_profiler.frontends._content import fingerprint
-from op_profiler.frontends._shapes import batch_of, shapes_by_name
+from op_profiler.frontends.fingerprints import fingerprint
+from op_profiler.frontends.frontend import Frontend, ModelRequest
+from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 
 Shape = tuple[int, ...]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from op_profiler.frontends import _tflite
-from op_profiler.frontends._base import Frontend, ModelRequest, RelayModel
-from op_profiler.frontends._content import fingerprint
+from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.frontends.fingerprints import fingerprint
+from op_profiler.frontends.frontend import Frontend, ModelRequest
+from op_profiler.frontends.importers import tflite as tflite_importer
 
 
 class TfliteFrontend(Frontend):
@@ -19,14 +20,14 @@ class TfliteFrontend(Frontend):
         return []
 
     def _check(self, request: ModelRequest) -> None:
-        _tflite.check_tflite(Path(request.name))
+        tflite_importer.check_tflite(Path(request.name))
 
     def fingerprint(self, request: ModelRequest) -> str:
         self.check(request)
         return fingerprint(request, packages=("tflite",), files=[Path(request.name)])
 
     def load(self, request: ModelRequest) -> RelayModel:
-        return _tflite.lower(Path(request.name), request)
+        return tflite_importer.lower(Path(request.name), request)
 
 
 FRONTEND = TfliteFrontend()

@@ -13,9 +13,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from op_profiler.compilers.relay.relay_model import RelayModel
 from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
-from op_profiler.frontends._base import Frontend, ModelRequest, RelayModel
-from op_profiler.frontends._content import fingerprint
+from op_profiler.frontends.fingerprints import fingerprint
+from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 _DEFAULT_SEQUENCE = 128
 _DEFAULTS = ("bert", "gpt2", "roberta", "distilbert", "albert", "electra", "t5-encoder", "vit")
@@ -64,23 +65,24 @@ class TransformersFrontend(Frontend):
 
     def load(self, request: ModelRequest) -> RelayModel:
         self.check(request)
-        from op_profiler.frontends import _torch, _transformers
+        from op_profiler.frontends.importers import torch as torch_importer
+        from op_profiler.frontends.zoo import transformers as transformers_zoo
 
         _library()
-        torch = _torch.load_torch()
+        torch = torch_importer.load_torch()
         torch.manual_seed(0)
-        with _torch.quiet():
+        with torch_importer.quiet():
             try:
-                model, notes = _transformers.build(request.name, folder=_is_folder(request.name))
+                model, notes = transformers_zoo.build(request.name, folder=_is_folder(request.name))
             except ModelError:
                 raise
             except Exception as error:  # a damaged configuration or checkpoint sends the library anywhere
                 reason = str(error).strip().splitlines() or [type(error).__name__]
                 raise ModelError(f"{request.name} cannot be made by transformers: {reason[0][:300]}") from error
-        inputs = _transformers.inputs_of(model, request, request.sequence_length or _DEFAULT_SEQUENCE)
+        inputs = transformers_zoo.inputs_of(model, request, request.sequence_length or _DEFAULT_SEQUENCE)
         names = list(inputs)
-        return _torch.lower(
-            _torch.by_keyword(model, names),
+        return torch_importer.lower(
+            torch_importer.by_keyword(model, names),
             [made.tensor for made in inputs.values()],
             name=request.name,
             source=request.source,
@@ -146,11 +148,11 @@ def _library() -> Any:
     for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_PROGRESS_BARS"):
         os.environ.setdefault(variable, "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    from op_profiler.frontends import _torch
+    from op_profiler.frontends.importers import torch as torch_importer
 
-    with _torch.quiet():
+    with torch_importer.quiet():
         if importlib.util.find_spec("torchvision") is not None:
-            _torch.load_torchvision()  # transformers imports it where it is there
+            torch_importer.load_torchvision()  # transformers imports it where it is there
         import transformers
 
     transformers.logging.set_verbosity_error()

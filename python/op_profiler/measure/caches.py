@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from op_profiler.compiler import load_tvm
+from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.measure.calls import Kernel, array_address
 from op_profiler.measure.load import parse_core_list
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compiler import load_tvm
-from op_profiler.operators.lower import last_line
+from op_profiler.compilers.relay.lower import last_line
+from op_profiler.compilers.relay.tvm_build import load_tvm
 
 DLTENSOR_HANDLE = 7
 """TVM's type code of a tensor as an argument."""

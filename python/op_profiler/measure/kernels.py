@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compiler import load_tvm
+from op_profiler.compilers.relay.lower import CompiledModel, last_line
+from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import MeasureError
-from op_profiler.measure._base import Cache
 from op_profiler.measure.calls import DLTENSOR_HANDLE, Call, Kernel, TimedCalls, array_address, call_overhead_us
-from op_profiler.operators.lower import CompiledModel, last_line
+from op_profiler.measure.measurement import Cache
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from op_profiler.errors import UsageError
-from op_profiler.measure._base import Cache
-from op_profiler.measure.gauge import Gauge
 from op_profiler.measure.load import LoadMeter
-from op_profiler.measure.machines._base import LoadedModel, Threads
+from op_profiler.measure.measurement import Cache
 from op_profiler.measure.statistics import relative_half_width
+from op_profiler.measure.steadiness import SteadinessProbe
+from op_profiler.targets.machine import LoadedModel, Threads
 
-_RUNS_AFTER_GAUGE = 3
+_RUNS_AFTER_PROBE = 3
 _FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
 
 
@@ -83,7 +83,7 @@ class Samples:
         whole_us: whole model, one entry a round.
         kernels_us: one row a round, one column a kernel; NaN where a kernel failed or was not timed.
         foreign: for each round, whether it was taken under foreign load that did not go away.
-        gauge_us: one row a window, one column a kernel of the gauge; empty where there is none.
+        probe_us: one row a window, one column a kernel of the probe; empty where there is none.
         window_rounds: for each of these windows, how many rounds followed the reading.
         call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
             is nothing.
@@ -92,7 +92,7 @@ class Samples:
     whole_us: list[float] = dataclasses.field(default_factory=list)
     kernels_us: list[list[float]] = dataclasses.field(default_factory=list)
     foreign: list[bool] = dataclasses.field(default_factory=list)
-    gauge_us: list[tuple[float, ...]] = dataclasses.field(default_factory=list)
+    probe_us: list[tuple[float, ...]] = dataclasses.field(default_factory=list)
     window_rounds: list[int] = dataclasses.field(default_factory=list)
     call_overhead_us: list[float] = dataclasses.field(default_factory=list)
 
@@ -105,8 +105,8 @@ class Samples:
         self.whole_us += new.whole_us
         self.kernels_us += new.kernels_us
         self.foreign += [foreign] * new.rounds
-        self.gauge_us += new.gauge_us
-        self.window_rounds += [new.rounds] * len(new.gauge_us)
+        self.probe_us += new.probe_us
+        self.window_rounds += [new.rounds] * len(new.probe_us)
         self.call_overhead_us += new.call_overhead_us
 
     def matrix(self) -> np.ndarray:
@@ -175,7 +175,7 @@ class Rounds:
         skipped: for each kernel, whether it is run without being timed (it fails, or its time is known).
         coverage: share of the time whose operators have to settle.
         meter: of foreign load; None where it cannot be read.
-        gauge: kernels that are timed once a window; None for none.
+        probe: kernels that are timed once a window; None for none.
     """
 
     def __init__(
@@ -190,10 +190,10 @@ class Rounds:
         coverage: float,
         limits: Limits,
         meter: LoadMeter | None,
-        gauge: Gauge | None = None,
+        probe: SteadinessProbe | None = None,
     ) -> None:
         self._meter = meter
-        self._gauge = gauge
+        self._probe = probe
         self._model = model
         self._pool = pool
         self._threads = tuple(threads)
@@ -266,16 +266,16 @@ class Rounds:
         return window
 
     def _read_state(self, window: dict[int, Samples]) -> None:
-        """Gauge and cost of a call, once a window: the gauge's data pushes the model's out of the caches, and it takes
-        a few runs to bring that back."""
+        """The steadiness probe and the cost of a call, once a window: the probe's data pushes the model's out of the
+        caches, and it takes a few runs to bring that back."""
         for count, samples in window.items():
             self._pool.use(count)
-            if self._gauge is not None:
-                samples.gauge_us.append(self._gauge.timed())
+            if self._probe is not None:
+                samples.probe_us.append(self._probe.timed())
             overhead_us = self._model.call_overhead_us()
             if overhead_us is not None:
                 samples.call_overhead_us.append(overhead_us)
-        for _ in range(_RUNS_AFTER_GAUGE if self._gauge is not None else 0):
+        for _ in range(_RUNS_AFTER_PROBE if self._probe is not None else 0):
             self._model.run_model()
 
     def _one_round(self, timed: list[bool], whole_first: bool) -> tuple[float, list[float]]:

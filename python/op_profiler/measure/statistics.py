@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from op_profiler.measure._base import Measurement
+from op_profiler.measure.measurement import Measurement
 
 CONFIDENCE = 0.95
 _MINIMUM_FOR_INTERVAL = 6

@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from op_profiler.compiler import cache_folder, target_kind
+from op_profiler.cache import cache_folder
+from op_profiler.targets.target import target_kind
 
 COMMAND = "OP_PROFILER_COMMAND"
 """Environment variable that tells a worker process for which command it measures."""
@@ -41,7 +42,7 @@ def locks_of(targets: Sequence[str]) -> list[str]:
     names = set()
     for kind in map(target_kind, targets):
         if kind == "cuda":
-            from op_profiler.cuda_build import device_uuid
+            from op_profiler.targets.cuda.tvm_build import device_uuid
 
             names.add(device_uuid())
         elif kind == "llvm":

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from op_profiler.operators._base import TensorSpec
+from op_profiler.operators.operator import TensorSpec
 
 MOVES_DATA = frozenset(
     [

@@ -25,18 +25,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.parallel.costs import simulate
-from op_profiler.parallel.measure import in_quiet_rounds, settle, surely_fastest
-from op_profiler.parallel.plan import Stage, Step
-from op_profiler.parallel.policies import get_policy
-from op_profiler.parallel.policies._stages import StageCosts
-from op_profiler.parallel.profile import in_order, plan_of
+from op_profiler.parallel.measured_costs import in_order, plan_of
+from op_profiler.parallel.planning.costs import simulate
+from op_profiler.parallel.planning.plan import Stage, Step
+from op_profiler.parallel.planning.policies import get_policy
+from op_profiler.parallel.planning.policies.stage_costs import StageCosts
+from op_profiler.parallel.timing import in_quiet_rounds, settle, surely_fastest
 
 if TYPE_CHECKING:
-    from op_profiler.parallel._base import Executor
-    from op_profiler.parallel.models import Models
-    from op_profiler.parallel.profile import Profile
-    from op_profiler.schedules._base import Schedule
+    from op_profiler.parallel.loaded_models import Models
+    from op_profiler.parallel.measured_costs import Profile
+    from op_profiler.parallel.runtime.executor import Executor
+    from op_profiler.schedules.schedule import Schedule
 
 _ROUNDS, _FEWEST_ROUNDS = 15, 7
 _PASSES = 2

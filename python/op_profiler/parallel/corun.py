@@ -15,15 +15,15 @@ from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.measure.turns import locks_of, measuring
 from op_profiler.parallel.collaborate import Collaboration, collaborate
 from op_profiler.parallel.comparison import CorunResult, compare
-from op_profiler.parallel.costs import Costs, simulate
-from op_profiler.parallel.games import without_pygambit
-from op_profiler.parallel.lanes import compiler
-from op_profiler.parallel.measure import Timed, Way, time_in_turn
-from op_profiler.parallel.models import Models, load_models, mergeable
-from op_profiler.parallel.plan import Plan, Stage, read_plan
-from op_profiler.parallel.policies import POLICIES, get_policy
-from op_profiler.parallel.profile import Profile, in_order, measure_costs, plan_of
-from op_profiler.parallel.record import record_coruns
+from op_profiler.parallel.loaded_models import Models, load_models, mergeable
+from op_profiler.parallel.measured_costs import Profile, in_order, measure_costs, plan_of
+from op_profiler.parallel.planning.costs import Costs, simulate
+from op_profiler.parallel.planning.games import without_pygambit
+from op_profiler.parallel.planning.plan import Plan, Stage, read_plan
+from op_profiler.parallel.planning.policies import POLICIES, get_policy
+from op_profiler.parallel.runtime.lanes import compiler
+from op_profiler.parallel.stored_coruns import record_coruns
+from op_profiler.parallel.timing import Timed, Way, time_in_turn
 
 if TYPE_CHECKING:
     from op_profiler.collect.request import CollectRequest
@@ -47,7 +47,7 @@ class CorunRequest:
     """What to run side by side, and how.
 
     Attributes:
-        models: one or several, all for the same target (for several targets see `op_profiler.parallel.targets`).
+        models: one or several, all for the same target (for several see `op_profiler.parallel.several_targets`).
         policy: one of `CHOICES`.
         plan: file of a plan that was made before; the policy is then not asked.
         cores: that a plan may use; for cuda the number of its streams.
@@ -150,7 +150,7 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
         announce("measuring the operators")
         profile = measure_costs(models)
         models = dataclasses.replace(models, split=profile.split)
-    from op_profiler.parallel.policies.nash import nash_forks, told
+    from op_profiler.parallel.planning.policies.nash import nash_forks, told
 
     costs = profile.costs if profile is not None else predicted_costs(request, models, announce)
     announce("planning")
@@ -210,8 +210,8 @@ def _tuned(
     request: CorunRequest, models: Models, profile: Profile, untuned: Sequence[Candidate], announce: Announce
 ) -> list[Candidate]:
     """Plans with the operators as they were built, tuned each alone, and tuned together."""
-    from op_profiler.parallel.proposals import proposals
-    from op_profiler.predict.query import load_trials
+    from op_profiler.parallel.schedule_proposals import proposals
+    from op_profiler.predict.schedules.suggestions import load_trials
     from op_profiler.predict.shipped import shipped_trials
 
     if models.on_gpu:
@@ -232,7 +232,7 @@ def _tuned(
 
 def predicted_costs(request: CorunRequest, models: Models, announce: Announce) -> Costs:
     """What a dataset says of the operators."""
-    from op_profiler.predict.latency.open import open_predictor
+    from op_profiler.predict.latency.open_predictor import open_predictor
 
     predictor = open_predictor("default", db=request.db, note=announce)
     counts = [count for count in predictor.thread_counts if count <= len(models.cores)]

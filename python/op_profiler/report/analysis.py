@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from op_profiler.analysis.correlations import Correlation, comparable
+from op_profiler.analysis.table import Factor, FactorTable
+from op_profiler.analysis.turnaround import Turnaround
 from op_profiler.errors import DatasetError, MissingPackageError
-from op_profiler.predict.analysis.correlations import Correlation, comparable
-from op_profiler.predict.analysis.table import Factor, FactorTable
-from op_profiler.predict.analysis.turnaround import Turnaround
 
 if TYPE_CHECKING:
     import pandas

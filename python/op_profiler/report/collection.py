@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from op_profiler.collect.summary import ModelReport
     from op_profiler.dataset import Dataset
-    from op_profiler.operators._base import Operator
+    from op_profiler.operators.operator import Operator
 
 _REFRESH_PER_SECOND = 2  # drawing takes processor time away from what is being measured
 

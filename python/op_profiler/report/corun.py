@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from op_profiler.parallel.comparison import CorunResult
-    from op_profiler.parallel.measure import Timed
-    from op_profiler.parallel.targets import TargetsResult
+    from op_profiler.parallel.several_targets import TargetsResult
+    from op_profiler.parallel.timing import Timed
 
 
 def show(console: Console, result: CorunResult) -> None:

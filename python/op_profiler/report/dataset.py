@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.dataset._base import Failure
     from op_profiler.dataset.maintain import Contents
+    from op_profiler.dataset.row import Failure
 
 
 def _console() -> Console:

@@ -15,7 +15,7 @@ from op_profiler.errors import UnknownNameError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.operators._base import Operator
+    from op_profiler.operators.operator import Operator
     from op_profiler.predict.latency.network import NetworkPrediction
     from op_profiler.predict.latency.predictor import Predictor
     from op_profiler.predict.latency.roofline import Roofline

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.collect.studies import StudyReport
+    from op_profiler.collect.studies.report import StudyReport
     from op_profiler.collect.summary import ModelReport
-    from op_profiler.operators._base import Operator
+    from op_profiler.operators.operator import Operator
 
 
 def show_studies(console: Console, report: ModelReport, *, partial: bool) -> None:

@@ -9,7 +9,7 @@ from op_profiler.report.corun import comparison
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.parallel.targets import TargetsResult
+    from op_profiler.parallel.several_targets import TargetsResult
 
 
 def show(console: Console, result: TargetsResult) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.parallel.graph import KernelGraph
-    from op_profiler.parallel.plan import Plan
+    from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.planning.plan import Plan
 
 
 def chrome_trace(graph: KernelGraph, plan: Plan, timeline_us: np.ndarray, *, lane: str = "core") -> dict[str, Any]:

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compiler import load_tvm
+from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import OpProfilerError, UsageError
 
 AUTO, NONE = "auto", "none"

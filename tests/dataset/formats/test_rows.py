@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from op_profiler.dataset.formats import caffe2, gsoc, paddle, runtime_lut, tinynas
-from op_profiler.dataset.formats._base import UnknownKindError
+from op_profiler.dataset.formats.format import UnknownKindError
 from op_profiler.dataset.formats.shapes import Conv, Dense, Plain
 from op_profiler.dataset.formats.unblock import Unfit
 

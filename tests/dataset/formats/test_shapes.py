@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from op_profiler.dataset.formats.shapes import Conv, Dense, Plain, operator_of
 from op_profiler.dataset.formats.unblock import Unfit, shape_of, sizes
-from op_profiler.operators._base import Operator, TensorSpec
+from op_profiler.operators.operator import Operator, TensorSpec
 
 CONV = Conv(
     batch=2, in_channels=8, height=9, width=7, out_channels=16, kernel=(3, 3), stride=(2, 2), padding=(1, 1, 1, 1)
@@ -55,7 +55,7 @@ def test_costs_by_hand() -> None:
 
 
 def test_workload_keys_are_those_of_relay(tvm: Any) -> None:
-    from op_profiler.operators.extract import describe
+    from op_profiler.compilers.relay.extract import describe
 
     relay = tvm.relay
 

@@ -193,7 +193,7 @@ def test_of_several_schedules_the_fastest(dataset: Dataset, example: Any, tmp_pa
     from op_profiler.dataset.formats.importing import _measurement
     from op_profiler.dataset.formats.shapes import operator_of
     from op_profiler.dataset.formats.tinynas import parse_row
-    from op_profiler.schedules._base import Schedule
+    from op_profiler.schedules.schedule import Schedule
 
     entry = parse_row("{Regular,1,32,8,8,32,3,1,0} 0.5")
     operator = operator_of(entry.shape)

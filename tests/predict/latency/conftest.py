@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from op_profiler.dataset.formats.shapes import Conv, Dense, operator_of
-from op_profiler.operators._base import Operator
+from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.examples import DeviceName, Examples
 from op_profiler.predict.latency.fit import fit
 from op_profiler.predict.latency.predictor import Predictor

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset.formats.shapes import Conv, Dense, operator_of
-from op_profiler.operators._base import Operator, TensorSpec
+from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.predict.latency import default_schedule
 from op_profiler.predict.latency.features import KINDS, NAMES, kind_of, operator_features, transcendental_work
 
@@ -65,13 +65,13 @@ def test_tiles_are_those_that_tvm_takes(tvm: Any) -> None:
     from op_profiler.collect.sampling.batches import batch_name, operators_of_points, sampled
     from op_profiler.collect.sampling.kinds import Conv2d
     from op_profiler.collect.sampling.kinds import Dense as DensePoint
-    from op_profiler.compiler import resolve_target
+    from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends._base import ModelRequest
+    from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.sample import write_batch
-    from op_profiler.operators.lower import compile_model
     from op_profiler.predict.latency.features import _sizes
-    from op_profiler.schedules.record import recorded_schedules
+    from op_profiler.schedules.chosen import chosen_schedules
+    from op_profiler.targets.target import resolve_target
 
     target = resolve_target("llvm -mcpu=skylake-avx512")
     points = [
@@ -85,7 +85,7 @@ def test_tiles_are_those_that_tvm_takes(tvm: Any) -> None:
     name = batch_name("tiles", [1])
     write_batch(name, [sampled(o) for o in wanted])
     model = get_frontend("sample").load(ModelRequest(source="sample", name=name))
-    with recorded_schedules() as choices:
+    with chosen_schedules() as choices:
         compiled = compile_model(model, target)
     checked = 0
     for occurrence in compiled.by_label.values():

@@ -16,9 +16,9 @@ import pytest
 
 from op_profiler.dataset.formats.shapes import Conv, Dense, operator_of
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
-from op_profiler.operators._base import Operator, TensorSpec
-from op_profiler.predict.latency import open as opening
-from op_profiler.predict.latency import storage
+from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.predict.latency import open_predictor as opening
+from op_profiler.predict.latency import predictor_files
 from op_profiler.predict.latency.adapt import adapted, chosen_samples
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import NAMES
@@ -197,8 +197,8 @@ def test_stored_and_read_back_it_says_the_same(
     predictor: Predictor, known: Examples, strangers: list[Operator], tmp_path: Path
 ) -> None:
     for fitted in (predictor, fit(known, choice="mean", folds=2)):
-        storage.save(fitted, tmp_path / "p.zip")
-        read = storage.load(tmp_path / "p.zip")
+        predictor_files.save(fitted, tmp_path / "p.zip")
+        read = predictor_files.load(tmp_path / "p.zip")
         query = Query.of([*known.operators[:20], *strangers], threads=2, traffic_bytes=3e6)
         for name in ("latency_us", "low_us", "high_us", "tier"):
             # A forest adds its trees up in the order in which its threads finish.
@@ -209,7 +209,7 @@ def test_stored_and_read_back_it_says_the_same(
 
 def test_damaged_and_foreign_files_are_refused(predictor: Predictor, tmp_path: Path) -> None:
     path = tmp_path / "p.zip"
-    storage.save(predictor, path)
+    predictor_files.save(predictor, path)
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
 
@@ -222,29 +222,29 @@ def test_damaged_and_foreign_files_are_refused(predictor: Predictor, tmp_path: P
     model = next(name for name in members if name.startswith("model"))
     flipped = bytes([*members[model][:-9], members[model][-9] ^ 1, *members[model][-8:]])
     with pytest.raises(DatasetError, match="damaged"):
-        storage.load(written({model: flipped}))
+        predictor_files.load(written({model: flipped}))
     contents = json.loads(members["contents.json"])
     with pytest.raises(DatasetError, match="another version"):
-        storage.load(written({"contents.json": json.dumps(contents | {"version": 99}).encode()}))
+        predictor_files.load(written({"contents.json": json.dumps(contents | {"version": 99}).encode()}))
     with pytest.raises(DatasetError, match="no predictor of op_profiler"):
-        storage.load(written({"contents.json": b'{"format": "something else"}'}))
+        predictor_files.load(written({"contents.json": b'{"format": "something else"}'}))
     (tmp_path / "text.zip").write_text("not a zip")
     for path in (tmp_path / "text.zip", tmp_path / "missing.zip"):
         with pytest.raises(DatasetError, match="can be read"):
-            storage.load(path)
+            predictor_files.load(path)
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_damage_is_said_in_one_way(predictor: Predictor, tmp_path: Path, seed: int) -> None:
     path = tmp_path / "p.zip"
-    storage.save(predictor, path)
+    predictor_files.save(predictor, path)
     content = bytearray(path.read_bytes())
     rng = np.random.default_rng(seed)
     for place in rng.integers(0, len(content), 1 + seed % 4):
         content[place] ^= 1 << int(rng.integers(8))
     path.write_bytes(content[: len(content) // 2] if seed % 8 == 7 else content)
     try:
-        storage.load(path)
+        predictor_files.load(path)
     except DatasetError as error:
         assert str(path) in str(error)  # else the bits meant nothing
 
@@ -274,17 +274,17 @@ def _with_contents(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 def test_contents_that_do_not_fit_are_refused(
     predictor: Predictor, tmp_path: Path, change: Callable[[dict[str, Any]], Any]
 ) -> None:
-    storage.save(predictor, tmp_path / "p.zip")
+    predictor_files.save(predictor, tmp_path / "p.zip")
     _with_contents(tmp_path / "p.zip", change)
     with pytest.raises(DatasetError, match=r"p\.zip"):
-        storage.load(tmp_path / "p.zip")
+        predictor_files.load(tmp_path / "p.zip")
 
 
 def test_archives_that_unpack_to_too_much_are_not_unpacked(
     predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "p.zip"
-    storage.save(predictor, path)
+    predictor_files.save(predictor, path)
     with zipfile.ZipFile(path) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
         members = {name: archive.read(name) for name in archive.namelist()}
@@ -298,9 +298,9 @@ def test_archives_that_unpack_to_too_much_are_not_unpacked(
         for name, content in members.items():
             archive.writestr(name, content)
     for file, limit in ((path, unpacked - 1), (tmp_path / "bomb.zip", 2 * unpacked)):
-        monkeypatch.setattr(storage, "_LARGEST_BYTES", limit)
+        monkeypatch.setattr(predictor_files, "_LARGEST_BYTES", limit)
         with pytest.raises(DatasetError, match="too large for a predictor"):
-            storage.load(file)
+            predictor_files.load(file)
 
 
 def test_a_damaged_predictor_in_the_cache_is_fitted_again(
@@ -316,7 +316,7 @@ def test_a_damaged_predictor_in_the_cache_is_fitted_again(
         kept.write_bytes(damaged)
         again = opening.open_predictor("xgboost", db="sqlite://", note=notes.append)
         assert again.fingerprint == first.fingerprint
-        assert storage.load(kept).fingerprint == first.fingerprint
+        assert predictor_files.load(kept).fingerprint == first.fingerprint
     assert len(notes) == 3
 
 
@@ -363,9 +363,9 @@ def test_pickles_inside_are_not_read(known: Examples, tmp_path: Path) -> None:
 
     fitted = fit(known, choice="decision_tree", folds=2)
     fitted.models[0].to_bytes = lambda: pickle.dumps(print)  # type: ignore[method-assign]
-    storage.save(fitted, tmp_path / "p.zip")
+    predictor_files.save(fitted, tmp_path / "p.zip")
     with pytest.raises(DatasetError, match="can be read"):
-        storage.load(tmp_path / "p.zip")
+        predictor_files.load(tmp_path / "p.zip")
 
 
 def test_too_little_to_learn_from(known: Examples) -> None:

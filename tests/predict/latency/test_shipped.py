@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from op_profiler.predict import Predictor
-from op_profiler.predict.latency import storage
+from op_profiler.predict.latency import predictor_files
 from op_profiler.predict.latency.examples import COLUMNS, Examples, examples_of, load_examples
 from op_profiler.predict.latency.features import kind_of
 from op_profiler.predict.latency.fit import fingerprint
 from op_profiler.predict.latency.network import Network
 from op_profiler.predict.latency.predictor import MEASURED, query_of
-from op_profiler.predict.latency.state import steady
+from op_profiler.predict.latency.steady_times import steady
 from op_profiler.predict.shipped import shipped_operators, shipped_predictor
 
 
@@ -35,7 +35,7 @@ def test_the_dataset_is_as_large_as_its_card_says(examples: Examples) -> None:
 def test_the_predictor_was_fitted_to_that_dataset(examples: Examples) -> None:
     file = shipped_predictor()
     assert file is not None
-    predictor = storage.load(file)  # what cannot be read is fitted anew, which would hide it
+    predictor = predictor_files.load(file)  # what cannot be read is fitted anew, which would hide it
     assert predictor.fingerprint == fingerprint(examples)
     found = predictor.predict(query_of(examples))
     assert (found.tier == MEASURED).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from op_profiler.dataset.formats.shapes import Dense, operator_of
-from op_profiler.operators._base import Operator, TensorSpec
+from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.predict.latency.features import NAMES, operator_features
 from op_profiler.predict.latency.vectors import in_other_vectors
 

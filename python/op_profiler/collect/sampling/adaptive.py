@@ -16,7 +16,7 @@ from op_profiler.collect.sampling.run import Batch, batches_of_points
 from op_profiler.errors import DatasetError
 
 if TYPE_CHECKING:
-    from op_profiler.operators.extract import Occurrence
+    from op_profiler.compilers.relay.extract import Occurrence
     from op_profiler.predict.latency.examples import Examples
 
 _POOL = 160
@@ -52,7 +52,7 @@ def adaptive_batches(db: str, names: Sequence[str], seed: int) -> Iterator[Batch
 
 def _examples(db: str) -> Examples | None:
     """What is known of this machine; None where that is too little."""
-    from op_profiler.predict.latency.open import examples_for
+    from op_profiler.predict.latency.open_predictor import examples_for
 
     try:
         found = examples_for(db=db, device=None)

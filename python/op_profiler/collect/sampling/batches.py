@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from op_profiler.collect.sampling.kinds import Point, Scope
-from op_profiler.compiler import load_tvm
+from op_profiler.compilers.relay.extract import Occurrence
+from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.frontends.sample import Sampled
-from op_profiler.operators.extract import Occurrence
 
 _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape"})
 _LAYOUT_SHARE = 0.1
@@ -23,7 +23,7 @@ def operators_of_points(points: Sequence[Point], target: Any, seed: int) -> list
 
     Changes of layout alone stand in front of every convolution and would be half of all operators; a few are kept.
     """
-    from op_profiler.operators.lower import fuse
+    from op_profiler.compilers.relay.lower import fuse
 
     tvm = load_tvm()
     scope = Scope(tvm.relay)

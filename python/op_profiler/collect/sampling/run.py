@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 from op_profiler.collect.request import CollectRequest
 from op_profiler.collect.sampling.kinds import Point
 from op_profiler.errors import OpProfilerError
-from op_profiler.frontends._base import ModelRequest
+from op_profiler.frontends.frontend import ModelRequest
 
 if TYPE_CHECKING:
     from op_profiler.collect.supervisor import Collection, Progress
-    from op_profiler.frontends._base import RelayModel
-    from op_profiler.operators.extract import Occurrence
+    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.relay.relay_model import RelayModel
     from op_profiler.schedules.applied import Applied
 
 P = TypeVar("P", bound=Point)
@@ -106,14 +106,14 @@ def _content(request: ModelRequest) -> str:
 
 def _operators_of_model(request: ModelRequest, target: object) -> list[Occurrence]:
     from op_profiler.collect.sampling.batches import distinct
-    from op_profiler.operators.lower import optimize
+    from op_profiler.compilers.relay.lower import optimize
 
     return distinct(optimize(_lowered(request), target))
 
 
 def _lowered(request: ModelRequest) -> RelayModel:
     from op_profiler.frontends import get_frontend
-    from op_profiler.frontends.cache import load_cached
+    from op_profiler.frontends.lowered_cache import load_cached
 
     return load_cached(get_frontend(request.source), request)
 
@@ -194,12 +194,11 @@ def _measure(
 
 def _written(batch: Batch, request: CollectRequest, progress: Progress) -> str:
     """The name of the batch, once a file holds it."""
-    from op_profiler.collect.request import compiler_identity
     from op_profiler.collect.sampling.batches import batch_name, sampled
-    from op_profiler.compiler import use_build_for
     from op_profiler.frontends.sample import kept_batches, write_batch
-    from op_profiler.measure.device import processor_name
     from op_profiler.schedules import records
+    from op_profiler.targets.llvm.identity import processor_name
+    from op_profiler.targets.target import compiler_identity, use_build_for
 
     machine = request.target if not request.on_host else [request.target, processor_name()]
     use_build_for(request.target)
@@ -224,9 +223,10 @@ def _written(batch: Batch, request: CollectRequest, progress: Progress) -> str:
 def _lower(batch: Batch, request: CollectRequest) -> tuple[Sequence[Occurrence], Applied]:
     """The operators under the records of today, and all computations that a build of them asks records of: more than
     those that lowering asks for, since a record of Winograd's changes what is lowered once there is one."""
-    from op_profiler.compiler import load_tvm, resolve_target
+    from op_profiler.compilers.relay.tvm_build import load_tvm
     from op_profiler.schedules.applied import applied
-    from op_profiler.schedules.record import weigh_all
+    from op_profiler.schedules.chosen import weigh_all
+    from op_profiler.targets.target import resolve_target
 
     load_tvm()
     target = resolve_target(request.target)

@@ -13,7 +13,7 @@ import numpy as np
 from op_profiler.dataset.export import FORMATS as FLAT
 from op_profiler.dataset.export import export_table
 from op_profiler.dataset.flat import FlatTable, flat_rows, flat_table, parse_where
-from op_profiler.dataset.formats import autotvm_log, gsoc, paddle, runtime_lut, tinynas
+from op_profiler.dataset.formats import autotvm_export, gsoc, paddle, runtime_lut, tinynas
 from op_profiler.dataset.formats.flat_table import FlatRow, operator_of_row
 from op_profiler.dataset.formats.shapes import Conv, Shape
 from op_profiler.dataset.formats.unblock import Unfit, shape_of
@@ -128,8 +128,8 @@ def _line(format: str, row: FlatRow) -> _Line:
         raise Unfit("a check point of a run that did not finish")
     operator = operator_of_row(row)
     if format == "autotvm":
-        rounds = autotvm_log.rounds_of(row["samples_us"], row["median_us"])
-        record = autotvm_log.record_of(
+        rounds = autotvm_export.rounds_of(row["samples_us"], row["median_us"])
+        record = autotvm_export.record_of(
             operator, template=row["template"], knobs=row["knobs"], target=row["target"], rounds_us=rounds
         )
         return _Line(row["measurement_key"], record.to_json(row["tvm_version"]), row)

@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from op_profiler.dataset._base import Row
 from op_profiler.dataset.convert import build
 from op_profiler.dataset.export import read_parquet
 from op_profiler.dataset.flat import COLUMNS
+from op_profiler.dataset.row import Row
 from op_profiler.errors import DatasetError
-from op_profiler.measure._base import RESOURCES, Device, Measurement, Settings, effective
-from op_profiler.operators._base import Operator
-from op_profiler.schedules._base import Schedule
+from op_profiler.measure.measurement import RESOURCES, Device, Measurement, Settings, effective
+from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import NAMES as FACTORS
+from op_profiler.schedules.schedule import Schedule
 
 FlatRow = dict[str, Any]
 

@@ -11,7 +11,7 @@ import io
 from collections.abc import Mapping
 from pathlib import Path
 
-from op_profiler.dataset.formats._base import Entry, Table, latency, number_text, numbered_lines, read_entries, whole
+from op_profiler.dataset.formats.format import Entry, Table, latency, number_text, numbered_lines, read_entries, whole
 from op_profiler.dataset.formats.shapes import Conv
 from op_profiler.dataset.formats.unblock import Unfit
 from op_profiler.errors import DatasetError

@@ -15,18 +15,18 @@ import numpy as np
 from sqlalchemy import bindparam, select, update
 
 from op_profiler.dataset import schema
-from op_profiler.dataset._base import Row
 from op_profiler.dataset.checks import Finding, check_rows
 from op_profiler.dataset.formats import flat_table, gsoc, paddle, runtime_lut, tinynas
-from op_profiler.dataset.formats._base import Entry, Imported, Table
-from op_profiler.dataset.formats.models import add_models
+from op_profiler.dataset.formats.flat_models import add_models
+from op_profiler.dataset.formats.format import Entry, Imported, Table
 from op_profiler.dataset.formats.shapes import dtype_of, operator_of, precision_of
+from op_profiler.dataset.row import Row
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import OpProfilerError, UnknownNameError
-from op_profiler.measure._base import Device, Measurement, Precision, Settings
+from op_profiler.measure.measurement import Device, Measurement, Precision, Settings
 from op_profiler.measure.statistics import summarize
-from op_profiler.operators._base import Operator
-from op_profiler.schedules._base import UNKNOWN
+from op_profiler.operators.operator import Operator
+from op_profiler.schedules.schedule import UNKNOWN
 
 FORMATS = ("tinynas", "runtime_lut", "autotvm", "paddle", "gsoc", "parquet", "csv")
 FLAT = ("parquet", "csv")
@@ -65,7 +65,7 @@ def import_table(
     if format not in FORMATS:
         raise UnknownNameError("format", format, FORMATS)
     if format == "autotvm":
-        from op_profiler.dataset.autotvm import import_autotvm  # needs TVM, the others do not
+        from op_profiler.dataset.formats.autotvm import import_autotvm  # needs TVM, the others do not
 
         return import_autotvm(dataset, path, processor=device)
     if format in FLAT:

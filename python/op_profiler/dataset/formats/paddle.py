@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from op_profiler.dataset.formats._base import (
+from op_profiler.dataset.formats.format import (
     Entry,
     Table,
     UnknownKindError,

@@ -14,10 +14,10 @@ from typing import Any
 
 from op_profiler import json_text
 from op_profiler.dataset.formats import caffe2
-from op_profiler.dataset.formats._base import Entry, Table, UnknownKindError, latency, numbered_lines, read_entries
+from op_profiler.dataset.formats.format import Entry, Table, UnknownKindError, latency, numbered_lines, read_entries
 from op_profiler.dataset.formats.shapes import Activation, Conv, Dense, Plain, Shape
 from op_profiler.dataset.formats.unblock import Unfit
-from op_profiler.operators._base import TensorSpec
+from op_profiler.operators.operator import TensorSpec
 
 PERCENTILES = (0, 10, 50, 90, 100)
 MECHANISM = "percentiles 0, 10, 50, 90, 100 of a runtime_lut table"

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from op_profiler.measure._base import Precision
+from op_profiler.measure.measurement import Precision
 from op_profiler.operators import cost
-from op_profiler.operators._base import Operator, TensorSpec
+from op_profiler.operators.operator import Operator, TensorSpec
 
 Activation = Literal["", "nn.relu", "clip"]
 
@@ -219,7 +219,7 @@ def _output_of(shape: Plain) -> TensorSpec:
 
 
 def _chain(steps: Sequence[_Step], output: TensorSpec) -> Operator:
-    """As `operators/extract.py` describes a fused function: tensors are numbered in the order of reading."""
+    """As `compilers/relay/extract.py` describes a fused function: tensors are numbered in the order of reading."""
     tensors = [operand for step in steps for operand in step.operands]
     edges, flops, number = [], 0, 0
     for index, step in enumerate(steps):

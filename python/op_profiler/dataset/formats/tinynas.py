@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from op_profiler.dataset.formats._base import (
+from op_profiler.dataset.formats.format import (
     Convolutions,
     Entry,
     Table,

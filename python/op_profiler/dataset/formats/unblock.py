@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from op_profiler.dataset.formats.shapes import Activation, Conv, Dense, Plain, Shape
-from op_profiler.operators._base import Operator, TensorSpec
+from op_profiler.operators.operator import Operator, TensorSpec
 
 _CONVOLUTIONS = {
     "nn.conv2d",

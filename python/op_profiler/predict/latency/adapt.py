@@ -106,7 +106,7 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
     Args:
         source: with regressions.
         target: a few measurements on the new device, at thread counts that the source knows, in its usual state
-            (`op_profiler.predict.latency.state.steady`).
+            (`op_profiler.predict.latency.steady_times.steady`).
 
     Raises:
         DatasetError: too few of them.
@@ -148,7 +148,8 @@ def _vector_ratio(known: DeviceName, new: DeviceName) -> float:
     """How much longer the vectors of the device are that is known; 1 where one of the two is no processor."""
     if known.target == new.target or {known.kind, new.kind} != {"llvm"}:
         return 1.0
-    from op_profiler.compiler import resolve_target, vector_lanes
+    from op_profiler.compilers.relay.tvm_build import vector_lanes
+    from op_profiler.targets.target import resolve_target
 
     return vector_lanes(resolve_target(known.target)) / vector_lanes(resolve_target(new.target))
 

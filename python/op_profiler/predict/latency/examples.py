@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from op_profiler.errors import DatasetError
-from op_profiler.measure._base import RESOURCES
-from op_profiler.measure.gauge import FIRST_MEMORY_BYTES
-from op_profiler.measure.gauge import NAMES as GAUGE_NAMES
-from op_profiler.operators._base import Operator
+from op_profiler.measure.measurement import RESOURCES
+from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
+from op_profiler.operators.operator import Operator
 
 COLUMNS = (
     "operator_key",
@@ -69,7 +68,7 @@ class DeviceName:
     """A device in a dataset, by what a user would know it by.
 
     Attributes:
-        peaks: as `op_profiler.measure.peaks.Peaks` has them, plain values; None where it was not probed.
+        peaks: as `op_profiler.targets.llvm.peaks.Peaks` has them, plain values; None where it was not probed.
         memory_bytes, cache_bytes: of the device, and of its last-level cache; None where they are not known.
     """
 
@@ -98,8 +97,8 @@ class Examples:
         occurrences: how often that model calls the operator.
         models: names, one a model; `sampled`: whether it is a batch of sampled operators.
         traffic_bytes: what all calls of that model read and write, which goes through the caches between two calls.
-        gauge_us: shape (entries, kernels of the gauge), how long they took meanwhile; NaN where it is not known.
-        gauge_bytes: size of the data that the gauge's memory kernel read; times of two sizes cannot be compared.
+        gauge_us: shape (entries, kernels of the probe), how long they took meanwhile; NaN where it is not known.
+        gauge_bytes: size of the data that the probe's memory kernel read; times of two sizes cannot be compared.
         whole_model_us: median of the whole model at that thread count; NaN where it is not known.
         left_out: how many rows were not used, by reason.
     """
@@ -286,7 +285,7 @@ def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Exam
         models=labels,
         sampled=np.array(sampled, dtype=bool),
         traffic_bytes=_traffic(operator, model, occurrences, moved, len(labels))[model],
-        gauge_us=np.array([_gauge(row) for row in rows], dtype=np.float64).reshape(len(rows), len(GAUGE_NAMES)),
+        gauge_us=np.array([_gauge(row) for row in rows], dtype=np.float64).reshape(len(rows), len(PROBE_NAMES)),
         gauge_bytes=np.array([_gauge_bytes(row) for row in rows], dtype=np.int64),
         whole_model_us=_numbers(rows, "whole_model_us"),
         left_out=left_out,
@@ -299,7 +298,7 @@ def _numbers(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
 
 def _gauge(row: Mapping[str, Any]) -> list[float]:
     found = (row["timing_details"] or {}).get("gauge_us") or {}
-    return [float(found.get(name, np.nan)) for name in GAUGE_NAMES]
+    return [float(found.get(name, np.nan)) for name in PROBE_NAMES]
 
 
 def _gauge_bytes(row: Mapping[str, Any]) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from op_profiler.operators import cost
-from op_profiler.operators._base import Operator
+from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency import default_schedule
 from op_profiler.predict.latency.default_schedule import LANES
 

@@ -15,7 +15,7 @@ from op_profiler.predict.latency.predictor import CHOICES, Measured, Predictor, 
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.regression import Regressor, combined, make_models
 from op_profiler.predict.latency.roofline import Roofline
-from op_profiler.predict.latency.state import steady
+from op_profiler.predict.latency.steady_times import steady
 
 _FOLDS = 5
 _FEWEST_ROWS = 25

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.operators._base import Operator
-from op_profiler.predict.latency.predictor import TIERS, UNSUPPORTED, Prediction, Predictor
+from op_profiler.operators.operator import Operator
+from op_profiler.predict.latency.predictor import TIERS, UNSUPPORTED, OperatorPrediction, Predictor
 from op_profiler.predict.latency.query import Query
 
 if TYPE_CHECKING:
-    from op_profiler.operators.extract import Occurrence
+    from op_profiler.compilers.relay.extract import Occurrence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class NetworkPrediction:
     unsupported: tuple[str, ...]
     too_large: tuple[str, ...]
     outside: tuple[str, ...]
-    operators: Prediction
+    operators: OperatorPrediction
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for scripts."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.errors import UsageError
-from op_profiler.operators._base import Operator
+from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.examples import DeviceName, Examples
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
@@ -19,7 +19,7 @@ from op_profiler.predict.latency.regression import Fitted, combined
 from op_profiler.predict.latency.roofline import Roofline
 
 if TYPE_CHECKING:
-    from op_profiler.frontends._base import RelayModel
+    from op_profiler.compilers.relay.relay_model import RelayModel
     from op_profiler.predict.latency.network import Network, NetworkPrediction
 
 TIERS = ("measured", "sampled", "interpolated", "regressed", "bound", "unsupported")
@@ -33,7 +33,7 @@ interpolation where that proved better; the others answer by one tier alone."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Prediction:
+class OperatorPrediction:
     """One entry an operator.
 
     Attributes:
@@ -87,7 +87,7 @@ class Measured:
 
 @dataclasses.dataclass
 class Predictor:
-    """Fitted to one device; made by `fit`, kept by `op_profiler.predict.latency.storage`.
+    """Fitted to one device; made by `fit`, kept by `op_profiler.predict.latency.predictor_files`.
 
     Attributes:
         device: that it speaks for.
@@ -132,7 +132,7 @@ class Predictor:
             DatasetError: the dataset cannot be read, or is of several devices and none was chosen.
             UnknownNameError: no such choice.
         """
-        from op_profiler.predict.latency.open import open_predictor
+        from op_profiler.predict.latency.open_predictor import open_predictor
 
         return open_predictor(choice, db=db, device=device)
 
@@ -151,8 +151,8 @@ class Predictor:
         from op_profiler.predict.latency.network import Network, predict_network
 
         if not isinstance(model, Network):
-            from op_profiler.compiler import resolve_target
-            from op_profiler.operators.lower import optimize
+            from op_profiler.compilers.relay.lower import optimize
+            from op_profiler.targets.target import resolve_target
 
             occurrences = optimize(model, resolve_target(self.device.target))
             model = Network.of_occurrences(model.name, occurrences)
@@ -165,7 +165,7 @@ class Predictor:
 
     def predict(
         self, operators: Sequence[Operator] | Query, *, threads: int = 1, traffic_bytes: float | None = None
-    ) -> Prediction:
+    ) -> OperatorPrediction:
         """Estimates for operators in a network, in their order.
 
         Args:
@@ -197,7 +197,7 @@ class Predictor:
         width = np.where(outside, 2 * width, width)  # a tree says the same beyond the data as at its edge
         unsupported = tier == UNSUPPORTED
         latency[unsupported] = width[unsupported] = np.nan
-        return Prediction(
+        return OperatorPrediction(
             latency, latency * np.exp(-width), latency * np.exp(width), tier, outside, self._too_large(query)
         )
 

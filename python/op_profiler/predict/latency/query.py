@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from op_profiler.operators._base import Operator
+from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.features import NAMES, matrix, transcendental_work
 from op_profiler.predict.latency.roofline import Work
 

@@ -1,11 +1,11 @@
 """Predictors of a convolution's latency that learn from a table of convolutions."""
 
-from op_profiler.predict.library._base import (
+from op_profiler.predict.library.library_predictor import (
     PREDICTORS,
+    LibraryPrediction,
     LibraryPredictor,
-    Prediction,
     make_predictor,
     without_suspicious,
 )
 
-__all__ = ["PREDICTORS", "LibraryPredictor", "Prediction", "make_predictor", "without_suspicious"]
+__all__ = ["PREDICTORS", "LibraryPredictor", "LibraryPrediction", "make_predictor", "without_suspicious"]

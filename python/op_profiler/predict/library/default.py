@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.dataset.formats._base import Convolutions
+from op_profiler.dataset.formats.format import Convolutions
 from op_profiler.predict.boosting import load_xgboost
-from op_profiler.predict.library._base import Prediction
+from op_profiler.predict.library.library_predictor import LibraryPrediction
 from op_profiler.predict.library.neighbours import Roofline, shape_features, surroundings
 
 _LEVELLED = ("batch", "size", "out_channels", "ratio")  # axes that may lack a value
@@ -81,7 +81,7 @@ class DefaultPredictor:
             self._calibrations[gap] = _calibrate(estimates, truth, octaves, shrunk=gap in _LEVELLED)
             self._estimators.prepare(gap)
 
-    def predict(self, table: Convolutions) -> Prediction:
+    def predict(self, table: Convolutions) -> LibraryPrediction:
         if self._estimators is None:
             raise RuntimeError("fit before predict")
         latency, width = np.full(len(table), np.nan), np.full(len(table), np.nan)
@@ -96,7 +96,7 @@ class DefaultPredictor:
             if calibration is not None:
                 margin = self._margin(asked, str(gap))
                 width[which] = calibration.quantile * (margin + _disagreement(estimates))
-        return Prediction(np.exp(latency), np.exp(latency - width), np.exp(latency + width))
+        return LibraryPrediction(np.exp(latency), np.exp(latency - width), np.exp(latency + width))
 
     def _margin(self, table: Convolutions, gap: str) -> np.ndarray:
         """The margin of each entry of one gap: between that of no gap and that of the gaps that were made, by width.

@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from op_profiler.dataset.formats._base import FIELDS, Convolutions
+from op_profiler.dataset.formats.format import FIELDS, Convolutions
 
 _OVERHEAD_US = 5.0
 _SIDES = (2, 4, 6)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.dataset.formats._base import Convolutions
-from op_profiler.predict.library._base import Prediction
+from op_profiler.dataset.formats.format import Convolutions
+from op_profiler.predict.library.library_predictor import LibraryPrediction
 
 _SMALLEST_SIZE = 5  # rows with size 4 are left out
 _Plane = Callable[[float, float], float]
@@ -38,12 +38,12 @@ class OriginalPredictor:
             batches = self._planes.setdefault((depthwise, stride, fused, kernel), {})
             batches.setdefault(batch, {})[percent / 100] = _plane(rows)
 
-    def predict(self, table: Convolutions) -> Prediction:
+    def predict(self, table: Convolutions) -> LibraryPrediction:
         estimates = [
             self._one((depthwise, stride, fused, kernel), batch, in_channels, size, out_channels) * 1e3
             for depthwise, batch, in_channels, size, out_channels, kernel, stride, fused in table.matrix.tolist()
         ]
-        return Prediction.without_interval(np.asarray(estimates))
+        return LibraryPrediction.without_interval(np.asarray(estimates))
 
     def _one(self, group: _Group, batch: int, in_channels: int, size: int, out_channels: int) -> float:
         """Milliseconds; NaN where the table has nothing of this kind."""

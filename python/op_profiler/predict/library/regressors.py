@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.dataset.formats._base import Convolutions
+from op_profiler.dataset.formats.format import Convolutions
 from op_profiler.errors import MissingPackageError
 from op_profiler.predict.boosting import load_xgboost
-from op_profiler.predict.library._base import Prediction
+from op_profiler.predict.library.library_predictor import LibraryPrediction
 
 _NAMES = ("decision_tree", "random_forest", "xgboost")
 
@@ -29,10 +29,10 @@ class RegressionPredictor:
         for model in self._models:
             model.fit(features, target)
 
-    def predict(self, table: Convolutions) -> Prediction:
+    def predict(self, table: Convolutions) -> LibraryPrediction:
         features = plain_features(table)
         estimates = [np.exp(model.predict(features)) for model in self._models]
-        return Prediction.without_interval(np.mean(estimates, axis=0))
+        return LibraryPrediction.without_interval(np.mean(estimates, axis=0))
 
 
 def plain_features(table: Convolutions) -> np.ndarray:

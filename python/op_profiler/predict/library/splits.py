@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from op_profiler.dataset.formats._base import Convolutions
+from op_profiler.dataset.formats.format import Convolutions
 from op_profiler.errors import DatasetError, UnknownNameError
 
 _OUT_CHANNELS = (96, 192, 768, 1536, 2176)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 
-from op_profiler.compiler import load_tvm
+from op_profiler.compilers.relay.tvm_build import load_tvm
 
 SUFFIX = ".op_profiler"
 """Ends the name of each of the project's templates."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.compiler import load_tvm
+from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.schedules.nest import Nest
-from op_profiler.schedules.templates._strategy import offer
+from op_profiler.schedules.templates.strategy import offer
 
 PADDING = "data_pad"
 CONV2D = "conv2d_NCHWc.op_profiler"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.compiler import load_tvm
+from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.schedules.nest import Nest
-from op_profiler.schedules.templates._strategy import offer
 from op_profiler.schedules.templates.conv2d import shape
+from op_profiler.schedules.templates.strategy import offer
 
 DENSE = "dense_pack.op_profiler"
 

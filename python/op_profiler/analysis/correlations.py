@@ -1,0 +1,230 @@
+"""How closely the latency of operators goes with each factor.
+
+**Factors of an operator** (sizes, FLOPs, bytes) are compared between operators: one sample an operator, the fastest of
+its measured schedules, in the one combination of device and settings that most operators of the anchor were measured
+in. Hundreds of trials of one operator are one sample here, since they would make any p-value small. Pearson's r is
+taken between the logarithms of latency and factor, so that 1 is a power law; a factor that can be 0 is taken as it is.
+
+**Factors of a schedule or a setting** are compared within an operator, where differences between operators cannot hide
+them: a group is one operator on one device under the same settings (for a setting: also of the same schedule). Groups
+in which the factor does not vary say nothing and are left out. Latency is relative to the group's median (not to its
+best: the least of many noisy times is too small). Pearson's r is between the logarithms of latency and factor, each
+less its mean in the group (the "within estimator" of panel data, Wooldridge, Econometric Analysis, 10.5); Spearman and
+Kendall are between the ranks within the group, so that a factor that orders every group perfectly has 1.
+
+**Mutual information** (nats) is estimated from nearest neighbours (Kraskov et al. 2004; Ross 2014 where the factor has
+few values), by scikit-learn. It also sees what goes up and down again, and is never negative.
+
+**Categories** have no order, hence no r: they have mutual information, and eta (the correlation ratio: the root of the
+share of the variance of log latency that lies between the categories, 0 to 1). Their p-value is that of Kruskal and
+Wallis' test. eta rises with the number of categories even by chance; read it beside p and the count.
+
+p-values are not corrected for the number of factors, and take samples as independent: the trials of a search are not
+quite, as a tuner goes where it was fast. They say whether there is anything, not how much. Schedules that failed have
+no latency and are in none of this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.analysis.table import PLACE, SETTINGS, Factor, FactorTable
+from op_profiler.errors import MissingPackageError
+
+if TYPE_CHECKING:
+    import pandas
+
+MINIMUM = 10
+"""Samples below which nothing is said: with 9, a rank correlation of 0.66 still has p = 0.05."""
+
+_FEW_VALUES = 0.2
+"""A number with fewer different values than this share of the samples counts as discrete for mutual information."""
+
+_SEED = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Correlation:
+    """Of the latency of one anchor's operators with one factor; None for what does not apply or is not enough.
+
+    Attributes:
+        compared: ``between operators`` or ``within operators``.
+        samples: that the figures rest on.
+        operators: that these samples come from.
+        levels: different values of the factor.
+        pearson, spearman, kendall: -1 to 1 (Kendall's tau-b), each with its two-sided p-value.
+        mutual_information: nats.
+        eta: of a category, 0 to 1; see the module.
+        eta_p: of Kruskal and Wallis' test.
+        not_enough: why there are no figures; None where there are.
+    """
+
+    anchor: str
+    factor: str
+    kind: str
+    compared: str
+    samples: int
+    operators: int
+    levels: int
+    pearson: float | None = None
+    pearson_p: float | None = None
+    spearman: float | None = None
+    spearman_p: float | None = None
+    kendall: float | None = None
+    kendall_p: float | None = None
+    mutual_information: float | None = None
+    eta: float | None = None
+    eta_p: float | None = None
+    not_enough: str | None = None
+
+
+def correlations(table: FactorTable, factors: Sequence[str]) -> list[Correlation]:
+    """One entry an anchor and factor, in this order.
+
+    Raises:
+        UnknownNameError: there is no such factor; tells the nearest.
+        MissingPackageError: scikit-learn is not installed.
+    """
+    chosen = table.choose(factors)
+    return [
+        _correlation(str(anchor), frame, factor)
+        for anchor, frame in table.frame.groupby("anchor", sort=True)
+        for factor in chosen
+    ]
+
+
+def group_columns(factor: Factor) -> list[str]:
+    """What is the same among measurements that are compared with each other for a factor of a schedule or setting."""
+    schedule = ["schedule_key"] if factor.level == "setting" else []
+    return ["operator_key", *schedule, *PLACE, *(name for name in SETTINGS if name != factor.name)]
+
+
+def comparable(frame: pandas.DataFrame, factor: Factor) -> pandas.DataFrame:
+    """The samples for a factor: ``operator_key``, ``x`` (its value), ``y`` (log of the latency in microseconds, or of
+    the latency over its group's median) and ``group``."""
+    known = frame[frame[factor.name].notna()]
+    if factor.level == "operator":
+        best = _fastest(known)
+        samples = best.assign(x=best[factor.name], y=np.log(best["latency_us"]), group=0)
+    else:
+        groups = known.groupby(group_columns(factor), dropna=False)
+        varying = known[groups[factor.name].transform("nunique") > 1]
+        groups = varying.groupby(group_columns(factor), dropna=False)
+        relative = np.log(varying["latency_us"] / groups["latency_us"].transform("median"))
+        samples = varying.assign(x=varying[factor.name], y=relative, group=groups.ngroup())
+    return samples[["operator_key", "x", "y", "group"]]
+
+
+def _fastest(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """The fastest measurement of each operator, under the device and settings that most operators have."""
+    if frame.empty:
+        return frame
+    context = ["device_key", *SETTINGS]
+    operators = frame.groupby(context, dropna=False)["operator_key"].transform("nunique")
+    number = frame.groupby(context, dropna=False).ngroup()
+    same = frame[number == number[operators.idxmax()]]
+    return same.loc[same.groupby("operator_key")["latency_us"].idxmin()]
+
+
+def _correlation(anchor: str, frame: pandas.DataFrame, factor: Factor) -> Correlation:
+    samples = comparable(frame, factor)
+    between = factor.level == "operator"
+    known: dict[str, Any] = {
+        "anchor": anchor,
+        "factor": factor.name,
+        "kind": factor.kind,
+        "compared": "between operators" if between else "within operators",
+        "samples": len(samples),
+        "operators": samples["operator_key"].nunique(),
+        "levels": samples["x"].nunique(),
+    }
+    reason = _not_enough(frame[factor.name], samples, between=between)
+    if reason is not None:
+        return Correlation(**known, not_enough=reason)
+    known |= _of_numbers(samples, between=between) if factor.kind == "number" else _of_categories(samples)
+    return Correlation(**known)
+
+
+def _not_enough(values: pandas.Series, samples: pandas.DataFrame, *, between: bool) -> str | None:
+    given = values.dropna()
+    if given.empty:
+        return "no measurement tells it"
+    if given.nunique() == 1:
+        return f"it is {_plain(given.iloc[0])} in every measurement"
+    if not between and samples.empty:
+        return "it does not vary within any operator whose other conditions stay the same"
+    if len(samples) < MINIMUM:
+        return f"{len(samples)} samples ({'operators' if between else 'measurements'}), {MINIMUM} are needed"
+    if samples["x"].nunique() == 1:
+        return f"it is {_plain(samples['x'].iloc[0])} in every sample"
+    if samples["y"].nunique() == 1:
+        return "the latency is the same in every sample"
+    return None
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _of_numbers(samples: pandas.DataFrame, *, between: bool) -> dict[str, float | None]:
+    from scipy import stats
+
+    raw, latency = samples["x"].to_numpy(float), samples["y"].to_numpy(float)
+    x, y = np.log(raw) if (raw > 0).all() else raw, latency
+    ranked = samples[["x", "y"]]
+    if not between:
+        groups = samples["group"].to_numpy()
+        x, y = _without_means(x, groups), _without_means(y, groups)
+        ranked = samples.groupby("group")[["x", "y"]].rank(pct=True)
+        ranked -= ranked.groupby(samples["group"]).transform("mean")  # or a large group's ranks would count as more
+    figures: dict[str, float | None] = {}
+    tests = {
+        "pearson": stats.pearsonr(x, y),
+        "spearman": stats.spearmanr(ranked["x"], ranked["y"]),
+        "kendall": stats.kendalltau(ranked["x"], ranked["y"]),
+    }
+    for name, result in tests.items():
+        figures[name], figures[f"{name}_p"] = _finite(result.statistic), _finite(result.pvalue)
+    few = len(np.unique(raw)) < _FEW_VALUES * len(raw)
+    figures["mutual_information"] = _information(raw if few else x, latency, discrete=few)
+    return figures
+
+
+def _of_categories(samples: pandas.DataFrame) -> dict[str, float | None]:
+    from scipy import stats
+
+    codes, latency = samples["x"].astype(str).factorize()[0], samples["y"].to_numpy(float)
+    groups = [latency[codes == code] for code in np.unique(codes)]
+    between = sum(len(group) * (group.mean() - latency.mean()) ** 2 for group in groups)
+    total = float(((latency - latency.mean()) ** 2).sum())
+    return {
+        "mutual_information": _information(codes.astype(float), latency, discrete=True),
+        "eta": math.sqrt(between / total),
+        "eta_p": _finite(stats.kruskal(*groups).pvalue),
+    }
+
+
+def _without_means(values: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    sums, counts = np.bincount(groups, weights=values), np.bincount(groups)
+    without: np.ndarray = values - (sums / np.maximum(counts, 1))[groups]
+    return without
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _information(x: np.ndarray, y: np.ndarray, *, discrete: bool) -> float:
+    try:
+        from sklearn.feature_selection import mutual_info_regression
+    except ImportError:
+        raise MissingPackageError("scikit-learn", "mutual information", extra="predict") from None
+    if discrete:
+        x = np.unique(x, return_inverse=True)[1].astype(float)
+    found = mutual_info_regression(x[:, None], y, discrete_features=discrete, random_state=_SEED)
+    return float(found[0])

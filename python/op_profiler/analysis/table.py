@@ -1,0 +1,251 @@
+"""Measurements with the factors that may decide their latency, one row each."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UnknownNameError
+from op_profiler.measure.measurement import RESOURCES
+
+if TYPE_CHECKING:
+    import pandas
+
+SETTINGS = ("threads", "cache", "precision", "executor", "parallel_type", "streams", *RESOURCES)
+"""Settings that are held while something else is looked at."""
+
+PLACE = ("device_key", "model_key")
+"""Where it ran: the device, and the model around it (empty outside a model)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Factor:
+    """One thing that may decide the latency.
+
+    Attributes:
+        level: ``operator``: differs between operators only; ``schedule``: between schedules of one operator;
+            ``setting``: between measurements of one schedule.
+        kind: ``number`` is ordered; ``category`` is not, so that no line can be drawn through it.
+        unit: of a number.
+    """
+
+    name: str
+    level: Literal["operator", "schedule", "setting"]
+    kind: Literal["number", "category"]
+    unit: str = ""
+
+
+_FIXED = (
+    Factor("input_size", "operator", "number", "elements of all activations read"),
+    Factor("batch", "operator", "number", "leading dimension of the first activation"),
+    Factor("input_channels", "operator", "number", "channels read"),
+    Factor("output_channels", "operator", "number", "channels written"),
+    Factor("kernel", "operator", "number", "elements of the window"),
+    Factor("stride", "operator", "number", "elements"),
+    Factor("flops", "operator", "number", "operations a call"),
+    Factor("bytes", "operator", "number", "bytes read and written a call"),
+    Factor("arithmetic_intensity", "operator", "number", "FLOPs per byte"),
+    Factor("template", "schedule", "category"),
+    Factor("tile", "schedule", "number", "elements of the innermost tile, all spatial axes"),
+    Factor("split", "schedule", "number", "elements of the inner part, all reduction axes"),
+    Factor("fuse", "schedule", "number", "outer loops fused"),
+    Factor("reorder", "schedule", "category"),
+    Factor("compute_at", "schedule", "category"),
+    Factor("vectorize", "schedule", "number", "lanes"),
+    Factor("unroll", "schedule", "category"),
+    Factor("parallel", "schedule", "category"),
+    Factor("threads", "setting", "number", "threads"),
+    Factor("cache", "setting", "category"),
+    Factor("precision", "setting", "category"),
+)
+_AXES = {"tile": "elements of the tile along", "split": "inner elements of the split of"}
+
+
+@dataclasses.dataclass(frozen=True)
+class FactorTable:
+    """Usable measurements.
+
+    Attributes:
+        frame: one row a measurement: its keys, ``latency_us`` (median), its 95 % interval ``low_us``, ``high_us`` (NaN
+            where unknown), ``work`` (FLOPs, or bytes of operators without), `SETTINGS`, and a column a factor (NaN or
+            None where a schedule does not have it).
+        factors: by name; besides the fixed ones a ``tile.<axis>`` and a ``split.<axis>`` for every axis found.
+        left_out: rows that were not used: failed, not complete, under foreign load, or a vendor's kernel.
+    """
+
+    frame: pandas.DataFrame
+    factors: dict[str, Factor]
+    left_out: int
+
+    def choose(self, names: Sequence[str]) -> list[Factor]:
+        """The factors of these names.
+
+        Raises:
+            UnknownNameError: there is none of a name; tells the nearest.
+        """
+        for name in names:
+            if name not in self.factors:
+                raise UnknownNameError("factor", name, self.factors, f"There are: {', '.join(self.factors)}")
+        return [self.factors[name] for name in names]
+
+    def of_anchor(self, anchor: str) -> FactorTable:
+        """Only operators around one heavy op, under the compiler's name or the plain one (``nn.conv2d``).
+
+        Raises:
+            UnknownNameError: no operator has it; tells the nearest.
+        """
+        found = [name for name in self.frame["anchor"].unique() if anchor in (name, plain_anchor(name))]
+        if not found:
+            raise UnknownNameError("anchor", anchor, sorted(self.frame["anchor"].unique()))
+        return dataclasses.replace(self, frame=self.frame[self.frame["anchor"].isin(found)])
+
+
+def plain_anchor(name: str) -> str:
+    """An op's name without what altering its layout added: ``nn.contrib_conv2d_NCHWc`` is ``nn.conv2d``."""
+    return re.sub(r"contrib_|_NCHWc|_pack$", "", name)
+
+
+def load_rows(
+    db: str | None, file: Path | None, *, optional_db: bool = False, warn: Callable[[str], None] = lambda text: None
+) -> list[Mapping[str, Any]]:
+    """Rows of the flat table from a dataset, from a Parquet file of ``op-profiler export``, or from both.
+
+    Args:
+        optional_db: a dataset that cannot be opened is told to `warn`, and left out.
+
+    Raises:
+        DatasetError: one of them cannot be read.
+    """
+    from op_profiler.dataset import Dataset, flat_rows, read_parquet
+
+    rows: list[Mapping[str, Any]] = []
+    if db is not None:
+        try:
+            with Dataset.open(db, create=False, read_only=True) as dataset:
+                rows += flat_rows(dataset)
+        except OpProfilerError as error:
+            if not optional_db:
+                raise
+            warn(str(error))
+    if file is not None:
+        rows += read_parquet(file)
+    return rows
+
+
+def factor_table(rows: Iterable[Mapping[str, Any]]) -> FactorTable:
+    """The measurements among rows of the flat table (`op_profiler.dataset.COLUMNS`) that have a time to rely on.
+
+    Raises:
+        DatasetError: there is none.
+        MissingPackageError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise MissingPackageError("pandas", "the analysis", extra="predict") from None
+    records, left_out = [], 0
+    for row in rows:
+        if _usable(row):
+            records.append(_record(row))
+        else:
+            left_out += 1
+    if not records:
+        raise DatasetError(
+            f"no usable measurement ({left_out} rows failed, are not complete or were disturbed); measure some with "
+            "op-profiler collect, or name another dataset with --db or --file"
+        )
+    frame = pandas.DataFrame.from_records(records)
+    axes = sorted(name for name in frame.columns if name.partition(".")[0] in _AXES and "." in name)
+    factors = {factor.name: factor for factor in _FIXED}
+    for name in axes:
+        kind, _, axis = name.partition(".")
+        factors[name] = Factor(name, "schedule", "number", f"{_AXES[kind]} {axis}")
+    numbers = [name for name, factor in factors.items() if factor.kind == "number"]
+    frame[numbers] = frame[numbers].astype("float64")
+    return FactorTable(frame, factors, left_out)
+
+
+def _usable(row: Mapping[str, Any]) -> bool:
+    latency = row["median_us"]
+    timed = row["error"] is None and latency is not None and math.isfinite(latency) and latency > 0
+    return bool(timed and row["complete"] and not row["foreign_load"] and row["origin"] != "vendor")
+
+
+def _record(row: Mapping[str, Any]) -> dict[str, Any]:
+    low, high = _interval(row)
+    keys = ("operator_key", "operator_name", "anchor", "schedule_key", "origin", *PLACE, *SETTINGS)
+    record = {name: "" if row.get(name) is None else row[name] for name in keys}  # older files lack resources
+    record["threads"] = row["threads"] or row["threads_effective"]
+    record |= {"latency_us": row["median_us"], "low_us": low, "high_us": high}
+    moved = (row["bytes_read"] or 0) + (row["bytes_written"] or 0)
+    record["work"] = float(row["flops"] or moved or math.nan)
+    record |= {"bytes": moved or None, "flops": row["flops"] or None}
+    return record | _shapes(row) | _schedule(row)
+
+
+def _interval(row: Mapping[str, Any]) -> tuple[float, float]:
+    """The 95 % interval, microseconds: as stored, else by Student's t from two rounds on, else unknown (NaN)."""
+    if row["ci_low_us"] is not None and row["ci_high_us"] is not None:
+        return float(row["ci_low_us"]), float(row["ci_high_us"])
+    rounds, spread = row["rounds"] or 0, row["std_us"]
+    if rounds < 2 or spread is None:
+        return math.nan, math.nan
+    from scipy.special import stdtrit
+
+    half = float(stdtrit(rounds - 1, 0.975)) * spread / math.sqrt(rounds)
+    return row["median_us"] - half, row["median_us"] + half
+
+
+def _shapes(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Factors of the operator, and which operators differ from it in its batch or its extents alone (families)."""
+    inputs, outputs, layouts = row["inputs"] or [], row["outputs"] or [], row["layouts"] or {}
+    shapes = [[int(d) for d in tensor["shape"]] for tensor in inputs]
+    first = shapes[0] if shapes else []
+    output = list(outputs[0]["shape"]) if outputs else []
+    data = str(layouts.get("data_layout") or layouts.get("data") or "")
+    out = str(layouts.get("out_layout") or layouts.get("out") or data)
+    fixed = [row[name] for name in ("anchor", "op_names", "params", "attrs", "layouts", "structure")]
+    types = [(tensor["dtype"], len(tensor["shape"])) for tensor in inputs]
+    product = "dense" in str(row["anchor"]) or "matmul" in str(row["anchor"])
+    strides, kernel = _attribute(row, "strides"), _attribute(row, "kernel_size")
+    return {
+        "input_size": sum(math.prod(shape) for shape in shapes) or None,
+        "batch": first[0] if first else None,
+        "input_channels": first[-1] if product and first else _channels(first, data),
+        "output_channels": output[-1] if product and output else _channels(output, out),
+        "kernel": math.prod(kernel) if kernel else None,
+        "stride": strides[0] if strides else None,
+        "arithmetic_intensity": row["arithmetic_intensity"] or None,
+        "family.batch": json.dumps([fixed, types, [shape[1:] for shape in shapes]]),
+        "family.input_size": json.dumps([fixed, types, [shape[:1] for shape in shapes]]),
+    }
+
+
+def _channels(shape: Sequence[int], layout: str) -> int | None:
+    """Channels of a tensor in a layout such as ``NCHW`` or ``NCHW16c``; None where the layout does not tell."""
+    axes = re.findall(r"\d*([A-Za-z])", layout)
+    sizes = [size for axis, size in zip(axes, shape) if axis.upper() == "C"]
+    return math.prod(sizes) if sizes and len(axes) == len(shape) else None
+
+
+def _attribute(row: Mapping[str, Any], name: str) -> list[int] | None:
+    for attrs in row["attrs"] or []:
+        value = attrs.get(name)
+        if isinstance(value, (list, tuple)) and value:
+            return [int(v) for v in value]
+    return None
+
+
+def _schedule(row: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: row[name] for name in ("template", "fuse", "reorder", "compute_at", "vectorize", "unroll")}
+    values["parallel"] = row["parallel"]
+    for name in _AXES:
+        sizes = {axis: size for axis, size in (row[name] or {}).items() if size is not None}
+        values |= {f"{name}.{axis}": size for axis, size in sizes.items()}
+        values[name] = math.prod(sizes.values()) if sizes else None
+    return values

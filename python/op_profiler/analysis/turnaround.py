@@ -1,0 +1,199 @@
+"""The turnaround point of an operator in a factor: the value from which on more of it stops paying.
+
+**The rule.** cost(x) is the median latency at the value x; for the batch and the input size it is the latency per unit
+of work (FLOP; byte for operators without FLOPs), since larger inputs take longer anyway. A larger value x' *pays* over
+x if both
+
+1. cost(x') < (1 - threshold) cost(x), the threshold being 5 % unless asked otherwise, and
+2. the 95 % intervals of the two do not touch: high(x') < low(x).
+
+The turnaround point is the smallest measured value over which no larger one pays. All larger values are asked, not the
+next one alone, so a plateau before a further fall, or a slow fall in many small steps, is not taken for the end. If it
+is the largest value measured, the end was not seen and there is no turnaround point, with that as the reason; if it is
+the smallest, more never paid within what was measured. Intervals that do not touch are a stricter demand than a test at
+5 % (Schenker & Gentleman 2001, The American Statistician 55, 182), which suits, as several values are compared. A
+measurement without an interval (of one round) is judged by the first condition alone and counted in
+`Turnaround.without_interval`.
+
+**Why not a knee detector.** Kneedle (Satopää et al. 2011, "Finding a Kneedle in a Haystack"; package kneed) looks for
+the point farthest from the chord after scaling both axes to their range. Its answer therefore moves when larger values
+are measured on the same plateau, it finds a knee in a gain of 1 % as well as of 90 %, and it does not know how well
+each point is measured. Segmented regression (Muggeo 2003; tested by Davies 1987) estimates where a slope changes, and
+needs more points than the two to eight of a sweep over threads. Both ask for a shape; whoever sets threads or a batch
+asks whether more is worth it, which is the rule above: it depends on no range, and its threshold has a meaning.
+
+On an Amdahl curve with the serial share s, T(n) = s + (1 - s) / n, the rule gives the least n for which
+T(n) (1 - threshold) <= T(largest), which the tests check.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.analysis.table import PLACE, SETTINGS, Factor, FactorTable
+from op_profiler.errors import UsageError
+
+if TYPE_CHECKING:
+    import pandas
+    from numpy.typing import ArrayLike
+
+THRESHOLD = 0.05
+"""Share of the cost that a larger value has to save."""
+
+SIZES = ("batch", "input_size")
+"""Factors of the operator that can be swept: operators that differ in nothing else are one family."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Knee:
+    """Where more stops paying.
+
+    Attributes:
+        value: the turnaround point; None where there is none.
+        reason: why there is none, or what it means that it is the smallest value measured.
+    """
+
+    value: float | None
+    reason: str | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Turnaround:
+    """The turnaround point of one operator in one factor, under one device and settings.
+
+    Attributes:
+        operator_key: workload key; for `SIZES` that of the family's smallest member.
+        members: workload keys of all operators that the curve comes from; one, but for `SIZES`.
+        context: device, model and settings that were held.
+        values: measured, rising.
+        cost: microseconds; for `SIZES` nanoseconds per FLOP (per byte for operators without FLOPs).
+        low, high: 95 % interval of each cost; None where unknown.
+        per_work: whether the cost is per unit of work.
+        without_interval: how many of the costs have none.
+        value, reason: see `Knee`.
+    """
+
+    anchor: str
+    operator_key: str
+    operator_name: str
+    members: tuple[str, ...]
+    factor: str
+    context: dict[str, Any]
+    values: tuple[float, ...]
+    cost: tuple[float, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
+    per_work: bool
+    without_interval: int
+    value: float | None
+    reason: str | None
+
+
+def find_knee(
+    values: ArrayLike,
+    cost: ArrayLike,
+    *,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+    threshold: float = THRESHOLD,
+) -> Knee:
+    """The turnaround point of one curve, by the rule of this module.
+
+    Args:
+        values: of the factor, in rising order, each once.
+        cost: one a value, positive; any unit.
+        low, high: ends of the interval of each cost; NaN, or left out, where unknown.
+        threshold: share of the cost that a larger value has to save.
+
+    Raises:
+        ValueError: the values do not rise, or there is not one cost a value.
+    """
+    x, y = np.asarray(values, dtype=float), np.asarray(cost, dtype=float)
+    if len(x) != len(y) or (np.diff(x) <= 0).any():
+        raise ValueError("one cost a value is needed, and values that rise")
+    if len(x) < 2:
+        return Knee(None, "not enough: a single value was measured" if len(x) else "not enough: nothing was measured")
+    lows = np.full(len(x), np.nan) if low is None else np.asarray(low, dtype=float)
+    highs = np.full(len(x), np.nan) if high is None else np.asarray(high, dtype=float)
+    for i in range(len(x) - 1):
+        saves = y[i + 1 :] < (1 - threshold) * y[i]
+        touches = highs[i + 1 :] >= lows[i]  # False where either is unknown
+        if not (saves & ~touches).any():
+            smallest = f"more never pays: no larger value surely saves {threshold:.0%} over the smallest measured"
+            return Knee(float(x[i]), smallest if i == 0 else None)
+    return Knee(None, f"still pays at the largest value measured, {x[-1]:g}")
+
+
+def turnarounds(table: FactorTable, factor: str, *, threshold: float = THRESHOLD) -> list[Turnaround]:
+    """The turnaround points of all operators that were measured at two values of a factor or more.
+
+    Threads (and other settings) are compared within one schedule; sizes between operators that differ in nothing else,
+    with schedules of one origin; a factor of the schedule (a tile) within one operator, where the cost at a value is
+    the least over all schedules that have it: what the best use of the value gives.
+
+    Raises:
+        UnknownNameError: there is no such factor; tells the nearest.
+        UsageError: the factor has no order, or cannot be swept.
+    """
+    (chosen,) = table.choose([factor])
+    if not can_turn(chosen):
+        allowed = [name for name, known in table.factors.items() if can_turn(known)]
+        raise UsageError(f"{factor} has no turnaround point; these can have one: {', '.join(allowed)}")
+    return [_turnaround(series, chosen, threshold) for series in _series(table.frame, chosen)]
+
+
+def can_turn(factor: Factor) -> bool:
+    """Whether a factor has an order and can be swept while all else stays the same."""
+    return factor.kind == "number" and (factor.level != "operator" or factor.name in SIZES)
+
+
+def _series(frame: pandas.DataFrame, factor: Factor) -> Iterator[pandas.DataFrame]:
+    """Measurements that differ in the factor alone, the fastest at each value, by rising value."""
+    known = frame[frame[factor.name].notna() & frame["work"].notna()]
+    subject = {
+        "operator": [f"family.{factor.name}", "anchor", "origin"],
+        "schedule": ["operator_key"],
+        "setting": ["operator_key", "schedule_key"],
+    }[factor.level]
+    place = ("device_key",) if factor.level == "operator" else PLACE  # another size is another model
+    held = [name for name in SETTINGS if name != factor.name]
+    columns = [*subject, *place, *held]
+    swept = known[known.groupby(columns, dropna=False)[factor.name].transform("nunique") > 1]
+    for _, group in swept.groupby(columns, dropna=False, sort=True):
+        cost = group["latency_us"] / group["work"] if factor.level == "operator" else group["latency_us"]
+        yield group.loc[cost.groupby(group[factor.name]).idxmin()].sort_values(factor.name)
+
+
+def _turnaround(series: pandas.DataFrame, factor: Factor, threshold: float) -> Turnaround:
+    first = series.iloc[0]
+    sized = factor.level == "operator"
+    scale = 1e3 / series["work"].to_numpy() if sized else np.ones(len(series))
+    cost, low, high = (series[name].to_numpy(float) * scale for name in ("latency_us", "low_us", "high_us"))
+    values = tuple(float(v) for v in series[factor.name])
+    knee = find_knee(values, cost, low=low, high=high, threshold=threshold)
+    return Turnaround(
+        anchor=str(first["anchor"]),
+        operator_key=str(first["operator_key"]),
+        operator_name=str(first["operator_name"]),
+        members=tuple(dict.fromkeys(str(key) for key in series["operator_key"])),
+        factor=factor.name,
+        context={
+            name: _plain(first[name]) for name in (*PLACE, *SETTINGS) if name != factor.name and first[name] != ""
+        },
+        values=values,
+        cost=tuple(float(c) for c in cost),
+        low=tuple(None if np.isnan(v) else float(v) for v in low),
+        high=tuple(None if np.isnan(v) else float(v) for v in high),
+        per_work=sized,
+        without_interval=int(np.isnan(low).sum()),
+        value=knee.value,
+        reason=knee.reason,
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

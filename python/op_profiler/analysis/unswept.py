@@ -1,0 +1,141 @@
+"""The turnaround points of operators that were never swept, predicted from those that were.
+
+The classes are the values at which operators turned, and ``> n`` for those to which more still paid at the largest
+value n. A random forest (scikit-learn) learns them from the operators' sizes, FLOPs, bytes, window and anchor. How good
+that is, is measured by cross-validation with all sweeps of an operator in the same fold, beside what the most frequent
+class gives in the same folds, and with the p-value of McNemar's exact test between the two (Dietterich 1998): a model
+that is not better than the most frequent class is of no use, and the score says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.analysis.table import FactorTable, plain_anchor
+from op_profiler.analysis.turnaround import Turnaround
+from op_profiler.errors import MissingPackageError
+
+if TYPE_CHECKING:
+    import pandas
+
+MINIMUM_OPERATORS = 20
+"""Swept operators below which nothing is predicted: four a fold."""
+
+_FOLDS = 5
+_SIGNIFICANT = 0.05
+_SIZES = (
+    *("input_size", "batch", "input_channels", "output_channels", "kernel", "stride"),
+    *("flops", "bytes", "arithmetic_intensity"),
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TurnaroundPrediction:
+    """What is expected of operators that were never swept, and how much that is worth.
+
+    Attributes:
+        operators: that were swept.
+        sweeps: of them; an operator may be swept under several settings.
+        classes: turnaround point to how many sweeps have it.
+        accuracy: share of held-out sweeps whose turnaround point is predicted; None where refused.
+        baseline: the same for the most frequent class.
+        p_value: of McNemar's exact test between the two, two-sided.
+        better: accuracy above the baseline with a p-value below 0.05.
+        predicted: workload key of each operator that was never swept to its predicted turnaround point.
+        refused: why nothing is predicted; None where something is.
+    """
+
+    factor: str
+    operators: int
+    sweeps: int
+    classes: dict[str, int]
+    accuracy: float | None = None
+    baseline: float | None = None
+    p_value: float | None = None
+    better: bool = False
+    predicted: dict[str, str] = dataclasses.field(default_factory=dict)
+    refused: str | None = None
+
+
+def predict_unswept(table: FactorTable, factor: str, swept: Sequence[Turnaround]) -> TurnaroundPrediction:
+    """Learn from the sweeps over one factor, score that, and predict the operators of the table without one.
+
+    Args:
+        swept: what `turnarounds` found for this factor in this table.
+
+    Raises:
+        MissingPackageError: scikit-learn is not installed.
+    """
+    labels = np.array([_label(found) for found in swept])
+    keys = np.array([found.operator_key for found in swept])
+    counts = dict(sorted(Counter(labels.tolist()).items()))
+    known: dict[str, Any] = {
+        "factor": factor,
+        "operators": len(set(keys.tolist())),
+        "sweeps": len(swept),
+        "classes": counts,
+    }
+    if known["operators"] < MINIMUM_OPERATORS:
+        reason = f"{known['operators']} operators were swept over {factor}, {MINIMUM_OPERATORS} are needed"
+        return TurnaroundPrediction(**known, refused=f"not enough: {reason}")
+    if len(counts) == 1:
+        return TurnaroundPrediction(**known, refused=f"nothing to tell apart: every sweep gave {next(iter(counts))}")
+    features = _features(table.frame)
+    right, common = _held_out(features.loc[keys].to_numpy(), labels, keys)
+    p_value = _mcnemar(right, common)
+    accuracy, baseline = float(right.mean()), float(common.mean())
+    others = features.drop(index=sorted({member for found in swept for member in found.members}))
+    predicted: dict[str, str] = {}
+    if len(others):
+        answers = _model().fit(features.loc[keys].to_numpy(), labels).predict(others.to_numpy())
+        predicted = dict(zip(map(str, others.index), map(str, answers)))
+    better = accuracy > baseline and p_value < _SIGNIFICANT
+    return TurnaroundPrediction(
+        **known, accuracy=accuracy, baseline=baseline, p_value=p_value, better=better, predicted=predicted
+    )
+
+
+def _label(found: Turnaround) -> str:
+    return f"{found.value:g}" if found.value is not None else f"> {found.values[-1]:g}"
+
+
+def _features(frame: pandas.DataFrame) -> pandas.DataFrame:
+    """One row an operator: logarithms of its sizes (-1 where it has none), and a column an anchor."""
+    import pandas
+
+    one = frame.drop_duplicates("operator_key").set_index("operator_key")
+    sizes = np.log2(one[list(_SIZES)].clip(lower=1e-3)).fillna(-1.0)
+    anchors = pandas.get_dummies(one["anchor"].map(plain_anchor), dtype=float)
+    return pandas.concat([sizes, anchors], axis=1)
+
+
+def _held_out(features: np.ndarray, labels: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whether the model, and the most frequent class, gave each sweep when its operator was held out."""
+    try:
+        from sklearn.dummy import DummyClassifier
+        from sklearn.model_selection import GroupKFold, cross_val_predict
+    except ImportError:
+        raise MissingPackageError("scikit-learn", "predicting turnaround points", extra="predict") from None
+    folds = list(GroupKFold(_FOLDS, shuffle=True, random_state=0).split(features, labels, keys))
+    ours = cross_val_predict(_model(), features, labels, cv=folds)
+    common = cross_val_predict(DummyClassifier(strategy="most_frequent"), features, labels, cv=folds)
+    return ours == labels, common == labels
+
+
+def _mcnemar(one: np.ndarray, other: np.ndarray) -> float:
+    from scipy.stats import binomtest
+
+    only_one, only_other = int((one & ~other).sum()), int((other & ~one).sum())
+    discordant = only_one + only_other
+    return float(binomtest(only_one, discordant).pvalue) if discordant else 1.0
+
+
+def _model() -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(n_estimators=100, min_samples_leaf=2, random_state=0)

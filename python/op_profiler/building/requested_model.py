@@ -1,0 +1,98 @@
+"""From a request to the model that is compiled: loaded, in its precision, with its inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.errors import ModelError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+
+
+def load_model(request: CollectRequest, announce: Callable[..., None]) -> tuple[RelayModel, dict[str, np.ndarray], Any]:
+    """The model in its precision, the inputs that the user gave (or none), and the target to compile for."""
+    from op_profiler.compilers.relay.precision import in_precision, without_int8_units
+    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.targets.target import resolve_target, use_build_for
+
+    announce(stage="loading TVM")
+    use_build_for(request.target)
+    load_tvm()
+    target = resolve_target(request.target)
+    announce(stage="lowering")
+    model = original_model(request)
+    inputs = given_inputs(request, model)
+    if request.precision == "int8":
+        announce(stage="calibrating")
+        target = without_int8_units(target)
+    host = without_int8_units(resolve_target("llvm"))
+    if request.precision != "float32":
+        model = in_precision(model, request.precision, inputs or random_inputs(static_inputs(model, request)), host)
+    return model, inputs, target
+
+
+def original_model(request: CollectRequest) -> RelayModel:
+    """The model as its source has it."""
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends.lowered_cache import load_cached
+
+    return load_cached(get_frontend(request.model.source), request.model)
+
+
+def random_inputs(specs: list[InputSpec]) -> dict[str, np.ndarray]:
+    """The same arrays in every process."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    return {spec.name: spec.random(rng) for spec in specs}
+
+
+def given_inputs(request: CollectRequest, model: RelayModel) -> dict[str, np.ndarray]:
+    """The arrays of ``--inputdata``; empty where none were given.
+
+    Raises:
+        UsageError: the file does not hold an array of the right shape for every input.
+    """
+    from op_profiler.building.input_arrays import read_arrays
+
+    if request.input_data is None:
+        return {}
+    arrays = read_arrays(Path(request.input_data))
+    found = {}
+    for spec in static_inputs(model, request):
+        array = arrays.get(spec.name)
+        if array is None or array.shape != tuple(spec.shape):
+            have = "no such array" if array is None else f"shape {array.shape}"
+            raise UsageError(
+                f"--inputdata: {model.name} needs {spec.name!r} of shape {tuple(spec.shape)}; there is {have}"
+            )
+        found[spec.name] = array.astype(spec.dtype)
+    return found
+
+
+def static_inputs(model: RelayModel, request: CollectRequest) -> list[Any]:
+    """The model's inputs with every dynamic dimension replaced by the size that the user gave.
+
+    Raises:
+        ModelError: there are dynamic dimensions, and no sizes for them or not the executor that can run them.
+    """
+    specs = []
+    given = list(request.model.input_shapes)
+    for index, spec in enumerate(model.inputs):
+        if None in spec.shape:
+            fits = index < len(given) and len(given[index]) == len(spec.shape)
+            if not fits or request.executor != "vm":
+                raise ModelError(
+                    f"input {spec.name!r} of {model.name} has the dynamic shape {spec.shape}; "
+                    "give the sizes to measure with --inputshape, and --executor vm"
+                )
+            spec = dataclasses.replace(spec, shape=given[index])
+        specs.append(spec)
+    return specs

@@ -1,0 +1,1 @@
+"""What is asked of a model's operators beside their times: tuning, comparing, the vendor's kernels."""

@@ -1,0 +1,117 @@
+"""A ready-made function of the user's, timed on a board: how an FPGA's operator enters the dataset."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from op_profiler.errors import UsageError
+from op_profiler.measure.measurement import Measurement, Settings
+from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.targets.machine import Place
+
+_SAMPLES = 11
+_MINIMUM_MS = 5
+_LARGEST_BYTES = 1 << 30
+
+Tensors = Sequence[tuple[tuple[int, ...], str]]
+
+
+def measure_module(path: Path, entry: str, target: str, place: Place, tensors: Tensors, db: str) -> dict[str, Any]:
+    """Time a function with random tensors and store it; the board is a device of core type ``IP``.
+
+    Args:
+        path: a module that TVM's runtime can load on the board (.so), or link there (.o, .tar).
+        tensors: shape and dtype of every argument, the output last.
+
+    Returns:
+        Plain values: operator, address, processor, median_us and error.
+
+    Raises:
+        UsageError: there is no such file.
+        MeasureError: the board does not answer.
+    """
+    import dataclasses
+
+    from op_profiler.dataset import Dataset, Row
+    from op_profiler.schedules.schedule import Schedule
+    from op_profiler.targets.remote.board import Board
+    from op_profiler.targets.target import resolve_target, use_build_for
+
+    if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
+        raise UsageError(f"--module {path}: no such file, or larger than {_LARGEST_BYTES >> 30} GiB")
+    use_build_for(target)
+    board = Board(target, resolve_target(target), place)
+    device = dataclasses.replace(board.device, core_type="IP")
+    operator = _operator(path, entry, tensors)
+    measurement = _time(board, path, entry, tensors)
+    settings = Settings(threads=0, cache="hot", cache_mechanism="repeat", executor="kernel")
+    with Dataset.open(db) as dataset:
+        dataset.add_anchor(operator)
+        schedule = Schedule("module", {"file": path.name, "entry": entry}, "vendor")
+        dataset.record(
+            Row(operator_key=operator.key, schedule=schedule, settings=settings, device=device, measurement=measurement)
+        )
+    board.close()
+    return {
+        "operator": entry,
+        "operator_key": operator.key,
+        "address": board.address,
+        "processor": device.processor,
+        "core_type": device.core_type,
+        "median_us": measurement.median_us,
+        "error": measurement.error,
+    }
+
+
+def _operator(path: Path, entry: str, tensors: Tensors) -> Operator:
+    """What is known of it: its tensors and the content of its file; not how much it computes."""
+    import math
+
+    import numpy as np
+
+    specs = [TensorSpec(shape, dtype) for shape, dtype in tensors]
+    sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in tensors]
+    content = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Operator(
+        name=entry,
+        anchor="module",
+        op_names=("module",),
+        inputs=tuple(specs[:-1]),
+        params=(),
+        outputs=(specs[-1],),
+        attrs=({"entry": entry, "sha256": content},),
+        layouts={},
+        structure="",
+        flops=0,
+        bytes_read=sum(sizes[:-1]),
+        bytes_written=sizes[-1],
+    )
+
+
+def _time(board: Any, path: Path, entry: str, tensors: Tensors) -> Measurement:
+    import numpy as np
+
+    from op_profiler.compilers.relay.lower import last_line
+    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.errors import BoardLostError
+    from op_profiler.measure.statistics import summarize
+
+    tvm = load_tvm()
+    rng = np.random.default_rng(0)
+    try:
+        with board.guard(f"running {entry}"):
+            board.connection.session.upload(str(path))
+            library = board.connection.session.load_module(path.name)
+            arrays = [tvm.nd.array((rng.random(shape) * 10).astype(dtype), board.runtime) for shape, dtype in tensors]
+            evaluator = library.time_evaluator(
+                entry, board.runtime, number=1, repeat=_SAMPLES, min_repeat_ms=_MINIMUM_MS
+            )
+            samples = np.asarray(evaluator(*arrays).results) * 1e6
+    except BoardLostError as error:
+        return Measurement(error=str(error))
+    except (RuntimeError, AttributeError, ValueError) as error:
+        return Measurement(error=last_line(error))
+    return summarize(samples[:, None])

@@ -1,0 +1,1 @@
+"""What the rest of the package needs of a compiler: one folder a compiler."""

@@ -1,0 +1,1 @@
+"""TVM with Relay: from a model to fused operators and built kernels."""

@@ -1,0 +1,161 @@
+"""Built models as files, and back. What comes back has the same kernels: their object code is the same to the byte.
+
+A library is kept as the LLVM bitcode that TVM's own code generator would go on from, so reading needs no linker and no
+compiler beside TVM. The code of a GPU is kept as the driver takes it (PTX or cubin). Functions are TVM's JSON; nothing
+that is read runs code of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from op_profiler.compilers.relay.extract import Occurrence, describe
+from op_profiler.compilers.relay.lower import CompiledModel
+from op_profiler.compilers.relay.tvm_build import load_tvm
+
+_GPU_FORMATS = ("ptx", "cubin", "fatbin")
+_ABOUT, _FUNCTIONS, _GRAPH, _CODE, _PARAMS = "build.json", "functions.json", "graph.json", "vm.bin", "params.bin"
+_Row = tuple[int, str, tuple[bool, ...], str]
+
+
+class NotKept(ValueError):
+    """A library of a kind that cannot be written, or files that hold none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """Stands in for TVM's executor factory.
+
+    Attributes:
+        graph: of the graph executor, JSON.
+        kernels: `tvm.runtime.Module`.
+        params: weights by name.
+    """
+
+    graph: str
+    kernels: Any
+    params: dict[str, Any]
+
+    def get_graph_json(self) -> str:
+        return self.graph
+
+    def get_lib(self) -> Any:
+        return self.kernels
+
+    def get_params(self) -> dict[str, Any]:
+        return self.params
+
+
+def write_compiled(folder: Path, compiled: CompiledModel) -> None:
+    """Write a built model into a folder that is there.
+
+    Raises:
+        NotKept: its library is of a kind that has no such form.
+        OSError: the disk is full, or the like.
+    """
+    tvm = load_tvm()
+    about: dict[str, Any] = {
+        "executor": compiled.executor,
+        "build_seconds": compiled.build_seconds,
+        "launches": compiled.launches,
+        "loops": compiled.loops,
+        "left_out": compiled.left_out,
+    }
+    library = compiled.library
+    if compiled.executor == "vm":
+        code, kernels = library.save()
+        (folder / _CODE).write_bytes(code)
+    else:
+        kernels = library.get_lib()
+        (folder / _GRAPH).write_text(library.get_graph_json())
+        (folder / _PARAMS).write_bytes(tvm.relay.save_param_dict(library.get_params()))
+    about["modules"] = [_write_module(folder, f"library{i}", m) for i, m in enumerate(_modules(kernels))]
+    functions: dict[int, tuple[int, Any]] = {}
+    about["occurrences"] = _rows(compiled.occurrences, functions)
+    about["by_label"] = _rows(compiled.by_label.values(), functions)
+    (folder / _FUNCTIONS).write_text(tvm.ir.save_json(tvm.runtime.convert([f for _, f in functions.values()])))
+    (folder / _ABOUT).write_text(json.dumps(about))
+
+
+def _rows(occurrences: Iterable[Occurrence], functions: dict[int, tuple[int, Any]]) -> list[_Row]:
+    """Occurrences as plain values; each function once, by its number."""
+    rows = []
+    for o in occurrences:
+        number, _ = functions.setdefault(o.function.handle.value, (len(functions), o.function))
+        rows.append((number, o.label, o.constant, o.anchor_signature))
+    return rows
+
+
+def _modules(kernels: Any) -> list[Any]:
+    """A library and the code of devices that it launches."""
+    imported = list(kernels.imported_modules)
+    if kernels.type_key != "llvm" or any(m.type_key != "cuda" or m.imported_modules for m in imported):
+        raise NotKept(f"a library of kind {kernels.type_key} with {[m.type_key for m in imported]}")
+    return [kernels, *imported]
+
+
+def _write_module(folder: Path, name: str, module: Any) -> str:
+    """Write one; the name of its file."""
+    if module.type_key == "llvm":
+        module.save(str(folder / f"{name}.bc"), "bc")
+        return f"{name}.bc"
+    for form in _GPU_FORMATS:  # TVM does not tell in which of them the compiler left it
+        try:
+            module.save(str(folder / f"{name}.{form}"), form)
+        except load_tvm().TVMError:
+            continue
+        return f"{name}.{form}"
+    raise NotKept(f"code of a GPU that is none of {', '.join(_GPU_FORMATS)}")
+
+
+def read_compiled(folder: Path) -> CompiledModel:
+    """What `write_compiled` wrote. Whoever calls has made sure that the files are as they were written.
+
+    Raises:
+        OSError, ValueError, KeyError, tvm.TVMError: they are not.
+    """
+    tvm = load_tvm()
+    about = json.loads((folder / _ABOUT).read_text())
+    kernels, *imported = [_read_module(folder / name) for name in about["modules"]]
+    for module in imported:
+        kernels.import_module(module)
+    if about["executor"] == "vm":
+        from tvm.runtime.vm import Executable
+
+        library: Any = Executable.load_exec((folder / _CODE).read_bytes(), kernels)
+    else:
+        params = tvm.relay.load_param_dict((folder / _PARAMS).read_bytes())
+        library = Library((folder / _GRAPH).read_text(), kernels, dict(params))
+    functions = tvm.ir.load_json((folder / _FUNCTIONS).read_text())
+    occurrences = _occurrences([*about["occurrences"], *about["by_label"]], functions)
+    calls = len(about["occurrences"])
+    return CompiledModel(
+        library,
+        tuple(occurrences[:calls]),
+        {o.label: o for o in occurrences[calls:]},
+        about["build_seconds"],
+        about["executor"],
+        launches=about["launches"],
+        loops=about["loops"],
+        left_out=tuple(about["left_out"]),
+    )
+
+
+def _read_module(path: Path) -> Any:
+    form = path.suffix.removeprefix(".")
+    return load_tvm().runtime.load_module(str(path), "ll" if form == "bc" else form)  # LLVM reads both by one name
+
+
+def _occurrences(rows: Iterable[_Row], functions: Any) -> list[Occurrence]:
+    found: dict[tuple[int, tuple[bool, ...]], Any] = {}
+    occurrences = []
+    for number, label, constant, signature in rows:
+        key = number, tuple(constant)
+        if key not in found:
+            found[key] = describe(functions[number], tuple(constant))
+        occurrences.append(Occurrence(found[key], label, functions[number], tuple(constant), signature))
+    return occurrences

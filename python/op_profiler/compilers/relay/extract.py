@@ -1,0 +1,279 @@
+"""Operators of a module that the compiler has fused and labelled (after Relay's `LabelOps` pass)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.operators import cost
+from op_profiler.operators.operator import Operator, TensorSpec
+
+_RESHAPE_ONLY = "relay.reshape_only"  # the executors give such a function no kernel, only another view
+_NOT_STRUCTURE = frozenset({"auto_scheduler_rewritten_layout", "meta_schedule_original_shape", "hash", "Primitive"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Occurrence:
+    """One call of an operator in a model.
+
+    Attributes:
+        operator: what is called.
+        label: the compiler's hash of the function; the executors' graphs carry the same.
+        function: the Relay function (owned by the module that it was extracted from).
+        constant: for each of its parameters, whether the model passes a constant (a weight).
+        anchor_signature: what the compiler chooses a schedule by; see `signature`.
+    """
+
+    operator: Operator
+    label: str
+    function: Any
+    constant: tuple[bool, ...]
+    anchor_signature: str
+
+
+def extract(module: Any, weights: Collection[str] = ()) -> list[Occurrence]:
+    """Every call of a fused function in `main` that becomes a kernel, in execution order.
+
+    Args:
+        module: a `tvm.IRModule` after `LabelOps`; its primitive functions are inline in ``main`` or global.
+        weights: names of variables of ``main`` that stand for weights. What is computed from weights alone the compiler
+            folds once they are constants; it counts as constant, and its calls are left out.
+    """
+    relay = load_tvm().relay
+    cache: dict[tuple[int, tuple[bool, ...]], tuple[Operator, str]] = {}
+    found: list[Occurrence] = []
+    keep_alive: list[Any] = []
+    for entry in _entry_functions(module):
+        bound = _let_bindings(entry)
+        constants = _Constants(bound, frozenset(weights))
+
+        def visit(node: Any, bound: dict[Any, Any] = bound, constants: _Constants = constants) -> None:
+            if not isinstance(node, relay.Call):
+                return
+            function = _primitive(node.op, module, bound)
+            if function is None or (weights and constants.holds(node)):
+                return
+            constant = tuple(constants.holds(arg) for arg in node.args)
+            identity = (function.handle.value, constant)
+            if identity not in cache:
+                keep_alive.append(function)
+                walk = _Describer(function, constant)
+                cache[identity] = walk.operator(), walk.anchor_signature()
+            operator, anchor_signature = cache[identity]
+            found.append(Occurrence(operator, str(function.attrs["hash"]), function, constant, anchor_signature))
+
+        relay.analysis.post_order_visit(entry.body, visit)
+    return found
+
+
+def _entry_functions(module: Any) -> Iterator[Any]:
+    relay = load_tvm().relay
+    for _, function in sorted(module.functions.items(), key=lambda item: str(item[0].name_hint)):
+        if isinstance(function, relay.Function) and not _is_primitive(function):
+            yield function
+
+
+def _let_bindings(function: Any) -> dict[Any, Any]:
+    """Values by variable: the virtual machine's pipeline binds functions and constants before it calls with them."""
+    relay = load_tvm().relay
+    bound: dict[Any, Any] = {}
+
+    def visit(node: Any) -> None:
+        if isinstance(node, relay.Let):
+            bound[node.var] = node.value
+
+    relay.analysis.post_order_visit(function.body, visit)
+    return bound
+
+
+def _is_primitive(function: Any) -> bool:
+    return function.attrs is not None and "Primitive" in function.attrs.keys()
+
+
+def _primitive(op: Any, module: Any, bound: dict[Any, Any]) -> Any | None:
+    tvm = load_tvm()
+    if isinstance(op, tvm.ir.GlobalVar):
+        op = module[op]
+    elif isinstance(op, tvm.relay.Var):
+        op = bound.get(op)
+    if not isinstance(op, tvm.relay.Function) or not _is_primitive(op) or "hash" not in op.attrs.keys():
+        return None
+    return None if _RESHAPE_ONLY in op.attrs.keys() else op
+
+
+class _Constants:
+    """Tells what is known before a model runs.
+
+    Args:
+        bound: values by variable.
+        weights: names of variables that stand for constants.
+    """
+
+    def __init__(self, bound: dict[Any, Any], weights: frozenset[str]) -> None:
+        self.relay = load_tvm().relay
+        self.bound = bound
+        self.weights = weights
+        self.known: dict[Any, bool] = {}
+
+    def holds(self, node: Any) -> bool:
+        if node not in self.known:
+            self.known[node] = self._holds(node)
+        return self.known[node]
+
+    def _holds(self, node: Any) -> bool:
+        relay = self.relay
+        if isinstance(node, relay.Var):
+            return node.name_hint in self.weights or (node in self.bound and self.holds(self.bound[node]))
+        if isinstance(node, relay.Call):
+            moved = getattr(node.op, "name", "") in ("on_device", "device_copy")
+            return (moved or bool(self.weights and node.args)) and all(self.holds(argument) for argument in node.args)
+        if self.weights and isinstance(node, relay.Tuple):
+            return all(self.holds(field) for field in node.fields)
+        if self.weights and isinstance(node, relay.TupleGetItem):
+            return self.holds(node.tuple_value)
+        return isinstance(node, relay.Constant)
+
+
+def tensors(ty: Any) -> tuple[TensorSpec, ...]:
+    """The tensors of a Relay type, tuples flattened; a dynamic dimension becomes -1."""
+    tvm = load_tvm()
+    if isinstance(ty, tvm.relay.TupleType):
+        return tuple(t for field in ty.fields for t in tensors(field))
+    shape = tuple(int(d) if isinstance(d, (int, tvm.tir.IntImm)) else -1 for d in ty.shape)
+    return (TensorSpec(shape, str(ty.dtype)),)
+
+
+def plain(value: Any) -> Any:
+    """An attribute of TVM's object system as a plain JSON value."""
+    tvm = load_tvm()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, tvm.tir.IntImm):
+        return bool(value.value) if str(value.dtype) == "bool" else int(value.value)
+    if isinstance(value, tvm.tir.FloatImm):
+        return float(value.value)
+    if isinstance(value, tvm.ir.Array):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+def attributes(attrs: Any) -> dict[str, Any]:
+    """Attributes of one op as plain values; without what the compiler notes for itself, and without empty ones."""
+    if attrs is None or not hasattr(attrs, "keys"):
+        return {}
+    values = {str(k): plain(attrs[k]) for k in attrs.keys() if str(k) not in _NOT_STRUCTURE}
+    return {k: v for k, v in values.items() if v not in (None, "", [])}
+
+
+class _Describer:
+    """Walks one fused function and writes down its ops, their edges and their costs."""
+
+    def __init__(self, function: Any, constant: tuple[bool, ...]) -> None:
+        self.relay = load_tvm().relay
+        self.function = function
+        self.constant = constant
+        self.op_inputs: list[list[TensorSpec]] = []
+        self.names: dict[Any, str] = {}
+        self.ops: list[str] = []
+        self.attrs: list[dict[str, Any]] = []
+        self.edges: list[str] = []
+        self.flops = 0
+        self.op_flops: list[int] = []
+        self.read_bytes: dict[str, int] = {}
+        for index, parameter in enumerate(function.params):
+            name = f"{'p' if constant[index] else 'i'}{index}"
+            self.names[parameter] = name
+            self.read_bytes[name] = sum(cost.size_bytes(t) for t in tensors(parameter.checked_type))
+        self.visit(function.body)
+
+    def visit(self, node: Any) -> str:
+        if node in self.names:
+            return self.names[node]
+        relay = self.relay
+        if isinstance(node, relay.Call):
+            name = self._call(node)
+        elif isinstance(node, relay.Tuple):
+            name = f"({','.join(self.visit(f) for f in node.fields)})"
+        elif isinstance(node, relay.TupleGetItem):
+            name = f"{self.visit(node.tuple_value)}.{node.index}"
+        elif isinstance(node, relay.Constant):
+            spec = tensors(node.checked_type)[0]
+            name = f"const:{spec.dtype}{list(spec.shape)}"
+        else:
+            name = type(node).__name__
+        self.names[node] = name
+        return name
+
+    def _call(self, node: Any) -> str:
+        relay = self.relay
+        arguments = [self.visit(argument) for argument in node.args]
+        if isinstance(node.op, relay.Function):
+            for parameter, argument in zip(node.op.params, arguments):
+                self.names[parameter] = argument
+            return self.visit(node.op.body)
+        op = str(getattr(node.op, "name", type(node.op).__name__))
+        attrs = attributes(node.attrs)
+        inputs = [t for argument in node.args for t in tensors(argument.checked_type)]
+        outputs = tensors(node.checked_type)
+        self.ops.append(op)
+        self.attrs.append(attrs)
+        self.op_inputs.append(inputs)
+        self.op_flops.append(cost.flops(op, attrs, inputs, outputs))
+        self.edges.append(f"{op}({','.join(arguments)})")
+        if cost.looks_up(op) and arguments and arguments[0] in self.read_bytes:
+            self.read_bytes[arguments[0]] = min(self.read_bytes[arguments[0]], sum(cost.size_bytes(t) for t in outputs))
+        return f"%{len(self.ops) - 1}"
+
+    def anchor(self) -> int:
+        """Index of the heavy op; else of the one with most arithmetic; else the first."""
+        for index, op in enumerate(self.ops):
+            if op in cost.HEAVY:
+                return index
+        return max(range(len(self.ops)), key=lambda i: self.op_flops[i], default=0)
+
+    def anchor_signature(self) -> str:
+        """`signature` of the anchor; empty for a function without ops."""
+        if not self.ops:
+            return ""
+        anchor = self.anchor()
+        return signature(self.ops[anchor], self.attrs[anchor], self.op_inputs[anchor])
+
+    def operator(self) -> Operator:
+        """All that was written down, as an `Operator`."""
+        parameters = list(zip(self.function.params, self.constant))
+        function = self.function
+        outputs = tensors(function.ret_type if function.ret_type is not None else function.body.checked_type)
+        anchor = self.anchor()
+        anchor_attrs = self.attrs[anchor] if self.ops else {}
+        return Operator(
+            name="fused_" + "_".join(op.replace(".", "_") for op in self.ops),
+            anchor=self.ops[anchor] if self.ops else "identity",
+            op_names=tuple(self.ops),
+            inputs=tuple(t for p, c in parameters if not c for t in tensors(p.checked_type)),
+            params=tuple(t for p, c in parameters if c for t in tensors(p.checked_type)),
+            outputs=outputs,
+            attrs=tuple(self.attrs),
+            layouts={k: str(v) for k, v in anchor_attrs.items() if k.endswith("layout")},
+            structure=";".join(self.edges),
+            flops=sum(self.op_flops),
+            bytes_read=sum(self.read_bytes.values()),
+            bytes_written=sum(cost.size_bytes(t) for t in outputs),
+        )
+
+
+def signature(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> str:
+    """What the compiler chooses an implementation by: the op, its attributes, and the tensors that it reads."""
+    return json.dumps([op, attrs, [dataclasses.astuple(t) for t in inputs]], sort_keys=True)
+
+
+def describe(function: Any, constant: tuple[bool, ...]) -> Operator:
+    """The operator that a fused Relay function is.
+
+    Args:
+        function: type-checked Relay function.
+        constant: for each of its parameters, whether the model passes a constant (a weight).
+    """
+    return _Describer(function, constant).operator()

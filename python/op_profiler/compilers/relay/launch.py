@@ -1,0 +1,82 @@
+"""How a kernel is launched, read from the loops that the schedule bound to blocks and threads, or made parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from op_profiler.compilers.relay.tvm_build import load_tvm
+
+Launch = dict[str, list[int]]
+"""One launch: ``grid`` and ``block``, each x, y, z."""
+_Launched = TypeVar("_Launched")
+_DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
+
+
+def launch_capture(found: dict[str, list[_Launched]], read: Callable[[Any], list[_Launched]]) -> Any:
+    """A pass of TIR that changes nothing and notes how each function is launched.
+
+    Args:
+        found: by the function's name; filled in while the compiler runs.
+        read: `launches_of` for a GPU, `parallel_loops_of` for a processor; gets the function's body.
+    """
+    tvm = load_tvm()
+
+    @tvm.tir.transform.prim_func_pass(opt_level=0)
+    def note(function: Any, module: Any, context: Any) -> Any:
+        symbol = function.attrs["global_symbol"] if function.attrs and "global_symbol" in function.attrs else None
+        launches = read(function.body)
+        if symbol is not None and launches:
+            found[str(symbol)] = launches
+        return function
+
+    return note
+
+
+def launches_of(body: Any) -> list[Launch]:
+    """The launches of a function in order; loops that are not static are left out of their sizes."""
+    tir = load_tvm().tir
+    launches: list[Launch] = []
+
+    def visit(statement: Any, inside: Launch | None) -> None:
+        if isinstance(statement, tir.AttrStmt) and str(statement.attr_key) == "thread_extent":
+            if inside is None:
+                inside = {"grid": [1, 1, 1], "block": [1, 1, 1]}
+                launches.append(inside)
+            where, _, axis = str(statement.node.thread_tag).partition(".")
+            if where in _DIMENSIONS and isinstance(statement.value, tir.IntImm):
+                inside[_DIMENSIONS[where]]["xyz".index(axis)] = int(statement.value)
+        for child in _children(statement):
+            visit(child, inside)
+
+    visit(body, None)
+    return launches
+
+
+def parallel_loops_of(body: Any) -> list[int]:
+    """Iterations of the parallel loops of a function in order, without those inside others; 0 where that is not static.
+
+    Empty where iterations wait for each other, so that how they are cut into parts is not free.
+    """
+    tir = load_tvm().tir
+    loops: list[int] = []
+    waits = False
+
+    def visit(statement: Any) -> None:
+        nonlocal waits
+        waits |= isinstance(statement, tir.AttrStmt) and str(statement.attr_key).startswith("pragma_parallel")
+        if isinstance(statement, tir.For) and int(statement.kind) == tir.ForKind.PARALLEL:
+            loops.append(int(statement.extent) if isinstance(statement.extent, tir.IntImm) else 0)
+        else:
+            for child in _children(statement):
+                visit(child)
+
+    visit(body)
+    return [] if waits else loops
+
+
+def _children(statement: Any) -> list[Any]:
+    if hasattr(statement, "seq"):
+        return list(statement.seq)
+    names = ("body", "then_case", "else_case", "block")
+    return [child for name in names if (child := getattr(statement, name, None)) is not None]

@@ -1,0 +1,252 @@
+"""From a model to compiled kernels, in one `relay.build`: the fused functions are read while they pass by."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import time
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from op_profiler.compilers.relay.extract import Occurrence, extract
+from op_profiler.compilers.relay.launch import Launch, launch_capture, launches_of, parallel_loops_of
+from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.compilers.relay.shortcuts import shortcuts
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import ModelError
+from op_profiler.operators import cost
+
+_MOST_CONVOLUTIONS = 300
+_FLOAT_DECLARED = "#dbg_declare"
+"""In what LLVM (from 20 on) says of kernels in which TVM gives a name to a floating-point value that occurs twice, such
+as a coordinate of a bilinear resize: it takes debug information for integers and pointers only."""
+_SIMPLIFICATION, _ELIMINATION = "SimplifyExpr", "tir.CommonSubexprElim"
+_WHY = {
+    _SIMPLIFICATION: f"takes a quarter of an hour and more for models of over {_MOST_CONVOLUTIONS} convolutions",
+    _ELIMINATION: "names floating-point values, and this LLVM refuses a kernel for that",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledModel:
+    """A model that is ready to run.
+
+    Attributes:
+        library: the executor factory of `relay.build` (graph) or the VM executable (vm).
+        occurrences: calls of operators in execution order, as Relay has them.
+        by_label: one occurrence for every kernel that the executor may call, by the compiler's hash.
+        build_seconds: time that the compiler took.
+        executor: ``graph`` or ``vm``.
+        launches: by the compiler's hash, how a GPU launches each kernel; empty for processors and for the vm.
+        loops: the same for a processor: how many iterations each parallel loop of a kernel has, in order;
+            kernels without such loops are left out.
+        left_out: names of the compiler's passes that could not be used.
+    """
+
+    library: Any
+    occurrences: tuple[Occurrence, ...]
+    by_label: dict[str, Occurrence]
+    build_seconds: float
+    executor: str
+    launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
+    loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know about the build."""
+        return tuple(f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in self.left_out)
+
+
+def optimize(model: RelayModel, target: Any) -> list[Occurrence]:
+    """Lower and fuse only: the operators that a build would compile, without generating code.
+
+    The weights of heavy operators stay variables, so that nothing is computed from them: folding their layouts takes
+    most of a build. The other constants are folded as in a build, since what is fused depends on it.
+    """
+    weights = _weights_of_heavy_ops(model)
+    folded = {name: value for name, value in model.params.items() if name not in weights}
+    with _compile_errors(model):
+        return fuse(model.mod, target, folded, weights)
+
+
+def fuse(module: Any, target: Any, params: dict[str, Any], weights: Collection[str]) -> list[Occurrence]:
+    """The operators that the compiler makes of a module.
+
+    Args:
+        params: weights by the variable of ``main`` that they are bound to.
+        weights: names of further variables that stand for weights.
+    """
+    tvm = load_tvm()
+    settings = {"config": _config(), "disabled_pass": _left_out(module), "instruments": [shortcuts()]}
+    with _quiet(), tvm.transform.PassContext(opt_level=3, **settings):
+        optimized, _ = tvm.relay.optimize(module, target=target, params=params)
+    return extract(optimized, weights)
+
+
+def _weights_of_heavy_ops(model: RelayModel) -> set[str]:
+    """Names of the parameters that reach a heavy op as its second argument, directly or through ops of one argument."""
+    relay = load_tvm().relay
+    found: set[str] = set()
+
+    def visit(node: Any) -> None:
+        if not isinstance(node, relay.Call) or getattr(node.op, "name", "") not in cost.HEAVY or len(node.args) < 2:
+            return
+        weight = node.args[1]
+        while isinstance(weight, relay.Call) and len(weight.args) == 1:
+            weight = weight.args[0]
+        if isinstance(weight, relay.Var) and weight.name_hint in model.params:
+            found.add(weight.name_hint)
+
+    relay.analysis.post_order_visit(model.mod["main"], visit)
+    return found
+
+
+def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> CompiledModel:
+    """Build a model once; its kernels and its operators come from the same compilation.
+
+    Raises:
+        ModelError: the compiler refuses it; the message names the operator where TVM tells.
+    """
+    tvm = load_tvm()
+    capture = _label_capture()
+    launches: dict[str, list[Launch]] = {}
+    loops: dict[str, list[int]] = {}
+    note = launch_capture(loops, parallel_loops_of) if "cpu" in target.keys else launch_capture(launches, launches_of)
+    started = time.perf_counter()
+    config = _config() | {"tir.add_lower_pass": [(3, note)]}
+    build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
+
+    left_out = _left_out(model.mod)
+
+    def built(**more: Any) -> Any:
+        settings = {"config": config | more, "disabled_pass": left_out}
+        with tvm.transform.PassContext(opt_level=3, instruments=[shortcuts(), capture], **settings):
+            return build(model.mod, target=target, params=model.params)
+
+    with _quiet(), _compile_errors(model):
+        try:
+            library = built()
+        except tvm.TVMError as error:
+            if _FLOAT_DECLARED not in str(error):
+                raise
+            capture.modules.clear()
+            library = built(**{"tir.disable_cse_tir": True})
+            left_out = [*left_out, _ELIMINATION]
+    seconds = time.perf_counter() - started
+    extracted = [extract(module) for module in capture.modules]
+    by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
+    labels = _labels(library) if executor == "graph" else {}
+    return CompiledModel(
+        library,
+        tuple(extracted[0]),
+        by_label,
+        seconds,
+        executor,
+        launches={label: launches[name] for label, name in labels.items() if name in launches},
+        loops={label: loops[name] for label, name in labels.items() if name in loops},
+        left_out=tuple(left_out),
+    )
+
+
+def _left_out(module: Any) -> list[str]:
+    """Names of the compiler's passes that are left out for a module.
+
+    `SimplifyExpr` infers all types anew at each place that one of its patterns fits, and TVM infers the type of a
+    convolution slowly: with hundreds of them (nasnet) the pass alone takes over a quarter of an hour.
+    """
+    relay = load_tvm().relay
+    convolutions = 0
+
+    def visit(node: Any) -> None:
+        nonlocal convolutions
+        convolutions += isinstance(node, relay.Call) and "conv" in getattr(node.op, "name", "")
+
+    relay.analysis.post_order_visit(module["main"], visit)
+    return [_SIMPLIFICATION] if convolutions > _MOST_CONVOLUTIONS else []
+
+
+def _labels(library: Any) -> dict[str, str]:
+    """Names of the kernels of an executor's graph, by the compiler's hash."""
+    nodes = [node["attrs"] for node in json.loads(library.get_graph_json())["nodes"] if "attrs" in node]
+    return {str(a.get("hash", a["func_name"])): str(a["func_name"]) for a in nodes if "func_name" in a}
+
+
+def single_operator_model(occurrence: Occurrence) -> RelayModel:
+    """An operator as a model of its own, for where the model around it cannot be built.
+
+    The function stays marked as primitive, so that the compiler neither takes it apart nor changes its layouts.
+    """
+    from op_profiler.compilers.relay.relay_model import InputSpec
+
+    tvm = load_tvm()
+    relay = tvm.relay
+    function = occurrence.function
+    variables = [relay.Var(f"x{i}", p.checked_type) for i, p in enumerate(function.params)]
+    module = tvm.IRModule.from_expr(relay.Function(variables, relay.Call(function, variables)))
+    module = relay.transform.InferType()(module)
+    inputs = tuple(
+        InputSpec(v.name_hint, tuple(int(d) for d in v.checked_type.shape), str(v.checked_type.dtype))
+        for v in module["main"].params
+    )
+    return RelayModel(occurrence.operator.name, "operator", module, {}, inputs)
+
+
+def _config() -> dict[str, Any]:
+    return {"relay.backend.use_auto_scheduler": False}
+
+
+def _label_capture() -> Any:
+    tvm = load_tvm()
+
+    @tvm.ir.instrument.pass_instrument
+    class LabelCapture:
+        """Keeps the module as `LabelOps` leaves it: fused, laid out, each function with the hash that graphs carry.
+
+        The graph executor's pipeline labels once; the virtual machine's labels again for the kernels that it adds to
+        compute shapes and sizes.
+        """
+
+        def __init__(self) -> None:
+            self.modules: list[Any] = []
+
+        def run_after_pass(self, module: Any, info: Any) -> None:
+            if info.name == "LabelOps":
+                self.modules.append(module)
+
+    return LabelCapture()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the compiler's advice about tuning; restored afterwards."""
+    loggers = [logging.getLogger(n) for n in ("te_compiler", "autotvm", "strategy", "topi", "compile_engine")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _compile_errors(model: RelayModel) -> Iterator[None]:
+    tvm = load_tvm()
+    try:
+        yield
+    except (tvm.TVMError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError) as error:
+        raise ModelError(f"{model.name} does not compile: {last_line(error)}") from error
+
+
+def last_line(error: BaseException) -> str:
+    """The sentence of a TVM error that says what happened, without its stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "Check failed" in line or "error:" in line.lower() or "Error:" in line]
+    chosen = telling[-1] if telling else (lines[-1] if lines else type(error).__name__)
+    if chosen.endswith(":") and chosen != lines[-1]:
+        chosen += " " + lines[lines.index(chosen) + 1]
+    return chosen[:500]

@@ -1,0 +1,104 @@
+"""A model in another precision: float16 by Relay's mixed-precision pass, int8 by Relay's quantizer."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.compilers.relay.lower import last_line
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import ModelError
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.relay.relay_model import RelayModel
+
+
+def in_precision(model: RelayModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any) -> RelayModel:
+    """The same model computing in another precision; its inputs stay as they are.
+
+    Args:
+        precision: ``float32``, ``float16`` or ``int8``.
+        inputs: what int8 is calibrated with.
+        host: target of this machine's processor, which int8 is calibrated on wherever the model will run.
+
+    Raises:
+        ModelError: Relay cannot convert it.
+    """
+    if precision == "float32":
+        return model
+    tvm = load_tvm()
+    try:
+        module = _half(model) if precision == "float16" else _quantized(model, inputs, host)
+    except (tvm.TVMError, ValueError, TypeError, AttributeError, KeyError, NotImplementedError) as error:
+        raise ModelError(f"{model.name} cannot be converted to {precision}: {last_line(error)}") from error
+    note = {
+        "float16": "float16: Relay's mixed-precision pass; ops that lose too much stay in float32",
+        "int8": "int8: Relay's quantizer, scales by Kullback-Leibler divergence on the inputs of this run",
+    }[precision]
+    return dataclasses.replace(model, mod=module, params={}, notes=(*model.notes, note))
+
+
+def _bound(model: RelayModel) -> Any:
+    """The module with its parameters as constants, so that what is done to them is done by the compiler."""
+    relay = load_tvm().relay
+    module = model.mod
+    if model.params:
+        main = relay.build_module.bind_params_by_name(module["main"], model.params)
+        module = load_tvm().IRModule.from_expr(main)
+    return relay.transform.InferType()(module)
+
+
+def _half(model: RelayModel) -> Any:
+    relay = load_tvm().relay
+    return relay.transform.FoldConstant()(relay.transform.ToMixedPrecision("float16")(_bound(model)))
+
+
+def _quantized(model: RelayModel, inputs: Mapping[str, np.ndarray], host: Any) -> Any:
+    if not hasattr(np, "math"):  # gone from NumPy 2; Relay's quantizer takes it from there
+        np.math = math  # type: ignore[attr-defined]
+    tvm = load_tvm()
+    quantize = tvm.relay.quantize
+    dataset = [{name: tvm.nd.array(value) for name, value in inputs.items()}]
+    with host, quantize.qconfig(calibrate_mode="kl_divergence", weight_scale="max", skip_dense_layer=False):
+        prepared = quantize.prerequisite_optimize(_bound(model))
+        annotated = tvm.transform.Sequential(
+            [quantize.partition(), quantize.annotate(), tvm.relay.transform.InferType()], opt_level=3
+        )(prepared)
+        if "simulated_quantize" not in str(annotated):
+            raise ModelError(
+                f"{model.name} has nothing that Relay's quantizer converts to int8: it takes convolutions but the "
+                "first, and dense layers"
+            )
+        return _without_units(quantize.quantize(_bound(model), dataset=dataset))
+
+
+def _without_units(module: Any) -> Any:
+    """Dense layers that do not state their width: TVM pads the weights of int8 ones and forgets to change it."""
+    tvm = load_tvm()
+    relay = tvm.relay
+
+    class Drop(relay.ExprMutator):  # type: ignore[name-defined]
+        def visit_call(self, call: Any) -> Any:
+            new = super().visit_call(call)
+            if getattr(new.op, "name", "") != "nn.dense":
+                return new
+            return relay.nn.dense(*new.args, units=None, out_dtype=new.attrs.out_dtype)
+
+    return relay.transform.InferType()(tvm.IRModule.from_expr(Drop().visit(module["main"])))
+
+
+def without_int8_units(target: Any) -> Any:
+    """The target without the instructions for int8 that TVM 0.19 cannot use.
+
+    LLVM 22 has VNNI's intrinsics with another signature than TVM emits, and the process ends on an assertion of LLVM's.
+    Dense layers for AMX (Intel from Sapphire Rapids on) only build where their sizes are multiples of its tiles.
+    """
+    if target.kind.name != "llvm" or "arm_cpu" in target.keys:
+        return target
+    attributes = ["-avx512vnni", "-avxvnni", "-amx-int8", *map(str, target.attrs.get("mattr", []) or [])]
+    config = {**target.export(), "mattr": attributes}
+    return load_tvm().target.Target(config)

@@ -1,0 +1,158 @@
+"""The only module that knows which build of TVM is in use.
+
+TVM reads its environment when it is imported, so everything that has to be set before is set here, in `load_tvm`:
+
+- ``TOPHUB_LOCATION=NONE``: without it every extraction asks the network for tuned schedules, and on arm the failure is
+  swallowed in a thread and tasks vanish.
+- ``TVM_NUM_THREADS``: TVM counts half the logical cores and caps its thread pool there without a word.
+
+One process holds one TVM. Which one, a target decides before the first import (`use_build`); processes that this one
+starts take the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from op_profiler.cache import cache_folder
+from op_profiler.cores import usable_cores
+from op_profiler.errors import MeasureError, OpProfilerError
+
+_BUILD = "OP_PROFILER_TVM_BUILD"
+
+
+def use_build(build: str, target: str) -> None:
+    """Let this process, and those that it starts, use one of the builds.
+
+    A build that ``TVM_HOME`` names is used for every target.
+
+    Args:
+        build: ``default`` or ``cuda``.
+        target: that needs it.
+
+    Raises:
+        OpProfilerError: this process has imported another TVM already.
+    """
+    wanted = "default" if os.environ.get("TVM_HOME") else build
+    if "tvm" in sys.modules and os.environ.get(_BUILD, "default") != wanted:
+        raise OpProfilerError(f"this process uses another TVM already; target {target!r} needs a process of its own")
+    os.environ[_BUILD] = wanted
+
+
+def _select_build() -> None:
+    """Put the build that ``TVM_HOME`` names, or the one with CUDA, in front of the installed one."""
+    if os.environ.get(_BUILD) == "cuda":
+        from op_profiler.targets.cuda.tvm_build import activate
+
+        activate(cache_folder() / "driver-stub")
+        return
+    home = os.environ.get("TVM_HOME")
+    if not home:
+        return
+    python = Path(home) / "python"
+    if not (python / "tvm" / "__init__.py").is_file():
+        raise OpProfilerError(
+            f"TVM_HOME is {home!r}, but {python}/tvm does not exist. "
+            "Set TVM_HOME to the root of a TVM source tree that was built, or unset it."
+        )
+    build = Path(home) / "build"
+    if "TVM_LIBRARY_PATH" not in os.environ and build.is_dir():
+        os.environ["TVM_LIBRARY_PATH"] = str(build)
+    if str(python) not in sys.path:
+        sys.path.insert(0, str(python))
+
+
+@functools.cache
+def load_tvm() -> Any:
+    """Import TVM with its environment set, and make sure that it has Relay and AutoTVM.
+
+    Raises:
+        OpProfilerError: no TVM, or one without Relay (0.20 and later); says what to do.
+    """
+    _select_build()
+    os.environ["TOPHUB_LOCATION"] = "NONE"
+    os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))
+    if importlib.util.find_spec("tvm") is None:
+        raise OpProfilerError("TVM is not installed. Install it with: source ./env_var.sh")
+    try:
+        import tvm
+        from tvm import autotvm, relay  # noqa: F401
+    except (ImportError, OSError, RuntimeError) as error:
+        raise OpProfilerError(
+            f"this build of TVM cannot be used ({error}). op_profiler needs Relay and AutoTVM, TVM 0.8 to 0.19: "
+            "source ./env_var.sh installs one, or set TVM_HOME to a build of your own."
+        ) from error
+    # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
+    autotvm.tophub.load_reference_log = lambda *_: []
+    return tvm
+
+
+def build_info() -> dict[str, Any]:
+    """Which TVM is in use: version, path, LLVM version, git commit, and what it was built with."""
+    tvm = load_tvm()
+    info = {str(k): str(v) for k, v in tvm.support.libinfo().items()}
+    off = {"OFF", "NOT-FOUND", "none", "", "0", "FALSE"}
+    built_with = sorted(
+        k.removeprefix("USE_") for k, v in info.items() if k.startswith("USE_") and v not in off and "/path/" not in v
+    )
+    return {
+        "tvm_version": tvm.__version__,
+        "path": str(Path(tvm.__file__).parent),
+        "selected_by": _selected_by(),
+        "llvm_version": llvm_version(),
+        "git_commit": info.get("GIT_COMMIT_HASH", "unknown"),
+        "built_with": built_with,
+    }
+
+
+def _selected_by() -> str:
+    if os.environ.get("TVM_HOME"):
+        return "TVM_HOME"
+    return "target cuda" if os.environ.get(_BUILD) == "cuda" else "installed package"
+
+
+def llvm_version() -> str | None:
+    """Version of the LLVM inside this TVM, None where it has none."""
+    version = load_tvm().support.libinfo().get("LLVM_VERSION")
+    return str(version) if version and str(version) != "NOT-FOUND" else None
+
+
+def vector_lanes(target: Any) -> int:
+    """Values of 32 bits in the vectors that TVM's schedules for processors reckon with.
+
+    Args:
+        target: `tvm.target.Target` of kind llvm.
+    """
+    load_tvm()
+    from tvm.target.x86 import get_simd_32bit_lanes
+
+    with target:
+        return int(get_simd_32bit_lanes())
+
+
+@functools.cache
+def host_cpu() -> str:
+    """LLVM's name of this processor, e.g. ``znver5``."""
+    tvm = load_tvm()
+    name = tvm.get_global_func("tvm.codegen.llvm.GetHostCPUName", allow_missing=True)
+    if name is None:
+        name = tvm.get_global_func("target.llvm_get_system_cpu", allow_missing=True)
+    return "generic" if name is None else str(name())
+
+
+def runtime_device(target: Any) -> Any:
+    """The `tvm.runtime.Device` that code for `target` runs on.
+
+    Raises:
+        MeasureError: this build or machine has no such device.
+    """
+    tvm = load_tvm()
+    device = tvm.device(target.kind.name, 0)
+    if not device.exist:
+        raise MeasureError(f"this machine has no device for target {target.kind.name!r}")
+    return device

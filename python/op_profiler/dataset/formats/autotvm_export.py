@@ -1,0 +1,77 @@
+"""Measurements of single operators as records of AutoTVM; costs in seconds, 1e9 for a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from op_profiler.dataset.formats.unblock import Unfit
+from op_profiler.operators.operator import Operator
+from op_profiler.schedules.records import Record
+
+_US_PER_SECOND = 1e6
+_UNKNOWN_INDEX = -1  # what AutoTVM itself gives to a configuration that is no point of a space
+
+
+def record_of(
+    operator: Operator, *, template: str, knobs: Mapping[str, Any], target: str, rounds_us: Sequence[float]
+) -> Record:
+    """A record.
+
+    Args:
+        rounds_us: microseconds of each round; empty for a trial that failed.
+
+    Raises:
+        Unfit: AutoTVM has no task for the operator or the template.
+    """
+    if len(operator.op_names) != 1:
+        raise Unfit("a fused operator: AutoTVM measures the heavy op alone")
+    if "." not in template:
+        raise Unfit(f"the schedule {template}, which is no template of AutoTVM")
+    return Record(
+        target=target,
+        template=template,
+        arguments=_arguments(operator, template),
+        config={"index": _UNKNOWN_INDEX, "code_hash": None, "entity": [_knob(*item) for item in knobs.items()]},
+        seconds=tuple(time / _US_PER_SECOND for time in rounds_us),
+        error_no=0 if rounds_us else 4,  # AutoTVM's RUNTIME_DEVICE: the reason itself has no place in a record
+    )
+
+
+def _knob(name: str, value: Any) -> list[Any]:
+    """A knob with the kind that AutoTVM would write: split, reorder, annotate, or other."""
+    if isinstance(value, list):
+        kind = "an" if any(isinstance(item, str) for item in value) else "re" if name.startswith("reorder") else "sp"
+        return [name, kind, value]
+    return [name, "ot", value]
+
+
+def _arguments(operator: Operator, template: str) -> tuple[Any, ...]:
+    tensors = (*operator.inputs, *operator.params)
+    if len(tensors) != 2:
+        raise Unfit(f"{operator.anchor} with {len(tensors)} tensors")
+    data, weight = (("TENSOR", tensor.shape, tensor.dtype) for tensor in tensors)
+    attrs = operator.attrs[0]
+    dtype = str(attrs.get("out_dtype") or operator.outputs[0].dtype)
+    if template.startswith("batch_matmul"):
+        flags = (int(attrs.get("transpose_a", False)), int(attrs.get("transpose_b", False)))
+        return (data, weight, operator.outputs[0].shape, dtype, *flags)
+    if template.startswith("dense"):
+        return (data, weight, None, dtype)
+    blocked = len(tensors[0].shape) != 4
+    if not template.startswith(("conv2d", "depthwise_conv2d")) or (blocked and "winograd" in template):
+        raise Unfit(f"the template {template}")
+    if blocked and template.startswith("depthwise"):
+        raise Unfit("a depthwise convolution in a blocked layout, which AutoTVM's logs do not tell apart")
+    window = tuple(tuple(attrs[name]) for name in ("strides", "padding", "dilation"))
+    if "NCHWc" in template:
+        layout = str(attrs.get("data_layout", "NCHW"))
+        return (data, weight, *window, layout, str(attrs.get("out_layout") or layout), dtype)
+    return (data, weight, *window, dtype)
+
+
+def rounds_of(samples_us: Sequence[Sequence[float]], median_us: float | None) -> list[float]:
+    """The mean of each round's occurrences, microseconds; the median where the samples were not kept."""
+    if median_us is None:
+        return []
+    return [sum(sample) / len(sample) for sample in samples_us if sample] or [median_us]

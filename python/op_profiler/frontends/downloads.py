@@ -1,0 +1,159 @@
+"""Files from addresses and archives, kept in the cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import tarfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from op_profiler.cache import cache_folder
+from op_profiler.errors import ModelError
+from op_profiler.files import write_whole
+from op_profiler.frontends.fingerprints import hash_files
+
+_TIMEOUT_SECONDS = 20
+_LARGEST_BYTES = 16 << 30
+_MOST_FILES = 10_000
+_CHUNK = 1 << 20
+_VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}  # of an answer, and how to ask with them
+
+
+def is_address(name: str) -> bool:
+    """Whether a model's name is an http(s) address."""
+    return name.lower().startswith(("http://", "https://"))
+
+
+def download(address: str, *, again: bool = False) -> Path:
+    """The file at an address. It is fetched once, kept by its address with the digest of its content, and used from
+    there as long as that fits: what was measured of it needs no network any more.
+
+    Args:
+        again: ask the address whether it has changed, and fetch it if so.
+
+    Raises:
+        ModelError: the address does not answer, or not with a file; what was kept stays.
+    """
+    folder = cache_folder() / "downloads" / hashlib.sha256(address.encode()).hexdigest()[:16]
+    file = folder / (PurePosixPath(urllib.parse.urlsplit(address).path).name or "model")
+    state = folder / "state.json"
+    kept = _kept(file, state)
+    if kept is not None and not again:
+        return file
+    request = urllib.request.Request(address, headers={"User-Agent": "op_profiler"} | _if_changed(kept or {}))
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+            folder.mkdir(parents=True, exist_ok=True)
+            digest = _copy_whole(answer, file, address)
+            validators = {k: answer.headers[k] for k in _VALIDATORS if answer.headers[k]}
+            write_whole(state, json.dumps({"address": address, "sha256": digest} | validators))
+    except urllib.error.HTTPError as error:
+        if error.code == 304 and kept is not None:
+            return file
+        raise ModelError(f"{address} answers {error.code} {error.reason}") from error
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise ModelError(f"{address} does not answer: {reason}") from error
+    except OSError as error:
+        raise ModelError(f"{address} cannot be kept in {folder}: {error.strerror or error}") from error
+    return file
+
+
+def _kept(file: Path, state: Path) -> dict[str, str] | None:
+    """What is known of a file that was fetched before; None where it is not there whole and as it was."""
+    try:
+        known = json.loads(state.read_text())
+        if isinstance(known, dict) and hash_files([file]) == known.get("sha256"):
+            return known
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _if_changed(known: dict[str, str]) -> dict[str, str]:
+    return {asked: str(known[name]) for name, asked in _VALIDATORS.items() if name in known}
+
+
+def _copy_whole(answer: http.client.HTTPResponse, file: Path, address: str) -> str:
+    """Into a file beside, then renamed: one that broke off is never taken for the model. The digest of its content."""
+    partial = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as out:
+            _copy(answer, out, _LARGEST_BYTES, address)
+        announced = answer.headers["Content-Length"]
+        if announced and partial.stat().st_size != int(announced):
+            raise ModelError(f"{address} broke off after {partial.stat().st_size} of {announced} bytes")
+        digest = hash_files([partial])
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+    return digest
+
+
+def _copy(source: http.client.HTTPResponse | IO[bytes], out: IO[bytes], limit: int, name: str) -> int:
+    copied = 0
+    while chunk := source.read(_CHUNK):
+        copied += len(chunk)
+        if copied > limit:
+            raise ModelError(f"{name} holds more than {_LARGEST_BYTES >> 30} GB")
+        out.write(chunk)
+    return copied
+
+
+def unpack(archive: Path, digest: str) -> Path:
+    """Folder with the files of a .tar.gz; links, devices and paths that lead out of it are refused.
+
+    Args:
+        digest: hash of the archive's content, under which it is kept.
+
+    Raises:
+        ModelError: not an archive, damaged, unsafe or too large.
+    """
+    folder = cache_folder() / "archives" / digest
+    if folder.is_dir():
+        return folder
+    partial = folder.with_name(f"{digest}.{os.getpid()}")
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(archive, "r:gz") as tar:
+            _unpack_members(tar, partial, archive)
+        partial.rename(folder)
+    except (tarfile.TarError, EOFError, OSError) as error:  # gzip's and zlib's errors are among them
+        if folder.is_dir():  # another process was faster
+            return folder
+        raise ModelError(f"{archive} cannot be unpacked: {error}") from error
+    except Exception as error:
+        if type(error).__module__ == "zlib":
+            raise ModelError(f"{archive} cannot be unpacked: {error}") from error
+        raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def _unpack_members(tar: tarfile.TarFile, folder: Path, archive: Path) -> None:
+    left = _LARGEST_BYTES
+    for count, member in enumerate(tar):
+        path = PurePosixPath(member.name)
+        if path.is_absolute() or ".." in path.parts or "\\" in member.name:
+            raise ModelError(f"{archive} holds a path that leads out of it: {member.name}")
+        if not (member.isreg() or member.isdir()):
+            raise ModelError(f"{archive} holds {member.name}, which is a link or no plain file")
+        if count >= _MOST_FILES:
+            raise ModelError(f"{archive} holds more than {_MOST_FILES} files")
+        target = folder.joinpath(*path.parts)
+        if member.isdir():
+            target.mkdir(parents=True, exist_ok=True)
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source = tar.extractfile(member)
+        assert source is not None  # a regular file
+        with target.open("wb") as out:
+            left -= _copy(source, out, left, str(archive))

@@ -1,0 +1,77 @@
+"""Fingerprints of what a model is made from."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import ModelError
+from op_profiler.frontends.frontend import ModelRequest
+
+_LOWERING = 1  # raise it when this package lowers the same model differently
+_TVM_PACKAGES = ("xtc-tvm-python-bindings", "apache-tvm")
+
+
+def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: Iterable[Path] = ()) -> str:
+    """16 hex digits over the request, the content of files, and the versions of the packages that read it."""
+    digest = hashlib.sha256()
+    fields = dataclasses.asdict(request)
+    if files:
+        fields["name"] = Path(request.name).name  # the content counts, not where it lies
+    versions = {name: _version(name) for name in (*_TVM_PACKAGES, *packages)}
+    digest.update(json.dumps([_LOWERING, fields, versions], sort_keys=True).encode())
+    if files:
+        digest.update(hash_files(files).encode())
+    return digest.hexdigest()[:16]
+
+
+def fingerprint_of(request: ModelRequest, model: RelayModel) -> str:
+    """The same over what was lowered: graph, shapes and constants. How it was written leaves no trace in it."""
+    import numpy as np  # most fingerprints are asked for by a process that loads nothing heavy
+
+    tvm = load_tvm()
+    main = model.mod["main"]
+    digest = hashlib.sha256(json.dumps([_LOWERING, dataclasses.asdict(request)], sort_keys=True).encode())
+    digest.update(json.dumps([dataclasses.asdict(spec) for spec in model.inputs]).encode())
+    digest.update(str(tvm.ir.structural_hash(model.mod)).encode())
+    for variable in main.params:
+        if variable.name_hint in model.params:
+            digest.update(np.ascontiguousarray(model.params[variable.name_hint].numpy()).data)
+    return digest.hexdigest()[:16]
+
+
+def hash_files(files: Iterable[Path]) -> str:
+    """SHA-256 over the content of files, in order."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def check_file(path: Path) -> None:
+    """Refuse a model file that is not there or holds nothing.
+
+    Raises:
+        ModelError: says which of the two.
+    """
+    if not path.exists():
+        raise ModelError(f"there is no file {path}")
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder, not a model file")
+    if path.stat().st_size == 0:
+        raise ModelError(f"{path} is empty (0 bytes)")

@@ -1,0 +1,97 @@
+"""The contract of a model source.
+
+A frontend is stateless: `names`, `default_names` and `check` import nothing heavy and answer within a second, so that a
+wrong name is refused before TVM or torch is loaded. `load` may take minutes and returns a `RelayModel` that the caller
+owns; it must be deterministic (fixed seeds), so that the same request always gives the same operators.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import TYPE_CHECKING, ClassVar
+
+from op_profiler.errors import UsageError
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.relay.relay_model import RelayModel
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """What a user asked for.
+
+    Attributes:
+        source: name of the frontend, e.g. ``local``.
+        name: name of a model of that source, a path, or an address.
+        batch_size: size of the leading (batch) dimension of every batched input.
+        input_names: names of the inputs, where the model does not tell them.
+        input_shapes: one shape per input, in the order of `input_names` (or of the model's inputs).
+        sequence_length: tokens per sequence for language models; None takes the source's default.
+    """
+
+    source: str
+    name: str
+    batch_size: int = 1
+    input_names: tuple[str, ...] = ()
+    input_shapes: tuple[tuple[int, ...], ...] = ()
+    sequence_length: int | None = None
+
+
+class Frontend(abc.ABC):
+    """One source of models. Subclasses are registered by name in `op_profiler.frontends`."""
+
+    source: ClassVar[str]
+    summary: ClassVar[str]
+
+    @abc.abstractmethod
+    def names(self) -> list[str]:
+        """Every name that `load` knows on this machine, sorted; empty where the source takes paths only."""
+
+    def default_names(self) -> list[str]:
+        """The models that are collected when no name is given; empty where the source has none."""
+        return []
+
+    def takes_sequence_length(self, name: str) -> bool:
+        """Whether a number of tokens decides the shapes of a model's inputs; told without loading it."""
+        return False
+
+    def check(self, request: ModelRequest) -> None:
+        """Refuse a request that cannot work, cheaply.
+
+        Raises:
+            UsageError: the name is empty, or the model has no such input or no sequence.
+            UnknownNameError: no such model; names the nearest ones.
+            MissingPackageError: the package that the model needs is not installed.
+            ModelError: the file is missing, empty or of an unknown kind.
+        """
+        if not request.name.strip():
+            raise UsageError(f"the model's name is empty; give one of the source {self.source!r}, or a path")
+        if request.batch_size < 1:
+            raise UsageError(f"--batchsize {request.batch_size} is out of range; give 1 or more")
+        self._check(request)
+        if request.sequence_length is not None:
+            if request.sequence_length < 1:
+                raise UsageError(f"--sequence-length {request.sequence_length} is out of range; give 1 or more")
+            if not self.takes_sequence_length(request.name):
+                raise UsageError(f"{request.name} has no sequence; leave out --sequence-length")
+
+    @abc.abstractmethod
+    def _check(self, request: ModelRequest) -> None:
+        """The part of `check` that depends on the source."""
+
+    @abc.abstractmethod
+    def fingerprint(self, request: ModelRequest) -> str | None:
+        """Hash of all that decides the lowered module: the content of files, versions of packages, the request.
+
+        Two requests with the same fingerprint lower to the same operators. Computed without lowering; None where only
+        lowering tells, as of a program of the user's, which may read and import anything.
+        """
+
+    @abc.abstractmethod
+    def load(self, request: ModelRequest) -> RelayModel:
+        """Lower the model to Relay.
+
+        Raises:
+            ModelError: the model cannot be read, or an operator of it is not supported (named in the message).
+        """

@@ -1,0 +1,1 @@
+"""From a file or a module of another framework to Relay, by TVM's importers."""

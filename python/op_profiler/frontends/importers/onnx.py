@@ -1,0 +1,281 @@
+"""From an ONNX file to Relay."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import MissingPackageError, ModelError
+from op_profiler.frontends.fingerprints import check_file
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.importers.finish import finish, unsupported
+from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
+
+_WEIGHT_ELEMENTS = 1024  # larger tensors stay parameters; smaller ones may be shapes, which the importer has to know
+
+Dims = tuple[Any, ...]  # a size, or None where it is only known at run time
+
+
+def load_onnx() -> Any:
+    """Import onnx, in a form that TVM 0.19's importer accepts.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    if importlib.util.find_spec("onnx") is None:
+        raise MissingPackageError("onnx", "an ONNX model")
+    import onnx
+
+    try:
+        import onnx.mapping  # noqa: F401
+    except ImportError:
+        # onnx 1.19 dropped the table that the importer reads
+        table = {t: onnx.helper.tensor_dtype_to_np_dtype(t) for t in onnx.TensorProto.DataType.values() if _known(t)}
+        mapping = types.ModuleType("onnx.mapping")
+        mapping.TENSOR_TYPE_TO_NP_TYPE = table  # type: ignore[attr-defined]
+        sys.modules["onnx.mapping"] = mapping
+        onnx.mapping = mapping
+    return onnx
+
+
+def _known(element: int) -> bool:
+    import onnx
+
+    try:
+        onnx.helper.tensor_dtype_to_np_dtype(element)
+    except (KeyError, ValueError):
+        return False
+    return True
+
+
+def read(path: Path) -> Any:
+    """The `ModelProto` in a file, with the data that lies in files beside it.
+
+    Raises:
+        ModelError: not there, empty, cut off, or no ONNX.
+    """
+    check_file(path)
+    onnx = load_onnx()
+    try:
+        model = onnx.load(str(path))
+    except Exception as error:  # protobuf's DecodeError, onnx's checks of external data, OSError
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(f"{path} cannot be read as ONNX: {reason}") from error
+    if not model.graph.node or not model.opset_import:
+        raise ModelError(f"{path} is no ONNX model: it holds no graph")
+    return model
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file and those beside it that hold its weights."""
+    check_file(path)
+    onnx = load_onnx()
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except Exception:  # `load` says what is wrong with it
+        return [path]
+    beside = {e.value for t in _tensors(model) for e in t.external_data if e.key == "location"}
+    return [path, *(p for name in sorted(beside) if (p := path.parent / name).is_file())]
+
+
+def _tensors(message: Any) -> Iterator[Any]:
+    """Every tensor of a model, wherever it stands: initializers, attributes of nodes, bodies of If and Loop."""
+    if message.DESCRIPTOR.name == "TensorProto":
+        yield message
+        return
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for inner in (value,) if hasattr(value, "ListFields") else value:  # one message, or several
+                yield from _tensors(inner)
+
+
+def lower(path: Path, request: ModelRequest) -> RelayModel:
+    """Lower the model in a file.
+
+    Raises:
+        ModelError: it cannot be read, has operators that TVM does not know, or fixes its batch size.
+    """
+    model = read(path)
+    graph = model.graph
+    _fold_constants(graph)
+    constants = {t.name for t in graph.initializer}
+    own = {i.name: _dims(i) for i in graph.input if i.name not in constants}
+    shapes, batch = _shapes(request, own)
+    if batch is not None:
+        _free_batch(graph, own)
+    weights = _weights_as_inputs(graph, shapes)
+    module, params = _convert(model, shapes, request.name)
+    specs = [InputSpec(name, shapes[name], high=_vocabulary(graph, name, weights)) for name in own]
+    lowered = finish(
+        module,
+        {**params, **weights},
+        specs,
+        name=request.name,
+        source=request.source,
+        batch_size=_leading(shapes, own) or 1,
+    )
+    _check_batch(lowered, graph, own, batch)
+    return lowered
+
+
+def _dims(value: Any) -> Dims:
+    dims = value.type.tensor_type.shape.dim
+    return tuple(d.dim_value if d.HasField("dim_value") and d.dim_value > 0 else None for d in dims)
+
+
+def _leading(shapes: Mapping[str, Dims], own: Mapping[str, Dims]) -> int | None:
+    return next((shapes[name][0] for name in own if shapes[name]), None)
+
+
+def _shapes(request: ModelRequest, own: Mapping[str, Dims]) -> tuple[dict[str, Dims], int | None]:
+    """The shape of every input, and the batch size where it is not the model's own.
+
+    The batch is the leading dimension of the first input and of every other one that has the same. Batch 1 leaves a
+    model that was made with another fixed size as it is.
+    """
+    given = shapes_by_name(request, tuple(own))
+    first = next((dims[0] for dims in own.values() if dims), None)
+    batch = request.batch_size if first is None or request.batch_size > 1 else first
+    leading = next((name for name, dims in own.items() if dims), None)
+    if leading in given:
+        batch = batch_of(request, given[leading])
+    shapes: dict[str, Dims] = {}
+    for name, dims in own.items():
+        shapes[name] = given.get(name) or ((batch, *dims[1:]) if dims and dims[0] == first else dims)
+    return shapes, (batch if batch != first else None)
+
+
+def _fold_constants(graph: Any) -> None:
+    """Turn constant nodes and what is made from constants alone into initializers.
+
+    The importer folds constants by compiling each, which took three quarters of its time on graphs that make their
+    weights with ConstantOfShape.
+    """
+    import numpy as np
+    from onnx import numpy_helper
+
+    known = {t.name: t for t in graph.initializer}
+    kept = []
+    for node in graph.node:
+        attributes = {a.name: a for a in node.attribute}
+        if node.op_type == "Constant" and "value" in attributes:
+            tensor = attributes["value"].t
+            tensor.name = node.output[0]
+        elif node.op_type == "ConstantOfShape" and node.input[0] in known:
+            value = numpy_helper.to_array(attributes["value"].t) if "value" in attributes else np.zeros(1, "float32")
+            shape = numpy_helper.to_array(known[node.input[0]])
+            tensor = numpy_helper.from_array(np.full(shape, value.reshape(-1)[0], value.dtype), node.output[0])
+        elif node.op_type == "Unsqueeze" and node.input[0] in known and "axes" in attributes:
+            data = np.expand_dims(numpy_helper.to_array(known[node.input[0]]), tuple(attributes["axes"].ints))
+            tensor = numpy_helper.from_array(data, node.output[0])
+        else:
+            kept.append(node)
+            continue
+        known[node.output[0]] = tensor
+    used = {name for node in kept for name in node.input} | {o.name for o in graph.output} | _used_inside(kept)
+    _replace(graph.node, kept)
+    _replace(graph.initializer, [tensor for name, tensor in known.items() if name in used])
+    _replace(graph.input, [i for i in graph.input if i.name not in known])
+
+
+def _used_inside(nodes: Any) -> set[str]:
+    """Names that the bodies of If and Loop take from outside."""
+    names: set[str] = set()
+    for node in nodes:
+        for attribute in node.attribute:
+            for body in [attribute.g, *attribute.graphs]:
+                names |= {name for inner in body.node for name in inner.input} | _used_inside(body.node)
+                names |= {o.name for o in body.output}
+    return names
+
+
+def _replace(field: Any, values: list[Any]) -> None:
+    del field[:]
+    field.extend(values)
+
+
+def _free_batch(graph: Any, own: Mapping[str, Dims]) -> None:
+    """Let every Reshape that keeps the model's own batch size in front keep whatever is in front (0 in ONNX)."""
+    from onnx import numpy_helper
+
+    first = next((dims[0] for dims in own.values() if dims), None)
+    known = {t.name: t for t in graph.initializer}
+    for index, node in enumerate(graph.node):
+        if node.op_type != "Reshape" or len(node.input) < 2 or node.input[0] in known or node.input[1] not in known:
+            continue
+        shape = numpy_helper.to_array(known[node.input[1]]).copy()
+        zero_is_zero = any(a.name == "allowzero" and a.i for a in node.attribute)
+        if first is None or not len(shape) or shape[0] != first or zero_is_zero:
+            continue
+        shape[0] = 0
+        node.input[1] = f"{node.input[1]}__batch_{index}"
+        graph.initializer.append(numpy_helper.from_array(shape, node.input[1]))
+    del graph.value_info[:]
+
+
+def _weights_as_inputs(graph: Any, shapes: dict[str, Dims]) -> dict[str, Any]:
+    """Take the large tensors out of the graph; they come back as parameters of the Relay module.
+
+    As constants inside the module they would be copied with every pass that the importer runs.
+    """
+    from onnx import helper, numpy_helper
+
+    tvm, weights, kept = load_tvm(), {}, []
+    for tensor in graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if array.dtype.kind != "f" or array.size < _WEIGHT_ELEMENTS:
+            kept.append(tensor)
+            continue
+        weights[tensor.name] = tvm.nd.array(array)
+        shapes[tensor.name] = tuple(array.shape)
+        graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, array.shape))
+    _replace(graph.initializer, kept)
+    return weights
+
+
+def _convert(model: Any, shapes: Mapping[str, Dims], name: str) -> tuple[Any, dict[str, Any]]:
+    from op_profiler.frontends.importers.torch import quiet
+
+    tvm = load_tvm()
+    sizes = {n: tuple(tvm.relay.Any() if d is None else d for d in dims) for n, dims in shapes.items()}
+    try:
+        with quiet():
+            module, params = tvm.relay.frontend.from_onnx(model, shape=sizes, freeze_params=True)
+    except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
+        raise unsupported(name, error) from error
+    return module, params
+
+
+def _vocabulary(graph: Any, name: str, weights: Mapping[str, Any]) -> int:
+    """Rows of the table that an input of integers looks up in, 2 where it is something else."""
+    for node in graph.node:
+        if node.op_type == "Gather" and node.input[1] == name and node.input[0] in weights:
+            return int(weights[node.input[0]].shape[0])
+    return 2
+
+
+def _check_batch(lowered: RelayModel, graph: Any, own: Mapping[str, Dims], batch: int | None) -> None:
+    """The batch must reach the outputs: a model may hold its own size where it cannot be found.
+
+    Raises:
+        ModelError: it does not.
+    """
+    tvm = load_tvm()
+    first = next((dims[0] for dims in own.values() if dims), None)
+    if batch is None or first is None:
+        return
+    result = lowered.mod["main"].body.checked_type
+    kinds = list(result.fields) if isinstance(result, tvm.ir.TupleType) else [result]
+    for kind, output in zip(kinds, graph.output, strict=False):
+        dims = _dims(output)
+        if dims and dims[0] == first and len(kind.shape) and kind.shape[0] != batch:
+            raise ModelError(
+                f"{lowered.name} was made for batch size {first} and cannot be given {batch}: its output {output.name} "
+                f"stays at {kind.shape[0]}. Export it again with a dynamic batch dimension."
+            )

@@ -1,0 +1,94 @@
+"""From a TFLite file to Relay."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import MissingPackageError, ModelError
+from op_profiler.frontends.fingerprints import check_file
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.importers.finish import finish, said, unsupported
+from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
+
+IDENTIFIER = b"TFL3"  # bytes 4 to 8 of every TFLite file
+_HIGHEST = {"uint8": 256, "int8": 128}
+
+
+def check_tflite(path: Path) -> None:
+    """Refuse what is no TFLite file.
+
+    Raises:
+        ModelError: not there, empty, or something else.
+    """
+    check_file(path)
+    with path.open("rb") as file:
+        if file.read(8)[4:] != IDENTIFIER:
+            raise ModelError(f"{path} is no TFLite model: it does not start as one")
+
+
+def lower(path: Path, request: ModelRequest) -> RelayModel:
+    """Lower the model in a file.
+
+    Raises:
+        ModelError: it is cut off, has operators that TVM does not know, or fixes its batch size.
+    """
+    check_tflite(path)
+    for package in ("tflite", "flatbuffers"):
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackageError(package, "a TFLite model")
+    model, own = _read(path)
+    given = shapes_by_name(request, tuple(own))
+    first = next((shape[0] for shape in own.values() if shape), 1)
+    leading = next((name for name, shape in own.items() if shape), None)
+    batch = request.batch_size if request.batch_size > 1 else first
+    if leading in given:
+        batch = batch_of(request, given[leading])
+    shapes = {
+        name: given.get(name) or ((batch, *shape[1:]) if shape and shape[0] == first else shape)
+        for name, shape in own.items()
+    }
+    module, params = _convert(model, shapes, request.name, own=first if batch != first else None)
+    tvm = load_tvm()
+    kinds = {v.name_hint: str(v.type_annotation.dtype) for v in module["main"].params}
+    specs = [InputSpec(n, s, high=_HIGHEST.get(kinds.get(n, ""), 2)) for n, s in shapes.items()]
+    lowered = finish(module, params, specs, name=request.name, source=request.source, batch_size=batch)
+    result = lowered.mod["main"].body.checked_type
+    outputs = list(result.fields) if isinstance(result, tvm.ir.TupleType) else [result]
+    if batch != first and not any(len(kind.shape) and kind.shape[0] == batch for kind in outputs):
+        raise ModelError(f"{request.name} was made for batch size {first} and cannot be given {batch}")
+    return lowered
+
+
+def _read(path: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:
+    """The model, and the shape of its inputs by name."""
+    import tflite
+
+    try:
+        model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
+        graph = model.Subgraphs(0)
+        tensors = [graph.Tensors(int(i)) for i in graph.InputsAsNumpy()]
+        shapes = {t.Name().decode(): tuple(int(d) for d in t.ShapeAsNumpy()) for t in tensors}
+    except Exception as error:  # a file that was cut off sends the reader anywhere
+        raise ModelError(f"{path} cannot be read as TFLite; is it complete? ({said(error)})") from error
+    return model, shapes
+
+
+def _convert(model: Any, shapes: dict[str, tuple[int, ...]], name: str, own: int | None) -> tuple[Any, dict[str, Any]]:
+    from op_profiler.frontends.importers.torch import quiet
+
+    tvm = load_tvm()
+    from op_profiler.frontends.importers.tflite_converter import Converter
+
+    class ForBatch(Converter):
+        own_batch = own
+
+    try:
+        with quiet():
+            module, params = tvm.relay.frontend.from_tflite(model, shape_dict=shapes, op_converter=ForBatch)
+    except Exception as error:  # the importer raises anything, AssertionError and struct.error among them
+        raise unsupported(name, error) from error
+    return module, params

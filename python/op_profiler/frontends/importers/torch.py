@@ -1,0 +1,207 @@
+"""From a torch module to Relay: trace, convert, name the inputs. All of torch goes through `lower`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import MissingPackageError, ModelError
+from op_profiler.frontends.importers.finish import finish, unsupported
+from op_profiler.frontends.importers.torch_graph import prepare
+
+
+def load_torch() -> Any:
+    """Import torch.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingPackageError("torch", "this model") from error
+    # The fused attention of nn.MultiheadAttention has no counterpart in Relay; without it torch runs plain operators.
+    torch.backends.mha.set_fastpath_enabled(False)
+    return torch
+
+
+def load_torchvision() -> Any:
+    """Import torchvision, also beside a build of torch that its compiled operators do not fit.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    load_torch()
+    import importlib.util
+
+    if importlib.util.find_spec("torchvision") is None:
+        raise MissingPackageError("torchvision", "this model")
+    try:
+        import torchvision
+    except RuntimeError:
+        _declare_detection_operators()
+        import torchvision
+    return torchvision
+
+
+_LIBRARIES: list[Any] = []  # a torch.library goes away with its last reference
+
+
+def _declare_detection_operators() -> None:
+    """torchvision registers a kernel for these at import and fails where its own library could not declare them."""
+    import torch
+
+    library = torch.library.Library("torchvision", "DEF")
+    boxes = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+    for name in ("nms", "qnms"):
+        with contextlib.suppress(RuntimeError):  # declared already
+            library.define(f"{name}{boxes}")
+    _LIBRARIES.append(library)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings of tracing and importing, which are about the model's source and not for its user."""
+    previous = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(previous)
+
+
+def lower(
+    model: Any,
+    examples: Sequence[Any],
+    *,
+    name: str,
+    source: str,
+    input_names: Sequence[str],
+    batch_size: int,
+    highs: Mapping[str, int] | None = None,
+    notes: Sequence[str] = (),
+) -> RelayModel:
+    """Trace a module with example inputs and convert the trace.
+
+    Args:
+        model: `torch.nn.Module` or TorchScript module; outputs may be nested in tuples, lists, dicts or data classes.
+        examples: one tensor per input.
+        highs: for inputs of integers, the first value that is too large (a vocabulary's size).
+
+    Raises:
+        ModelError: it cannot be traced, or has operators that TVM does not know.
+    """
+    traced = _trace(model, examples, name)
+    infos = [
+        (given, (list(example.shape), str(example.dtype).removeprefix("torch.")))
+        for given, example in zip(input_names, examples, strict=True)
+    ]
+    module, params = _convert(traced, infos, name)
+    highs = highs or {}
+    specs = [InputSpec(n, tuple(shape), dtype, high=highs.get(n, 2)) for n, (shape, dtype) in infos]
+    return finish(module, params, specs, name=name, source=source, batch_size=batch_size, notes=notes)
+
+
+def by_keyword(model: Any, names: Sequence[str]) -> Any:
+    """The model as a module that takes its inputs by position, which is what a trace needs."""
+
+    torch = load_torch()
+
+    class _ByKeyword(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.wrapped = model
+
+        def forward(self, *tensors: Any) -> Any:
+            return self.wrapped(**dict(zip(names, tensors, strict=True)))
+
+    return _ByKeyword().eval()
+
+
+def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
+    torch = load_torch()
+
+    class _Flat(torch.nn.Module):  # type: ignore[name-defined]
+        """The model with its outputs as one flat tuple of tensors, since a trace has no dicts and data classes."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *inputs: Any) -> Any:
+            leaves = torch.utils._pytree.tree_leaves(self.model(*inputs))
+            tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+            return tensors[0] if len(tensors) == 1 else tensors
+
+    try:
+        with quiet(), torch.no_grad():
+            with contextlib.suppress(NotImplementedError):  # an exported program has no modes
+                model.eval()
+            if isinstance(model, torch.jit.ScriptModule):
+                model(*examples)  # says what does not fit; its own graph is converted
+                return model
+            return torch.jit.trace(_Flat(), tuple(examples), check_trace=False, strict=False)
+    except Exception as error:  # whatever the model's code raises
+        shapes = ", ".join(str(tuple(example.shape)) for example in examples)
+        raise ModelError(f"{name} does not run on inputs of shape {shapes}: {_last_line(error)}") from error
+
+
+def _convert(traced: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, Any]]:
+    tvm = load_tvm()
+    try:
+        with quiet():
+            prepare(traced)
+            return tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=_converters(tvm.relay))
+    except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
+        raise unsupported(name, error) from error
+
+
+def _converters(relay: Any) -> dict[str, Any]:
+    """Operators of current torch that TVM 0.19 does not know."""
+
+    def diff(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+        """aten::diff(data, n, dim, prepend, append)"""
+        data, times, axis, prepend, append = inputs
+        rank = len(relay.frontend.common.infer_shape(data))
+        parts = [part for part in (prepend, data, append) if part is not None]
+        data = relay.concatenate(parts, axis=axis) if len(parts) > 1 else data
+        axis %= rank
+        for _ in range(times):
+            size = relay.frontend.common.infer_shape(data)[axis]
+            after = relay.strided_slice(data, begin=[1], end=[size], axes=[axis])
+            data = relay.subtract(after, relay.strided_slice(data, begin=[0], end=[size - 1], axes=[axis]))
+        return data
+
+    def zero_(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+        """TVM's own wants a static shape, which a slice computed while tracing (swin_v2's bias) has not."""
+        return relay.zeros_like(inputs[0])
+
+    def linear(inputs: Sequence[Any], types: Sequence[str]) -> Any:
+        """aten::linear(data, weight, bias): one dense over all leading dimensions.
+
+        TVM's own makes a batched product of it for more than two dimensions, for which llvm has no good schedule: BERT
+        then takes 18 s instead of a fraction of one.
+        """
+        data, weight, bias = inputs
+        shape = relay.frontend.common.infer_shape(data)
+        flat = data if len(shape) == 2 else relay.reshape(data, (-1, shape[-1]))
+        out = relay.nn.dense(flat, weight)
+        if bias is not None:
+            out = relay.nn.bias_add(out, bias)
+        if len(shape) == 2:
+            return out
+        return relay.reshape(out, (*(int(d) for d in shape[:-1]), -1))
+
+    return {"aten::diff": diff, "aten::zero_": zero_, "aten::linear": linear}
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:300]

@@ -1,0 +1,232 @@
+"""Reading torch programs: TorchScript, torch.export, and what a function of the user's returns.
+
+No pickle is ever run: TorchScript has an unpickler of its own that knows tensors and lists only, and torch.export's is
+held to weights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.errors import ModelError
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.importers import torch as torch_importer
+from op_profiler.frontends.importers.finish import said
+from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
+
+
+def lower_torchscript(path: Path, request: ModelRequest) -> RelayModel:
+    """A file of torch.jit.save; the shapes of its inputs come with the request."""
+    torch = torch_importer.load_torch()
+    try:
+        with torch_importer.quiet():
+            model = torch.jit.load(str(path), map_location="cpu").eval()
+    except RuntimeError as error:
+        raise ModelError(f"{path} cannot be read as TorchScript: {said(error)}") from error
+    graph = model.inlined_graph
+    if graph.findAllNodes("prim::If") or graph.findAllNodes("prim::Loop"):
+        # a script: what its constants and `training` decide is decided now, so that what is left is mostly straight
+        with torch_importer.quiet():
+            model = torch.jit.freeze(model, optimize_numerics=False)
+            graph = model.inlined_graph
+    names = [v.debugName().partition(".")[0] for v in list(graph.inputs())[1:]]
+    shapes = shapes_by_name(request, names)
+    missing = [name for name in names if name not in shapes]
+    if missing:
+        raise ModelError(f"{path} has the inputs {', '.join(names)}; --inputshape has no shape for {missing[0]}")
+    vocabularies = _vocabularies(model, graph)
+    examples = [_example(shapes[n], vocabularies.get(i)) for i, n in enumerate(names)]
+    return torch_importer.lower(
+        model,
+        examples,
+        name=request.name,
+        source=request.source,
+        input_names=names,
+        batch_size=batch_of(request, shapes[names[0]]) if names else request.batch_size,
+        highs={n: vocabularies[i] for i, n in enumerate(names) if i in vocabularies},
+    )
+
+
+def _vocabularies(model: Any, graph: Any) -> dict[int, int]:
+    """Inputs, by position, that are looked up in a table, and how many rows it has: those take integers."""
+    positions = {v.debugName(): i for i, v in enumerate(list(graph.inputs())[1:])}
+    found = {}
+    for node in graph.findAllNodes("aten::embedding"):
+        position = positions.get(node.inputsAt(1).debugName())
+        if position is not None:
+            found[position] = int(_attribute(model, node.inputsAt(0)).shape[0])
+    return found
+
+
+def _attribute(model: Any, value: Any) -> Any:
+    """The tensor that a chain of prim::GetAttr leads to."""
+    path: list[str] = []
+    while value.node().kind() == "prim::GetAttr":
+        path.append(value.node().s("name"))
+        value = value.node().inputsAt(0)
+    for name in reversed(path):
+        model = getattr(model, name)
+    return model
+
+
+def _example(shape: Sequence[int], vocabulary: int | None = None) -> Any:
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    if vocabulary:
+        return torch.randint(0, vocabulary, tuple(shape), generator=generator)
+    return torch.randn(tuple(shape), generator=generator)
+
+
+def lower_exported(path: Path, request: ModelRequest) -> RelayModel:
+    """A file of torch.export.save; the shapes of its inputs are in it."""
+    program = _load_exported(path)
+    names = list(program.graph_signature.user_inputs)
+    kinds = {n.name: n.meta["val"] for n in program.graph.nodes if n.op == "placeholder" and n.name in names}
+    other = [name for name in names if not hasattr(kinds.get(name), "shape")]
+    if other:
+        raise ModelError(f"{path} takes {other[0]}, which is no tensor")
+    given = shapes_by_name(request, names)
+    batch = batch_of(request, given[names[0]]) if names and names[0] in given else request.batch_size
+    examples = [_filled(kinds[n], _sizes(path, n, kinds[n], given.get(n), batch)) for n in names]
+    return torch_importer.lower(
+        program.module(),
+        examples,
+        name=request.name,
+        source=request.source,
+        input_names=names,
+        batch_size=int(examples[0].shape[0]) if examples and examples[0].dim() else 1,
+        highs=_highs(names, examples),
+    )
+
+
+def _load_exported(path: Path) -> Any:
+    torch = torch_importer.load_torch()
+    with zipfile.ZipFile(path) as archive:
+        if any(PurePosixPath(n).name.startswith(("custom_obj_", "opaque_obj_")) for n in archive.namelist()):
+            raise ModelError(f"{path} holds pickled objects beside its tensors, which are not read")
+    try:
+        with torch_importer.quiet(), _weights_only():
+            return torch.export.load(str(path))
+    except Exception as error:  # zip, schema and unpickling errors of every kind
+        raise ModelError(f"{path} cannot be read as a torch.export program: {said(error)}") from error
+
+
+@contextlib.contextmanager
+def _weights_only() -> Iterator[None]:
+    """torch.export.load falls back to running pickles where reading weights fails; this forbids it."""
+    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _sizes(path: Path, name: str, kind: Any, given: tuple[int, ...] | None, batch: int) -> tuple[int, ...]:
+    """Sizes of an input: as given, as exported, and the batch size where the leading one was left open."""
+    if given:
+        return given
+    sizes = []
+    for position, size in enumerate(kind.shape):
+        if isinstance(size, int):
+            if position == 0 and batch not in (1, size):
+                raise ModelError(
+                    f"{path} was exported for batch size {size} and cannot be given {batch}; "
+                    "export it with a dynamic batch dimension"
+                )
+            sizes.append(size)
+        elif position == 0:
+            sizes.append(batch)
+        else:
+            raise ModelError(f"dimension {position} of input {name} of {path} is open; give --inputshape")
+    return tuple(sizes)
+
+
+def _filled(kind: Any, sizes: tuple[int, ...]) -> Any:
+    import torch
+
+    if kind.dtype.is_floating_point:
+        return _example(sizes).to(kind.dtype)
+    return torch.zeros(sizes, dtype=kind.dtype)
+
+
+def lower_function(request: ModelRequest) -> RelayModel:
+    """What ``package.module:function`` returns: a torch module and its example inputs (a tensor, a list or a dict)."""
+    torch = torch_importer.load_torch()
+    torch.manual_seed(0)
+    model, examples = _call(request.name)
+    if not isinstance(model, torch.nn.Module):
+        raise ModelError(f"{request.name} returned {type(model).__name__} where a torch.nn.Module was expected")
+    named = examples if isinstance(examples, Mapping) else None
+    if isinstance(examples, torch.Tensor):
+        tensors = [examples]
+    else:
+        tensors = list(named.values() if named is not None else examples)
+    if not tensors or not all(isinstance(t, torch.Tensor) for t in tensors):
+        raise ModelError(f"{request.name} returned example inputs that are not all tensors")
+    own = list(named) if named is not None else [f"input{i}" for i in range(len(tensors))]
+    names = own
+    if named is None and len(request.input_names) == len(own):
+        names = list(request.input_names)
+    given = shapes_by_name(request, names)
+    first = tensors[0].shape[0] if tensors[0].dim() else 1
+    batch = request.batch_size if request.batch_size > 1 else first
+    if names[0] in given:
+        batch = batch_of(request, given[names[0]])
+    examples = [
+        _resized(t, given.get(n) or ((batch, *t.shape[1:]) if t.dim() and t.shape[0] == first else None))
+        for n, t in zip(names, tensors, strict=True)
+    ]
+    return torch_importer.lower(
+        torch_importer.by_keyword(model, names) if named is not None else model,
+        examples,
+        name=request.name,
+        source=request.source,
+        input_names=names,
+        batch_size=batch,
+        highs=_highs(names, examples),
+    )
+
+
+def _call(name: str) -> tuple[Any, Any]:
+    module, _, function = name.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        made = getattr(importlib.import_module(module), function)()
+    except Exception as error:  # the user's code may raise anything
+        raise ModelError(f"{name} failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    if not isinstance(made, (tuple, list)) or len(made) != 2:
+        raise ModelError(f"{name} should return a torch module and its example inputs, not {type(made).__name__}")
+    return made[0], made[1]
+
+
+def _resized(tensor: Any, shape: tuple[int, ...] | None) -> Any:
+    """A tensor of the wanted shape with values like the given one's."""
+    if shape is None or tuple(tensor.shape) == tuple(shape):
+        return tensor
+    values = tensor.reshape(-1)
+    count = 1
+    for size in shape:
+        count *= size
+    return values.repeat(-(-count // max(len(values), 1)))[:count].reshape(shape)
+
+
+def _highs(names: Sequence[str], examples: Sequence[Any]) -> dict[str, int]:
+    """The examples tell what integers an input takes."""
+    integers = {n: e for n, e in zip(names, examples, strict=True) if not e.dtype.is_floating_point and e.numel()}
+    return {n: max(2, int(e.max()) + 1) for n, e in integers.items()}

@@ -1,0 +1,45 @@
+"""Which input gets which of the shapes that a user gave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from op_profiler.errors import UsageError
+from op_profiler.frontends.frontend import ModelRequest
+
+INPUT = "data"
+"""The one input of models whose library gives it no name that a user could know."""
+
+
+def shapes_by_name(request: ModelRequest, known: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The shapes of a request by input; those without a name go to the inputs in the model's order.
+
+    Raises:
+        UsageError: more shapes than inputs, names and shapes that do not pair up, a name that no input has or that is
+            there twice, or a size below 1.
+    """
+    names, shapes = request.input_names, request.input_shapes
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(f"{request.name} has no input {unknown[0]!r}; its inputs are {', '.join(known) or 'none'}")
+    if len(set(names)) < len(names):
+        raise UsageError(f"--inputname {','.join(names)} names an input twice")
+    if names and shapes and len(names) != len(shapes):
+        raise UsageError(f"--inputname names {len(names)} inputs, --inputshape has {len(shapes)} shapes; give one each")
+    if len(shapes) > len(known):
+        raise UsageError(f"{request.name} has {len(known)} inputs ({', '.join(known)}), not {len(shapes)}")
+    for shape in shapes:
+        if any(size < 1 for size in shape):
+            raise UsageError(f"--inputshape {shape} has a size below 1")
+    return dict(zip(names or known, shapes, strict=False))
+
+
+def batch_of(request: ModelRequest, shape: Sequence[int]) -> int:
+    """The batch size that a shape of the user's stands for.
+
+    Raises:
+        UsageError: --batchsize says another one.
+    """
+    if request.batch_size not in (1, shape[0] if shape else 1):
+        raise UsageError(f"--inputshape {tuple(shape)} says batch {shape[0]}, --batchsize says {request.batch_size}")
+    return shape[0] if shape else 1

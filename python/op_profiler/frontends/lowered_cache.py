@@ -1,0 +1,73 @@
+"""Lowered modules on disk: importing a large ONNX or torch model takes longer than reading what came out of it.
+
+Only models that were slow to lower are kept. What is read back is TVM's own JSON and parameter format, never pickle,
+from a folder of the user's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+from op_profiler import cache
+from op_profiler.cache import cache_folder
+from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.frontends.fingerprints import fingerprint_of
+from op_profiler.frontends.frontend import Frontend, ModelRequest
+
+_WORTH_KEEPING_SECONDS = 5.0
+_LARGEST_BYTES = 1 << 30
+
+
+def load_cached(frontend: Frontend, request: ModelRequest) -> RelayModel:
+    """`frontend.load`, or the module that an earlier load of the same content left behind."""
+    content = frontend.fingerprint(request)
+    if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
+        model = frontend.load(request)
+        return dataclasses.replace(model, content=fingerprint_of(request, model))
+    folder = cache_folder() / "relay" / load_tvm().__version__ / content
+    try:
+        found = dataclasses.replace(_read(folder), content=content)
+    except (OSError, ValueError, KeyError, load_tvm().TVMError):
+        pass  # not there, or unusable: lower it again
+    else:
+        cache.touch(folder)
+        return found
+    started = time.perf_counter()
+    model = frontend.load(request)
+    if time.perf_counter() - started > _WORTH_KEEPING_SECONDS:
+        _write(folder, model)
+    return dataclasses.replace(model, content=content)
+
+
+def _read(folder: Path) -> RelayModel:
+    tvm = load_tvm()
+    about = json.loads((folder / cache.ABOUT).read_text())
+    module = tvm.ir.load_json((folder / "module.json").read_text())
+    params = tvm.relay.load_param_dict((folder / "params.bin").read_bytes())
+    inputs = tuple(InputSpec(**{**i, "shape": tuple(i["shape"])}) for i in about["inputs"])
+    return RelayModel(
+        about["name"], about["source"], module, dict(params), inputs, about["batch_size"], tuple(about["notes"])
+    )
+
+
+def _write(folder: Path, model: RelayModel) -> None:
+    tvm = load_tvm()
+    params = tvm.relay.save_param_dict(model.params)
+    if len(params) > _LARGEST_BYTES:
+        return
+    about = {
+        "title": f"{model.source}:{model.name}, batch {model.batch_size}",
+        "name": model.name,
+        "source": model.source,
+        "batch_size": model.batch_size,
+        "notes": list(model.notes),
+        "inputs": [dataclasses.asdict(i) for i in model.inputs],
+    }
+    with cache.writing(folder) as partial:
+        (partial / "module.json").write_text(tvm.ir.save_json(model.mod))
+        (partial / "params.bin").write_bytes(params)
+        (partial / cache.ABOUT).write_text(json.dumps(about))

@@ -1,0 +1,1 @@
+"""Models that are made here or by an installed library."""

@@ -1,0 +1,126 @@
+"""Making a transformers model and example inputs for it. Imports torch and transformers."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import torch
+import transformers
+
+from op_profiler.errors import ModelError
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
+from op_profiler.frontends.zoo.classifiers import RANDOM_WEIGHTS
+
+_COPIES = 3  # of the weights at once: torch's, those of the Relay module, those of the compiled library
+_WAVE_SAMPLES = 16000  # one second of speech
+
+
+class Input(NamedTuple):
+    """An example, and for token ids the first one that is too large."""
+
+    tensor: Any
+    high: int = 2
+
+
+def build(name: str, *, folder: bool) -> tuple[Any, tuple[str, ...]]:
+    """The model and the notes on its weights.
+
+    Args:
+        name: model type, ``t5-encoder``, ``t5-decoder``, or a checkpoint folder.
+        folder: whether it is a folder.
+
+    Raises:
+        ModelError: the weights would not fit into memory.
+    """
+    part = name.removeprefix("t5-") if name in ("t5-encoder", "t5-decoder") else ("encoder" if name == "t5" else None)
+    if folder:
+        config = transformers.AutoConfig.from_pretrained(name, local_files_only=True, trust_remote_code=False)
+    else:
+        config = transformers.AutoConfig.for_model("t5" if part else name)
+    config.use_cache = False
+    _check_memory(name, config)
+    options = {"attn_implementation": "eager"}  # the plain operators; the fused ones have no counterpart in Relay
+    weights = [f for pattern in ("*.safetensors", "*.bin") for f in Path(name).glob(pattern)] if folder else []
+    if weights:
+        # a .bin is a pickle; weights_only reads it with an unpickler of torch's that knows nothing but tensors
+        safe = {"local_files_only": True, "trust_remote_code": False, "weights_only": True}
+        return transformers.AutoModel.from_pretrained(name, config=config, **safe, **options).eval(), ()
+    if part:
+        model = transformers.T5Model._from_config(config, **options).eval()
+        return (model.encoder if part == "encoder" else model.decoder), (RANDOM_WEIGHTS,)
+    return transformers.AutoModel.from_config(config, **options).eval(), (RANDOM_WEIGHTS,)
+
+
+def _check_memory(name: str, config: Any) -> None:
+    """Default configurations of large models have tens of gigabytes of weights; count them without making them."""
+    with torch.device("meta"):
+        model = transformers.AutoModel.from_config(config)
+    needed = sum(p.numel() * p.element_size() for p in model.parameters())
+    available = psutil.virtual_memory().available
+    if _COPIES * needed > available:
+        raise ModelError(
+            f"{name} has {needed / 1e9:.1f} GB of weights; lowering and compiling it takes about {_COPIES} times that, "
+            f"and {available / 1e9:.1f} GB of memory are free. Give a folder whose config.json is smaller."
+        )
+
+
+def inputs_of(model: Any, request: ModelRequest, sequence: int) -> dict[str, Input]:
+    """Example inputs by the name of the model's argument, in order.
+
+    Raises:
+        ModelError: the model takes something that is not known here.
+    """
+    usual = _usual_shapes(model, request.batch_size, sequence)
+    given = shapes_by_name(request, tuple(usual))
+    if given:
+        batch_of(request, next(iter(given.values())))
+    generator = torch.Generator().manual_seed(0)
+    made = {}
+    for name, (shape, high) in usual.items():
+        shape = given.get(name, shape)
+        if high:
+            made[name] = Input(torch.randint(0, high, shape, generator=generator), high)
+        else:
+            made[name] = Input(torch.randn(shape, generator=generator))
+    return made
+
+
+def _usual_shapes(model: Any, batch: int, sequence: int) -> dict[str, tuple[tuple[int, ...], int]]:
+    """Shape and, for token ids, the size of the vocabulary."""
+    config, main = model.config, model.main_input_name
+    text = config.get_text_config()
+    tokens = (batch, sequence), int(getattr(text, "vocab_size", 0) or 0)
+    takes = inspect.signature(model.forward).parameters
+    shapes: dict[str, tuple[tuple[int, ...], int]] = {}
+    if main == "input_ids" and tokens[1]:
+        shapes["input_ids"] = tokens
+        if "pixel_values" in takes and hasattr(config, "vision_config") and hasattr(config, "text_config"):
+            shapes["pixel_values"] = _image(config, batch), 0
+    elif main == "pixel_values":
+        shapes["pixel_values"] = _image(config, batch), 0
+    elif main == "input_values":
+        shapes["input_values"] = (batch, _WAVE_SAMPLES), 0
+    elif main == "input_features" and hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
+        shapes["input_features"] = (batch, config.num_mel_bins, 2 * config.max_source_positions), 0
+    else:
+        raise ModelError(
+            f"the inputs of {type(model).__name__} ({main}) are not known; write a function that returns the module "
+            "and example inputs, and give it as --modelsource file --modelname package.module:function"
+        )
+    is_part = getattr(model, "is_decoder", False) and "encoder_hidden_states" in takes
+    if config.is_encoder_decoder and "decoder_input_ids" in takes:
+        shapes["decoder_input_ids"] = tokens
+    elif is_part and type(model).__name__ == "T5Stack":
+        shapes["encoder_hidden_states"] = (batch, sequence, config.d_model), 0
+    return shapes
+
+
+def _image(config: Any, batch: int) -> tuple[int, ...]:
+    vision = getattr(config, "vision_config", config)
+    size = getattr(vision, "image_size", None) or getattr(config, "image_size", None) or 224
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    return (batch, getattr(vision, "num_channels", 3), height, width)

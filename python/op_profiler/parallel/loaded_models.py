@@ -1,0 +1,243 @@
+"""Models, loaded twice: for TVM's graph executor, which runs one kernel after the other, and for plans."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.errors import MeasureError, UsageError
+from op_profiler.measure.threads import available_cores, default_thread_counts
+from op_profiler.parallel.planning.graph import KernelGraph, kernels_with_inputs
+from op_profiler.parallel.planning.plan import BLOCKS, ROWS
+from op_profiler.parallel.runtime.lane_executor import PlanExecutor, on_lanes, with_own_weights
+from op_profiler.parallel.runtime.stream_executor import StreamExecutor
+from op_profiler.parallel.timing import Way
+
+if TYPE_CHECKING:
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.measure.kernels import GraphKernels
+    from op_profiler.parallel.planning.plan import Plan
+    from op_profiler.parallel.runtime.executor import Executor
+    from op_profiler.parallel.schedule_variants import Variants
+    from op_profiler.schedules.schedule import Schedule
+    from op_profiler.targets.machine import Machine
+
+
+_MOST_STREAMS = 32
+"""More than kernels of a model that are worth running side by side."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Models:
+    """Models on this machine's processor or GPU.
+
+    Attributes:
+        graph: kernels of all of them.
+        compiled: for plans.
+        loaded: in TVM's graph executor, over the storage that the compiler planned.
+        inputs: of each model, random or the user's.
+        batch_sizes: of each model, as it was lowered.
+        contents: of each model, see `RelayModel.content`.
+        asked: of each model, see `Built.asked`.
+        merged: kinds of operators that were merged (parallel type ``full``).
+        schedules: what the builds gave to the operators, by workload key.
+        cores: that plans may use; of a GPU its streams.
+        split: how plans cut operators with several threads; see `Plan.split`.
+    """
+
+    graph: KernelGraph
+    compiled: tuple[CompiledModel, ...]
+    loaded: tuple[GraphKernels, ...]
+    inputs: tuple[dict[str, np.ndarray], ...]
+    batch_sizes: tuple[int, ...]
+    contents: tuple[str, ...]
+    asked: tuple[frozenset[str], ...]
+    merged: tuple[str, ...]
+    machine: Machine
+    cores: tuple[int, ...]
+    schedules: dict[str, Schedule] = dataclasses.field(default_factory=dict)
+    split: str = BLOCKS
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether kernels run on a GPU."""
+        return self.machine.device.kind == "cuda"
+
+    @property
+    def lane(self) -> str:
+        """What the cores of a plan are."""
+        return "stream" if self.on_gpu else "core"
+
+    @property
+    def thread_counts(self) -> tuple[int, ...]:
+        """That an operator may have, rising; a GPU's kernels have threads of their own, whatever a plan says."""
+        return (1,) if self.on_gpu else default_thread_counts(len(self.cores))
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Ways to cut operators with several threads that make a difference."""
+        by_rows = self.thread_counts[-1] > 1 and any(node.rows for node in self.graph.nodes)
+        return (BLOCKS, ROWS) if by_rows else (BLOCKS,)
+
+    @functools.cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Of every node the compiler's hash of its operator."""
+        graphs = [json.loads(one.library.get_graph_json()) for one in self.compiled]
+        return tuple(label for graph in graphs for _, label, _ in kernels_with_inputs(graph))
+
+    @functools.cached_property
+    def variants(self) -> Variants:
+        """Kernels of the operators under other schedules."""
+        from op_profiler.parallel.schedule_variants import Variants
+
+        return Variants(self.compiled, self.machine.device.target)
+
+    def functions(self, schedules: Mapping[int, Schedule | None]) -> dict[int, Any]:
+        """Kernels of nodes for `PlanExecutor.use`; without those that keep the kernel of the build.
+
+        Raises:
+            PlanError: an operator cannot be built with its schedule; names it.
+        """
+        return {
+            node: self.variants.function(self.labels[node], one) for node, one in schedules.items() if one is not None
+        }
+
+    def sequential(self) -> Way:
+        """All models, one kernel after the other on all cores, by TVM's own executor and thread pool."""
+
+        def run() -> None:
+            for model in self.loaded:
+                model.run_model()
+            self.machine.runtime.sync()
+
+        return Way(lambda: self.machine.threads.use(len(self.cores)), run)
+
+    def sequential_outputs(self) -> list[np.ndarray]:
+        """What the models answer; run them first."""
+        return [array for model in self.loaded for array in model.output_arrays()]
+
+    def executor(self, plan: Plan) -> Executor:
+        """The models on lanes, or on streams.
+
+        Raises:
+            PlanError: the plan is not for them, or not for this machine.
+        """
+        device = self.machine.device
+        plan.check(self.graph, device=device.key, processor=device.processor, cores=self.cores)
+        if plan.merged != self.merged:
+            raise MeasureError(f"the plan merges {plan.merged or 'nothing'}, the models were built with {self.merged}")
+        executor: Executor
+        if self.on_gpu:
+            from op_profiler.targets.cuda.gpu import Events
+
+            executor = StreamExecutor(self.graph, self.compiled, plan, self.machine.runtime, self.inputs, Events())
+        else:
+            executor = PlanExecutor(self.graph, self.compiled, plan, self.machine.runtime, self.inputs)
+        executor.use(self.functions({step.node: step.schedule for step, _ in plan.steps}))
+        return executor
+
+    def copies(self, count: int) -> Models:
+        """Every model several times, each copy with tensors and weights of its own; only to be run by plans."""
+        names = [f"{name} #{copy}" for copy in range(count) for name in self.graph.models]
+        compiled = self.compiled
+        for _ in range(count - 1):
+            compiled += tuple(one if self.on_gpu else with_own_weights(one) for one in self.compiled)
+        return dataclasses.replace(
+            self, graph=KernelGraph.of(names, compiled), compiled=compiled, loaded=(), inputs=self.inputs * count
+        )
+
+
+def mergeable(requests: Sequence[CollectRequest]) -> bool:
+    """Whether Relay finds parallel operators to merge in any of the models; lowers them, and compiles nothing."""
+    from op_profiler.building.requested_model import load_model
+    from op_profiler.parallel.planning.merge import merged
+
+    return any(merged(load_model(request, lambda **_: None)[0])[1] for request in requests)
+
+
+def load_models(
+    requests: Sequence[CollectRequest], *, cores: int, merge: bool, announce: Callable[[str], None]
+) -> Models:
+    """Lower, build and load models for this machine.
+
+    Args:
+        requests: which models, for which target, with which schedules; all for the same target.
+        cores: how many cores, of a GPU how many streams, plans may use.
+        merge: merge parallel operators into one kernel where Relay can.
+        announce: told what takes long.
+
+    Raises:
+        ModelError, MeasureError: a model cannot be lowered, built or run.
+        UsageError: there are fewer cores.
+    """
+    from op_profiler.building.build_cache import build
+    from op_profiler.building.requested_model import load_model, random_inputs, static_inputs
+    from op_profiler.measure.kernels import load_graph
+    from op_profiler.parallel.planning.merge import merged
+    from op_profiler.targets.open_machine import open_machine
+
+    on_gpu = requests[0].on_gpu
+    available = tuple(range(_MOST_STREAMS)) if on_gpu else available_cores()
+    if not 1 <= cores <= len(available):
+        here = f"give 1 to {len(available)}" if on_gpu else f"this process may use 1 to {len(available)} cores"
+        raise UsageError(f"{'--streams' if on_gpu else '--threads'} {cores} is not possible here: {here}")
+    compiled: list[CompiledModel] = []
+    inputs: list[dict[str, np.ndarray]] = []
+    batch_sizes: list[int] = []
+    contents: list[str] = []
+    asked: list[frozenset[str]] = []
+    kinds: set[str] = set()
+    schedules: dict[str, Schedule] = {}
+    target: Any = None
+    for number, request in enumerate(requests):
+        first = requests.index(request)
+        if first < number:  # the same model once more: its kernels and weights are there, only its tensors are its own
+            compiled.append(compiled[first])
+            inputs.append(inputs[first])
+            batch_sizes.append(batch_sizes[first])
+            contents.append(contents[first])
+            asked.append(asked[first])
+            continue
+        announce(f"lowering {request.model.name}")
+        model, given, target = load_model(request, lambda **_: None)
+        specs = static_inputs(model, request)
+        if merge:
+            model, new = merged(model)
+            kinds.update(new)
+        announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
+        built = build(request, model, target, request.record_file())
+        compiled.append(built.compiled)
+        asked.append(built.asked)
+        schedules |= built.schedules
+        inputs.append(given or random_inputs(specs))
+        batch_sizes.append(model.batch_size)
+        contents.append(model.content)
+    names = [request.model.name for request in requests]
+    announce("loading")
+    machine = open_machine(requests[0].target, target, None)
+    loaded = tuple(load_graph(one, machine.runtime, arrays) for one, arrays in zip(compiled, inputs, strict=True))
+    if not on_gpu:
+        with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+            distinct = {id(one): on_lanes(one, Path(folder)) for one in compiled}
+            compiled = [distinct[id(one)] for one in compiled]
+    return Models(
+        graph=KernelGraph.of(names, compiled),
+        compiled=tuple(compiled),
+        loaded=loaded,
+        inputs=tuple(inputs),
+        batch_sizes=tuple(batch_sizes),
+        contents=tuple(contents),
+        asked=tuple(asked),
+        merged=tuple(sorted(kinds)),
+        machine=machine,
+        cores=tuple(available[:cores]),
+        schedules=schedules,
+    )

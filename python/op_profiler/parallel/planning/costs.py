@@ -1,0 +1,185 @@
+"""What operators cost side by side, and a simulation of a plan that is made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.errors import UsageError
+from op_profiler.parallel.planning.plan import PlanError
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.planning.plan import Stage
+    from op_profiler.predict.latency.predictor import Predictor
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """What a policy knows of a graph on a device.
+
+    A *lane* is the thread that calls the operators of a group; it runs on the group's first core.
+
+    Attributes:
+        latency_us: by thread count, shape (nodes,): microseconds of each node while nothing runs beside it.
+        handover_us: until a lane sees that an operator of another lane, for which it waits, has ended.
+        slowdown: factor on the latency of operators while others run beside them; from co-run measurements.
+    """
+
+    latency_us: dict[int, np.ndarray]
+    handover_us: float = 0.0
+    slowdown: float = 1.0
+
+    @classmethod
+    def from_predictor(
+        cls,
+        predictor: Predictor,
+        graph: KernelGraph,
+        *,
+        threads: Sequence[int],
+        handover_us: float = 0.0,
+        slowdown: float = 1.0,
+    ) -> Costs:
+        """Latencies from a predictor.
+
+        Raises:
+            UsageError: a thread count that was never measured, or operators that the predictor knows nothing of; names
+                them.
+        """
+        operators = [node.operator for node in graph.nodes]
+        traffic = float(sum(o.bytes_read + o.bytes_written for o in operators))
+        latency_us = {}
+        for count in threads:
+            found = predictor.predict(operators, threads=count, traffic_bytes=traffic).latency_us
+            unknown = sorted({graph.nodes[i].name for i in np.flatnonzero(~np.isfinite(found))})
+            if unknown:
+                raise UsageError(
+                    f"there is no estimate at {count} threads for {len(unknown)} operators: {', '.join(unknown[:5])}. "
+                    "Measure the model with op_performance_collector.py, and plan with that dataset"
+                )
+            latency_us[count] = found
+        return cls(latency_us, handover_us, slowdown)
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """Thread counts with latencies, rising."""
+        return tuple(sorted(self.latency_us))
+
+    def counts(self, most: int) -> tuple[int, ...]:
+        """Thread counts that `most` cores allow, rising.
+
+        Raises:
+            UsageError: there is none.
+        """
+        found = tuple(count for count in self.threads if count <= most)
+        if not found:
+            raise UsageError(f"there are no latencies at {most} threads or fewer, only at {list(self.threads)}")
+        return found
+
+    def best_threads(self, node: int, most: int) -> int:
+        """The turnaround point: the thread count up to `most` with the least latency, the smallest of equals."""
+        return min(self.counts(most), key=lambda count: (self.latency_us[count][node], count))
+
+
+@dataclasses.dataclass(frozen=True)
+class Timeline:
+    """When each operator of a plan runs.
+
+    Attributes:
+        start_us, end_us: shape (nodes,), from the start of the plan; NaN for nodes that were not in it.
+        total_us: end of the last.
+    """
+
+    start_us: np.ndarray
+    end_us: np.ndarray
+    total_us: float
+
+
+def simulate(graph: KernelGraph, stages: Sequence[Stage], costs: Costs) -> Timeline:
+    """Run stages on paper, as the executor does.
+
+    An operator starts when the operators whose output it reads have ended, and those before it that use one of its
+    cores. While two or more run, all of them progress at 1 / `slowdown` of their speed, so one clock of work done
+    serves all (virtual time, as for processor sharing; Kleinrock 1976, Queueing Systems II). Inputs that the stages do
+    not hold count as there.
+
+    Raises:
+        PlanError: operators wait for each other in a circle.
+    """
+    waiting = _Waiting(graph, stages, costs)
+    size = len(graph)
+    start, end = [float("nan")] * size, [float("nan")] * size
+    starts = [(0.0, node) for node in waiting.order if not waiting.open[node]]
+    heapq.heapify(starts)
+    ends: list[tuple[float, int]] = []
+    now = work = 0.0
+    ended = 0
+    while starts or ends:
+        pace = costs.slowdown if len(ends) > 1 else 1.0
+        finish = now + (ends[0][0] - work) * pace if ends else float("inf")
+        if starts and starts[0][0] < finish:
+            at, node = heapq.heappop(starts)
+            work += (at - now) / pace
+            now = start[node] = at
+            heapq.heappush(ends, (work + waiting.latency_us[node], node))
+        else:
+            work, node = heapq.heappop(ends)
+            now = end[node] = finish
+            ended += 1
+            for follower, ready in waiting.release(node, now):
+                heapq.heappush(starts, (ready, follower))
+    if ended < len(waiting.order):
+        raise PlanError("operators of the plan wait for each other in a circle")
+    return Timeline(np.array(start), np.array(end), now)
+
+
+class _Waiting:
+    """Who waits for whom in stages.
+
+    Attributes:
+        order: nodes as they stand in the plan.
+        latency_us: of each node with its thread count.
+        open: how many operators each node still waits for.
+    """
+
+    def __init__(self, graph: KernelGraph, stages: Sequence[Stage], costs: Costs) -> None:
+        size = len(graph)
+        self.order: list[int] = []
+        self.latency_us = [0.0] * size
+        self.open = [0] * size
+        self._ready_us = [0.0] * size  # when each could start, as far as is known
+        self._handover_us = costs.handover_us
+        self._lane = [-1] * size
+        self._followers: list[list[int]] = [[] for _ in range(size)]
+        latency_us = {count: values.tolist() for count, values in costs.latency_us.items()}
+        last_on: dict[int, int] = {}
+        for stage in stages:
+            for group in stage.groups:
+                for step in group.steps:
+                    node, cores = step.node, group.cores[: step.threads]
+                    self.order.append(node)
+                    self._lane[node] = cores[0]
+                    self.latency_us[node] = latency_us[step.threads][node]
+                    before = {*graph.nodes[node].inputs, *(last_on[core] for core in cores if core in last_on)}
+                    for core in cores:
+                        last_on[core] = node
+                    for other in before:
+                        self._followers[other].append(node)
+        for node in self.order:
+            for follower in self._followers[node]:
+                self.open[follower] += 1
+
+    def release(self, node: int, now: float) -> list[tuple[int, float]]:
+        """Nodes that wait for nobody any more after the end of `node`, and when they can start."""
+        found = []
+        for follower in self._followers[node]:
+            ready = now if self._lane[follower] == self._lane[node] else now + self._handover_us
+            self._ready_us[follower] = max(self._ready_us[follower], ready)
+            self.open[follower] -= 1
+            if not self.open[follower]:
+                found.append((follower, self._ready_us[follower]))
+        return found

@@ -1,0 +1,107 @@
+"""The kernels of one or several models and who reads whose output: what a plan is made for."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.measure.kernels import computes
+from op_profiler.parallel.planning.rows import cut_by_rows
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.operators.operator import Operator
+
+Entry = tuple[int, int]
+"""A tensor of a graph executor's graph: node and output."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One call of a kernel.
+
+    Attributes:
+        index: its number in the `KernelGraph`; a plan names it by that.
+        model: which of the models it belongs to, from 0.
+        name: the compiler's name of the kernel.
+        operator: what it computes.
+        inputs: nodes whose output it reads, each once, rising; all of them have smaller numbers.
+        rows: how its parallel loops are cut by rows; see `cut_by_rows`.
+    """
+
+    index: int
+    model: int
+    name: str
+    operator: Operator
+    inputs: tuple[int, ...]
+    rows: tuple[tuple[int, int], ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelGraph:
+    """Kernels in execution order, model after model.
+
+    Attributes:
+        models: names of the models.
+        nodes: `nodes[i].index` is i.
+    """
+
+    models: tuple[str, ...]
+    nodes: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str], compiled: Sequence[CompiledModel]) -> KernelGraph:
+        """From models that were built for the graph executor."""
+        nodes: list[Node] = []
+        for model, one in enumerate(compiled):
+            first = len(nodes)
+            for name, label, inputs in kernels_with_inputs(json.loads(one.library.get_graph_json())):
+                sources = tuple(first + source for source in inputs)
+                operator = one.by_label[label].operator
+                rows = cut_by_rows(operator, one.loops.get(label, ()))
+                nodes.append(Node(len(nodes), model, name, operator, sources, rows))
+        return cls(tuple(names), tuple(nodes))
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @functools.cached_property
+    def successors(self) -> tuple[tuple[int, ...], ...]:
+        """For each node the nodes that read its output."""
+        found: list[list[int]] = [[] for _ in self.nodes]
+        for node in self.nodes:
+            for source in node.inputs:
+                found[source].append(node.index)
+        return tuple(tuple(readers) for readers in found)
+
+    def slice_of(self, model: int) -> slice:
+        """Where the nodes of a model are."""
+        numbers = [node.index for node in self.nodes if node.model == model]
+        return slice(numbers[0], numbers[-1] + 1) if numbers else slice(0)
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits over the operators and the edges, not over names: equal for two builds of the same model."""
+        identity = json.dumps([[n.model, n.operator.key, n.inputs] for n in self.nodes])
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+
+def kernels_with_inputs(graph: dict[str, Any]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Name, label and inputs of every kernel of a graph executor's graph, in execution order.
+
+    Inputs are numbers of kernels, counted as they are yielded. Nodes that compute nothing (reshapes) are seen through.
+    """
+    producers: dict[int, set[int]] = {}
+    count = 0
+    for index, node in enumerate(graph["nodes"]):
+        inputs = set().union(*(producers.get(source, set()) for source, *_ in node["inputs"]))
+        if computes(node):
+            name = node["attrs"]["func_name"]
+            yield name, node["attrs"].get("hash", name), tuple(sorted(inputs))
+            inputs = {count}
+            count += 1
+        producers[index] = inputs

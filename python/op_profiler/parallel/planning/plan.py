@@ -1,0 +1,312 @@
+"""A plan: which operator runs when, beside which others, on which cores with how many threads; and its file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.errors import OpProfilerError
+from op_profiler.schedules.schedule import Schedule
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.planning.graph import KernelGraph
+
+FORMAT = "op_profiler plan"
+VERSION = 1
+BLOCKS, ROWS = "blocks", "rows"
+
+
+class PlanError(OpProfilerError):
+    """A plan that is not for these models or this device, or that cannot be run by anybody; tells the difference."""
+
+    exit_code = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One operator with its threads: on the first `threads` cores of its group.
+
+    Attributes:
+        schedule: its kernel is built anew with this one; None for the kernel that the model was built with.
+    """
+
+    node: int
+    threads: int
+    schedule: Schedule | None = dataclasses.field(default=None, hash=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Operators that run one after the other on the same cores.
+
+    Attributes:
+        steps: in order; at least one.
+        cores: numbers of the cores (of a GPU: the number of its stream), each once; at least one.
+    """
+
+    steps: tuple[Step, ...]
+    cores: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """Groups that run side by side, on cores that they do not share.
+
+    What orders operators is this: each waits for the operators whose output it reads, and for those before it in the
+    plan that use one of its cores. There is no further barrier between stages.
+    """
+
+    groups: tuple[Group, ...]
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        """All of them, group after group."""
+        for group in self.groups:
+            yield from group.steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How to run a `KernelGraph` on a device.
+
+    Attributes:
+        policy: who made it.
+        models: names, in the order of the graph.
+        graph: `KernelGraph.digest`.
+        device: key of the device (`Device.key`); `processor`: its name, for messages.
+        stages: every node of the graph exactly once.
+        predicted_us: what the policy expects; None where it expects nothing.
+        merged: kinds of operators that were merged into one kernel before the model was built (parallel type ``full``).
+        split: how an operator with several threads is cut: ``blocks``, as TVM does it, which mostly are channels; or
+            ``rows`` (see `op_profiler.parallel.planning.rows`), so that cores read what they wrote themselves.
+    """
+
+    policy: str
+    models: tuple[str, ...]
+    graph: str
+    device: str
+    processor: str
+    stages: tuple[Stage, ...]
+    predicted_us: float | None = None
+    merged: tuple[str, ...] = ()
+    split: str = BLOCKS
+
+    @property
+    def steps(self) -> Iterator[tuple[Step, Group]]:
+        """All steps in the order of the plan, each with its group."""
+        for stage in self.stages:
+            for group in stage.groups:
+                for step in group.steps:
+                    yield step, group
+
+    @property
+    def as_built(self) -> bool:
+        """Whether all kernels are those of the model: its outputs are then the same, bit for bit."""
+        return not self.merged and all(step.schedule is None for step, _ in self.steps)
+
+    @property
+    def title(self) -> str:
+        """Its policy, and how its kernels are not what they usually are."""
+        rows = ("by rows",) if self.split == ROWS else ()
+        return ", ".join((self.policy, *(f"{kind} merged" for kind in self.merged), *rows))
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """All that it uses."""
+        return tuple(sorted({core for stage in self.stages for group in stage.groups for core in group.cores}))
+
+    def check(self, graph: KernelGraph, *, device: str, processor: str, cores: tuple[int, ...]) -> None:
+        """Refuse a plan that was made for something else, or that cannot be run.
+
+        Whether an operator can have the schedule of its step shows when its kernel is built (`Variants.function`).
+
+        Raises:
+            PlanError: another model, another device, a core that this process may not use, an operator that is missing
+                or is there twice, groups of a stage that share a core, or an operator before one whose output it reads.
+        """
+        self.check_models(graph.models)
+        if self.device != device:
+            raise PlanError(f"the plan is for device {self.device} ({self.processor}); this is {device} ({processor})")
+        self._check_nodes(graph)
+        if self.graph != graph.digest:
+            raise PlanError(
+                f"the plan is for another build of {', '.join(self.models)}: its graph is {self.graph}, "
+                f"this one {graph.digest} (another input size, precision, version of TVM, or schedule records?)"
+            )
+        strange = sorted(set(self.cores) - set(cores))
+        if strange:
+            raise PlanError(f"the plan uses cores {strange}; this process may use {list(cores)}")
+        for number, stage in enumerate(self.stages):
+            _check_stage(number, stage)
+        check_order(graph, self.stages)
+
+    def check_models(self, names: tuple[str, ...]) -> None:
+        """Refuse a plan for other models, which can be told before any is loaded.
+
+        Raises:
+            PlanError: names both.
+        """
+        if self.models != names:
+            raise PlanError(f"the plan is for {', '.join(self.models)}, not for {', '.join(names)}")
+
+    def _check_nodes(self, graph: KernelGraph) -> None:
+        there = [step.node for step, _ in self.steps]
+        unknown = sorted(set(there) - set(range(len(graph))))
+        if unknown:
+            raise PlanError(f"the plan names operators {unknown[:5]}; the model has 0 to {len(graph) - 1}")
+        missing = sorted(set(range(len(graph))) - set(there))
+        if missing:
+            names = ", ".join(f"{n} ({graph.nodes[n].name})" for n in missing[:5])
+            raise PlanError(f"the plan leaves out {len(missing)} operators: {names}")
+        twice = sorted({node for node in there if there.count(node) > 1}) if len(there) > len(graph) else []
+        if twice:
+            raise PlanError(f"the plan runs operators {twice[:5]} more than once")
+
+    def to_json(self, graph: KernelGraph | None = None) -> dict[str, Any]:
+        """Plain values; with the graph also each operator's name, for those who read the file."""
+        names = [node.name for node in graph.nodes] if graph is not None else None
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "policy": self.policy,
+            "models": list(self.models),
+            "graph": self.graph,
+            "device": self.device,
+            "processor": self.processor,
+            "predicted_us": self.predicted_us,
+            "merged": list(self.merged),
+            "split": self.split,
+            "stages": [
+                [
+                    {
+                        "cores": list(group.cores),
+                        "operators": [_plain_step(s) | ({"name": names[s.node]} if names else {}) for s in group.steps],
+                    }
+                    for group in stage.groups
+                ]
+                for stage in self.stages
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, found: Any) -> Plan:
+        """The plan that `to_json` wrote.
+
+        Raises:
+            PlanError: something is missing or of the wrong type; says what.
+        """
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise PlanError(f'this is no plan of op_profiler: "format" has to be "{FORMAT}"')
+        if found.get("version") != VERSION:
+            raise PlanError(f"the plan is of version {found.get('version')!r}; this op_profiler reads {VERSION}")
+        try:
+            stages = tuple(
+                Stage(
+                    tuple(
+                        Group(
+                            tuple(
+                                Step(_whole(o["op"]), _whole(o["threads"]), _schedule(o.get("schedule")))
+                                for o in group["operators"]
+                            ),
+                            tuple(_whole(core) for core in group["cores"]),
+                        )
+                        for group in stage
+                    )
+                )
+                for stage in found["stages"]
+            )
+            predicted = found["predicted_us"]
+            split = found.get("split", BLOCKS)
+            if split not in (BLOCKS, ROWS):
+                raise ValueError(f'"split" is {split!r}; it has to be "{BLOCKS}" or "{ROWS}"')
+            return cls(
+                policy=str(found["policy"]),
+                models=tuple(str(name) for name in found["models"]),
+                graph=str(found["graph"]),
+                device=str(found["device"]),
+                processor=str(found["processor"]),
+                stages=stages,
+                predicted_us=None if predicted is None else float(predicted),
+                merged=tuple(str(kind) for kind in found["merged"]),
+                split=split,
+            )
+        except KeyError as error:
+            raise PlanError(f"the plan lacks {error}") from error
+        except (TypeError, ValueError) as error:
+            raise PlanError(f"the plan cannot be read: {error}") from error
+
+
+def check_order(graph: KernelGraph, stages: tuple[Stage, ...]) -> None:
+    """Refuse stages in which an operator could never start.
+
+    Raises:
+        PlanError: one waits for another that comes later on its cores or in a later stage; names both.
+    """
+    place: dict[int, tuple[int, int]] = {}
+    for number, stage in enumerate(stages):
+        for at, group in enumerate(stage.groups):
+            for step in group.steps:
+                for source in graph.nodes[step.node].inputs:
+                    before = place.get(source)
+                    if before is None or (before[0] == number and before[1] != at):
+                        here, there = graph.nodes[step.node], graph.nodes[source]
+                        raise PlanError(
+                            f"stage {number}: {here.index} ({here.name}) reads the output of {there.index} "
+                            f"({there.name}), which "
+                            + ("is in another group of the stage" if before else "has not run by then: a cycle")
+                        )
+                place[step.node] = (number, at)
+
+
+def _check_stage(number: int, stage: Stage) -> None:
+    used: set[int] = set()
+    if not stage.groups:
+        raise PlanError(f"stage {number} is empty")
+    for group in stage.groups:
+        if not group.steps or not group.cores:
+            raise PlanError(f"stage {number} has a group without operators or without cores")
+        if len(set(group.cores)) < len(group.cores) or used & set(group.cores):
+            raise PlanError(f"stage {number}: two groups share a core, or one names it twice: {group.cores}")
+        used |= set(group.cores)
+        for step in group.steps:
+            if not 1 <= step.threads <= len(group.cores):
+                raise PlanError(
+                    f"stage {number}: operator {step.node} is to have {step.threads} threads on "
+                    f"{len(group.cores)} cores"
+                )
+
+
+def _plain_step(step: Step) -> dict[str, Any]:
+    schedule = step.schedule
+    plain = {"op": step.node, "threads": step.threads}
+    return plain if schedule is None else plain | {"schedule": {"template": schedule.template, "knobs": schedule.knobs}}
+
+
+def _schedule(found: Any) -> Schedule | None:
+    if found is None:
+        return None
+    if not isinstance(found["template"], str) or not isinstance(found["knobs"], dict):
+        raise ValueError(f"{found!r} is no schedule with a template and knobs")
+    return Schedule(found["template"], found["knobs"], "trial")
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is no whole number")
+    return value
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in a file.
+
+    Raises:
+        PlanError: the file cannot be read or holds no plan.
+    """
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise PlanError(f"{path} is no plan that can be read: {error}") from error
+    return Plan.from_json(found)

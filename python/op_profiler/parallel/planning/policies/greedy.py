@@ -1,0 +1,160 @@
+"""List scheduling of operators that can be given any number of cores (moldable tasks).
+
+Operators are placed by falling bottom level (the longest way from one to the end of the graph), each where it ends
+first: HEFT (Topcuoglu, Hariri, Wu 2002, IEEE TPDS 13(3), 260) without insertion into gaps. By itself that gives every
+operator all cores as soon as this makes it the least bit faster, which is wrong where others could use them. So a limit
+on the thread count of each operator is searched for, with the end of the whole plan as the aim, by coordinate descent
+over stretches of the list, from the whole list to single operators. (CPA, Radulescu & van Gemund 2001, ICPP, balances
+the critical path against the area instead, by a rule.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from op_profiler.parallel.planning.costs import simulate
+from op_profiler.parallel.planning.policies.policy import packed
+from op_profiler.parallel.planning.policies.sequential import own_threads
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.planning.costs import Costs
+    from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.planning.plan import Stage
+
+_WORK = 200_000
+"""Placements of operators that the search may make: a second or so, whatever the size of the graph."""
+
+
+def greedy(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
+    """The best list schedule found; one operator after the other where none is better."""
+    listing = _Listing(graph, costs, cores)
+    best = _search(listing)
+    candidates = [packed(graph, best.placed), own_threads(graph, costs, cores)]
+    return min(candidates, key=lambda stages: simulate(graph, stages, costs).total_us)
+
+
+def bottom_levels(graph: KernelGraph, latency_us: list[float]) -> list[float]:
+    """Of each node the longest way to the end of the graph, itself included, microseconds."""
+    levels = list(latency_us)
+    for node in reversed(range(len(graph))):
+        levels[node] += max((levels[reader] for reader in graph.successors[node]), default=0.0)
+    return levels
+
+
+@dataclasses.dataclass(frozen=True)
+class _Schedule:
+    """Nodes with their cores in the order in which they start, and when the last ends."""
+
+    placed: tuple[tuple[int, tuple[int, ...]], ...]
+    total_us: float
+
+
+class _State:
+    """What is placed already; cores count from 0, and a lane has the number of its first core.
+
+    Attributes:
+        free: when each core is.
+        end: when each node ends.
+    """
+
+    def __init__(self, nodes: int, cores: int, costs: Costs) -> None:
+        self.free = [0.0] * cores
+        self.end = [0.0] * nodes
+        self._handover_us = costs.handover_us
+        self._lane_on: list[int | None] = [None] * cores  # that used the core last
+        self._lane_of = [-1] * nodes
+
+    def earliest(self, inputs: tuple[int, ...], used: list[int]) -> float:
+        """When an operator could start on some cores."""
+        lane, start = used[0], 0.0
+        for core in used:
+            seen = self.free[core]
+            if self._lane_on[core] not in (None, lane):
+                seen += self._handover_us
+            if seen > start:
+                start = seen
+        for source in inputs:
+            seen = self.end[source]
+            if self._lane_of[source] != lane:
+                seen += self._handover_us
+            if seen > start:
+                start = seen
+        return start
+
+    def place(self, node: int, used: list[int], end: float) -> None:
+        """Run an operator on some cores until `end`."""
+        lane = used[0]
+        for core in used:
+            self.free[core], self._lane_on[core] = end, lane
+        self.end[node], self._lane_of[node] = end, lane
+
+
+class _Listing:
+    """Places the operators of a graph under limits on their thread counts."""
+
+    def __init__(self, graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> None:
+        self.counts = costs.counts(len(cores))
+        self._cores = cores
+        self._costs = costs
+        self._latency_us = [list(row) for row in zip(*(costs.latency_us[count].tolist() for count in self.counts))]
+        levels = bottom_levels(graph, [min(row) for row in self._latency_us])
+        # Equal levels (operators that take no time) stay in the order of the graph.
+        self.order = sorted(range(len(graph)), key=lambda node: (-levels[node], node))
+        self._inputs = [node.inputs for node in graph.nodes]
+
+    def schedule(self, limits: list[int]) -> _Schedule:
+        """Each operator where it ends first, with one of the first `limits[node]` of the thread counts."""
+        state = _State(len(self.order), len(self._cores), self._costs)
+        placed = []
+        for node in self.order:
+            best_end, best_start, best_used = float("inf"), 0.0, [0]
+            for at in range(limits[node]):
+                count = self.counts[at]
+                latency = self._latency_us[node][at]
+                if count < len(self._cores):
+                    latency *= self._costs.slowdown  # others are likely to run beside it
+                for used in self._choices(state.free, count):
+                    start = state.earliest(self._inputs[node], used)
+                    if start + latency < best_end:
+                        best_end, best_start, best_used = start + latency, start, used
+            state.place(node, best_used, best_end)
+            placed.append((best_start, node, tuple(self._cores[core] for core in best_used)))
+        placed.sort(key=lambda one: one[0])
+        return _Schedule(tuple((node, used) for _, node, used in placed), max(state.end, default=0.0))
+
+    def _choices(self, free: list[float], count: int) -> Iterator[list[int]]:
+        """Cores to try: each alone, or those that are free first."""
+        if count == 1:
+            for core in range(len(free)):
+                yield [core]
+        elif count == len(free):
+            yield list(range(count))
+        else:
+            yield sorted(sorted(range(len(free)), key=lambda core: (free[core], core))[:count])
+
+
+def _search(listing: _Listing) -> _Schedule:
+    """The limits that give the shortest schedule, as far as `_WORK` goes."""
+    size = len(listing.order)
+    limits = [len(listing.counts)] * size
+    best = listing.schedule(limits)
+    if len(listing.counts) == 1 or not size:
+        return best
+    tries = max(2 * len(listing.counts), _WORK // size)
+    stretch = size
+    while stretch and tries > 0:
+        for first in range(0, size, stretch):
+            for limit in range(1, len(listing.counts) + 1):
+                changed = list(limits)
+                for node in listing.order[first : first + stretch]:
+                    changed[node] = limit
+                if changed == limits or tries <= 0:
+                    continue
+                tries -= 1
+                found = listing.schedule(changed)
+                if found.total_us < best.total_us * (1 - 1e-9):
+                    best, limits = found, changed
+        stretch //= 2
+    return best

@@ -1,0 +1,247 @@
+"""IOS: the best stages by dynamic programming (Ding, Zhu, Jia, Pekhimenko, Han 2021, MLSys, "IOS: Inter-Operator
+Scheduler for CNN Acceleration").
+
+A state is the set of operators that are done. A stage takes it to the next one: any set of operators whose inputs are
+done or in the stage; its connected components are its groups. (The paper takes stages, its *endings*, off the end of
+the graph. From the front it is the same space.) States at a node through which every path goes are one state, so a
+graph falls into the paper's blocks by itself. Two limits prune stages as there: r operators in a group, s groups in a
+stage.
+
+Where the space is too large all the same (wide cells; several models), it is searched in part, and the result says so:
+in each state only the most urgent operators are drawn from, r is lowered, and of the states with equally many operators
+done only the most promising go on (beam search).
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from op_profiler.parallel.planning.costs import simulate
+from op_profiler.parallel.planning.policies.greedy import bottom_levels
+from op_profiler.parallel.planning.policies.sequential import own_threads
+from op_profiler.parallel.planning.policies.stage_costs import StageCosts, StageUs, bits
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.planning.costs import Costs
+    from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.planning.plan import Stage
+
+TRANSITIONS = 200_000
+"""Stages that may be looked at, over all states: a few seconds."""
+_OPTIONS = 128
+"""Stages that may be looked at in one state of a search in part."""
+
+
+@dataclasses.dataclass(frozen=True)
+class IosResult:
+    """What the search found.
+
+    Attributes:
+        candidates: different plans, the best by `simulate` first.
+        states: sets of operators that were looked at; `transitions`: stages between them.
+        complete: whether the whole space under the limits was searched.
+        operators_per_group: the limit r that was used; less than asked for where the search is not complete.
+    """
+
+    candidates: tuple[tuple[Stage, ...], ...]
+    states: int
+    transitions: int
+    complete: bool
+    operators_per_group: int
+
+
+def ios(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
+    """The best plan of `ios_candidates`; one operator after the other where none is better."""
+    found = ios_candidates(graph, costs, cores)
+    candidates = [*found.candidates, own_threads(graph, costs, cores)]
+    return min(candidates, key=lambda stages: simulate(graph, stages, costs).total_us)
+
+
+def ios_candidates(
+    graph: KernelGraph,
+    costs: Costs,
+    cores: tuple[int, ...],
+    *,
+    operators_per_group: int = 3,
+    groups_per_stage: int = 8,
+    count: int = 5,
+    transitions: int = TRANSITIONS,
+    stage_us: StageUs | None = None,
+) -> IosResult:
+    """The plans with the least sum of stages, which a caller can measure.
+
+    Args:
+        operators_per_group: r of the paper; `groups_per_stage`: s of the paper. The defaults are the paper's.
+        count: most plans to return.
+        transitions: how many stages may be looked at before the space counts as too large; a search in part looks at
+            about as many again, and at no fewer than 4 * 128 for each operator.
+        stage_us: what a stage takes, in place of `costs`, for instance by measuring it. It is asked for the two ways to
+            run each set of operators that is looked at, once.
+    """
+    stages = StageCosts(graph, costs, cores, stage_us)
+    work_us = [
+        min(float(costs.latency_us[threads][node]) * threads for threads in costs.counts(len(cores))) / len(cores)
+        for node in range(len(graph))
+    ]
+    limits = _Limits(operators_per_group, groups_per_stage)
+    search = _Search(graph, stages, work_us, limits, count)
+    complete = search.run(transitions)
+    if not complete:
+        limits = limits.narrowed(graph, len(cores), transitions)
+        search = _Search(graph, stages, work_us, limits, count)
+        search.run(None)
+    candidates = [tuple(stages.stage(members) for members in sets) for sets in search.best()]
+    candidates.sort(key=lambda plan: simulate(graph, plan, costs).total_us)
+    return IosResult(tuple(candidates), search.states, search.transitions, complete, limits.operators_per_group)
+
+
+_Entry = tuple[float, int, int, int]
+"""A way to a state: microseconds, the state before it, which of the ways to that, and the stage between them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Limits:
+    """What is searched.
+
+    Attributes:
+        window: how many of the operators that could start a stage is drawn from, by falling bottom level; None for all.
+        beam: of the states with equally many operators done, how many go on; None for all.
+    """
+
+    operators_per_group: int
+    groups_per_stage: int
+    window: int | None = None
+    beam: int | None = None
+
+    def narrowed(self, graph: KernelGraph, cores: int, transitions: int) -> _Limits:
+        """For a search in part."""
+        window = min(max(3, cores), 8)
+        operators = [r for r in range(2, self.operators_per_group + 1) if (r + 1) ** window <= _OPTIONS]
+        beam = max(4, transitions // (len(graph) * _OPTIONS))
+        return dataclasses.replace(self, operators_per_group=max(operators, default=1), window=window, beam=beam)
+
+
+class _Search:
+    """The dynamic programme over sets of operators.
+
+    Args:
+        work_us: what each operator takes of all cores at the very least.
+        keep: ways that each state remembers.
+    """
+
+    def __init__(
+        self,
+        graph: KernelGraph,
+        stages: StageCosts,
+        work_us: list[float],
+        limits: _Limits,
+        keep: int,
+    ) -> None:
+        self.states = 0
+        self.transitions = 0
+        self._graph = graph
+        self._stages = stages
+        self._limits = limits
+        self._keep = keep
+        self._inputs = [sum(1 << source for source in node.inputs) for node in graph.nodes]
+        self._levels = bottom_levels(graph, work_us)
+        self._work_us = work_us
+        self._entries: dict[int, list[_Entry]] = {0: [(0.0, 0, 0, 0)]}
+        self._done_us = {0: 0.0}
+        self._ready = {0: sum(1 << node for node in range(len(graph)) if not self._inputs[node])}
+        self._waiting: list[set[int]] = [{0}, *(set() for _ in graph.nodes)]  # by the number of operators done
+        self._everything = (1 << len(graph)) - 1
+
+    def run(self, transitions: int | None) -> bool:
+        """Search; gives up and says False when more than `transitions` are needed."""
+        for done_count in range(len(self._graph)):
+            level = sorted(self._waiting[done_count])
+            self._waiting[done_count] = set()
+            if self._limits.beam is not None:
+                level = sorted(level, key=self._promise)[: self._limits.beam]
+            for done in level:
+                self.states += 1
+                for members, components in self._stages_after(done):
+                    self.transitions += 1
+                    if transitions is not None and self.transitions > transitions:
+                        return False
+                    self._reach(done, members, self._stages.us(members, components))
+        return True
+
+    def best(self) -> list[list[int]]:
+        """The stages of each of the best plans, as sets, in order."""
+        plans = []
+        for rank in range(len(self._entries[self._everything])):
+            sets: list[int] = []
+            state = self._everything
+            while state:
+                _, before, rank, members = self._entries[state][rank]
+                sets.append(members)
+                state = before
+            plans.append(sets[::-1])
+        return plans
+
+    def _promise(self, done: int) -> float:
+        """The less, the better: time so far, and what is left if all cores are busy to the end."""
+        return self._entries[done][0][0] - self._done_us[done]
+
+    def _reach(self, done: int, members: int, stage_us: float) -> None:
+        """Remember the ways that lead over `done` and a stage."""
+        together = done | members
+        if together not in self._entries:
+            self._entries[together] = []
+            self._ready[together] = self._ready_after(self._ready[done], members, together)
+            self._waiting[together.bit_count()].add(together)
+            self._done_us[together] = self._done_us[done] + sum(self._work_us[node] for node in bits(members))
+        there = self._entries[together]
+        for rank, entry in enumerate(self._entries[done]):
+            total = entry[0] + stage_us
+            if len(there) == self._keep and total >= there[-1][0]:
+                break
+            bisect.insort(there, (total, done, rank, members))
+            del there[self._keep :]
+
+    def _ready_after(self, start: int, members: int, done: int) -> int:
+        found = start & ~members
+        for node in bits(members):
+            for reader in self._graph.successors[node]:
+                if not done >> reader & 1 and not self._inputs[reader] & ~done:
+                    found |= 1 << reader
+        return found
+
+    def _stages_after(self, done: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Sets that can be the next stage, each once and with its components: operators are added by rising number."""
+        start, window = self._ready[done], self._limits.window
+        if window is not None and start.bit_count() > window:
+            urgent = sorted(bits(start), key=lambda node: (-self._levels[node], node))[:window]
+            start = sum(1 << node for node in urgent)
+        yield from self._grown(done, 0, start, ())
+
+    def _grown(
+        self, done: int, members: int, candidates: int, groups: tuple[int, ...]
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Sets of `members` and further ones out of `candidates` and their readers."""
+        while candidates:
+            bit = candidates & -candidates
+            candidates ^= bit
+            node = bit.bit_length() - 1
+            touched = bit
+            apart = []
+            for group in groups:
+                if group & self._inputs[node]:
+                    touched |= group
+                else:
+                    apart.append(group)
+            if touched.bit_count() > self._limits.operators_per_group:
+                continue
+            together, components = members | bit, (*apart, touched)
+            if len(components) <= self._limits.groups_per_stage:
+                yield together, components
+            further = candidates
+            for reader in self._graph.successors[node]:
+                if not self._inputs[reader] & ~(done | together):
+                    further |= 1 << reader
+            yield from self._grown(done, together, further, components)

@@ -1,0 +1,193 @@
+"""Branches choose their cores by themselves.
+
+At each fork of the graph the branches play a game (see `op_profiler.parallel.planning.games`): the players are the
+branches, the resources are parts of the cores that do not overlap, and each branch wants to end early. All ways to
+split the cores are played, as is one branch after the other on all of them; the plan takes the best equilibrium of the
+best split.
+
+The graph is cut at the nodes through which every path goes. What lies between two of them is planned in three ways, of
+which `simulate` chooses: its components play (several models are components of the whole graph); its components are
+planned one after the other in the same manner; or it is played layer by layer, each operator for itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.parallel.planning.costs import simulate
+from op_profiler.parallel.planning.games import Outcome, play
+from op_profiler.parallel.planning.plan import Stage
+from op_profiler.parallel.planning.policies.stage_costs import StageCosts, bits
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.planning.costs import Costs
+    from op_profiler.parallel.planning.graph import KernelGraph
+
+
+@dataclasses.dataclass(frozen=True)
+class Fork:
+    """One game and what became of it.
+
+    Attributes:
+        players: the nodes of each branch.
+        resources: the cores of each part.
+        outcome: None for a single player, and where one after the other on all cores beats every equilibrium.
+        stage: what is run.
+    """
+
+    players: tuple[tuple[int, ...], ...]
+    resources: tuple[tuple[int, ...], ...]
+    outcome: Outcome | None
+    stage: Stage
+
+
+def nash(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Stage, ...]:
+    """The stages of `nash_forks`."""
+    return tuple(fork.stage for fork in nash_forks(graph, costs, cores))
+
+
+def nash_forks(graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> tuple[Fork, ...]:
+    """The games that are played in a graph, in order."""
+    if not len(graph):
+        return ()
+    return tuple(_Forks(graph, costs, cores).of((1 << len(graph)) - 1, {}))
+
+
+def told(forks: Sequence[Fork]) -> str:
+    """The games in a sentence: how they were solved, and what equilibria cost over the optimum."""
+    games = [fork.outcome for fork in forks if fork.outcome is not None]
+    if not games:
+        return "at no fork of the graph do branches that choose their cores beat all cores in turn"
+    exact = sum(game.exact for game in games)
+    text = f"{len(games)} games, {exact} of them with all equilibria, the others by best responses"
+    stability = [game.price_of_stability for game in games if game.price_of_stability is not None]
+    anarchy = [game.price_of_anarchy for game in games if game.price_of_anarchy is not None]
+    if stability:
+        text += f"; best equilibrium over optimum up to {max(stability):.3f}"
+    if anarchy:
+        text += f", worst where all are known up to {max(anarchy):.3f}"
+    return text
+
+
+_Lanes = dict[int, int]
+"""Of nodes that were placed the first core of their group."""
+
+
+class _Forks:
+    """The forks of parts of a graph; a part is a number whose bit i stands for node i."""
+
+    def __init__(self, graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> None:
+        self._graph = graph
+        self._costs = costs
+        self._cores = cores
+        self._stages = StageCosts(graph, costs, cores)
+        self._inputs = [sum(1 << source for source in node.inputs) for node in graph.nodes]
+        self._before = _reached([node.inputs for node in graph.nodes], range(len(graph)))
+        self._after = _reached(graph.successors, reversed(range(len(graph))))
+
+    def of(self, region: int, lanes: _Lanes) -> list[Fork]:
+        """The forks of a region; `lanes` are those of the nodes that were placed before."""
+        components = self._stages.components(region)
+        if len(components) == 1:
+            pieces = list(_pieces(region, self._before, self._after))
+            if pieces != [(region, False)]:
+                return self._in_order(pieces, lanes)
+        ways = []
+        if len(components) > 1:
+            ways.append([self._game(components, lanes)])
+            ways.append(self._in_order([(component, False) for component in components], lanes))
+        ways.append(self._layers(region, lanes))
+        return min(ways, key=self._total_us)  # the first of equals
+
+    def _in_order(self, pieces: Iterable[tuple[int, bool]], lanes: _Lanes) -> list[Fork]:
+        found: list[Fork] = []
+        for piece, is_line in pieces:
+            there = lanes | _lanes_of(found)
+            found += [self._game([piece], there)] if is_line else self.of(piece, there)
+        return found
+
+    def _layers(self, region: int, lanes: _Lanes) -> list[Fork]:
+        found: list[Fork] = []
+        while region:
+            layer = [node for node in bits(region) if not self._inputs[node] & region]
+            found.append(self._game([1 << node for node in layer], lanes | _lanes_of(found)))
+            region &= ~sum(1 << node for node in layer)
+        return found
+
+    def _total_us(self, forks: list[Fork]) -> float:
+        return simulate(self._graph, [fork.stage for fork in forks], self._costs).total_us
+
+    def _game(self, players: list[int], lanes: _Lanes) -> Fork:
+        """The best of the games that sets of nodes can play."""
+        members = tuple(tuple(bits(player)) for player in players)
+        together = sum(players)
+        everywhere = self._cores[: self._stages.widest]
+        best = Fork(members, (everywhere,), None, Stage((self._stages.group(together, everywhere),)))
+        best_us = self._stages.times_us(together)[len(everywhere)]
+        for split in self._stages.splits if len(players) > 1 else []:
+            firsts = [sum(split[:number]) for number in range(len(split))]
+            parts = tuple(self._cores[first : first + size] for first, size in zip(firsts, split))
+            outcome = play(self._load_us(players, parts, lanes))
+            needed_us = outcome.makespan_us + self._costs.handover_us  # to whoever reads from all parts
+            if needed_us < best_us:
+                chosen = [[p for p, at in zip(players, outcome.choices) if at == part] for part in range(len(parts))]
+                groups = tuple(self._stages.group(sum(mine), part) for mine, part in zip(chosen, parts) if mine)
+                best, best_us = Fork(members, parts, outcome, Stage(groups)), needed_us
+        return best
+
+    def _load_us(self, players: list[int], parts: tuple[tuple[int, ...], ...], lanes: _Lanes) -> np.ndarray:
+        """How long each player keeps each part busy: its operators, and the handing over of what it reads."""
+        rows = []
+        for player in players:
+            sources = {source for node in bits(player) for source in self._graph.nodes[node].inputs}
+            origins = {lanes[source] for source in sources if source in lanes}
+            times_us = self._stages.times_us(player)
+            rows.append(
+                [
+                    times_us[len(part)] * self._costs.slowdown + self._costs.handover_us * bool(origins - {part[0]})
+                    for part in parts
+                ]
+            )
+        return np.array(rows)
+
+
+def _lanes_of(forks: Iterable[Fork]) -> _Lanes:
+    return {step.node: group.cores[0] for fork in forks for group in fork.stage.groups for step in group.steps}
+
+
+def _pieces(region: int, before: list[int], after: list[int]) -> Iterator[tuple[int, bool]]:
+    """A connected set, cut at the nodes through which every path goes.
+
+    Yields:
+        Parts in order, and of each whether it is a line of such nodes.
+    """
+    line = seen = 0
+    for node in bits(region):
+        bit = 1 << node
+        if region & ~(before[node] | after[node] | bit):
+            continue
+        gap = region & before[node] & ~seen
+        if gap:
+            if line:
+                yield line, True
+            yield gap, False
+            line = 0
+        line |= bit
+        seen |= gap | bit
+    if line:
+        yield line, True
+    if region & ~seen:
+        yield region & ~seen, False
+
+
+def _reached(edges: Sequence[Sequence[int]], order: Iterable[int]) -> list[int]:
+    """For each node the set of those that its edges lead to, directly or not; those come before it in `order`."""
+    found = [0] * len(edges)
+    for node in order:
+        for other in edges[node]:
+            found[node] |= found[other] | 1 << other
+    return found

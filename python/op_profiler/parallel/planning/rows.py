@@ -1,0 +1,62 @@
+"""Where to cut an operator for several cores, so that each finds in its own cache what it reads.
+
+The parallel loops of TVM's kernels for packed tensors (NCHWc) go over channels and, inside them, over rows. Cut into
+blocks, as TVM does it, each core computes some of the channels, and the next convolution, which needs all of them,
+reads what the others have just written. Cut by rows, each core computes some of the rows in all channels, and reads
+little more than these rows again. Where cores share a cache it makes no difference; where every line has to come from
+another one's, it decides. Weights are the price: each core reads all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler.operators.cost import size_bytes
+
+if TYPE_CHECKING:
+    from op_profiler.operators.operator import Operator, TensorSpec
+
+_PACKED_DIMENSIONS = 5
+_WHOLE = (0, 0)
+
+
+def cut_by_rows(operator: Operator, loops: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """For each parallel loop of an operator's kernel its parts and the rows that they lie in (`LaneStep.loops`).
+
+    Args:
+        loops: how many iterations each has. The last writes the output, those before it work on the first input.
+
+    Returns:
+        Empty where blocks are as good: an operator that reads more weights than activations, or has no such loops.
+    """
+    if not operator.inputs or sum(map(size_bytes, operator.params)) > sum(map(size_bytes, operator.inputs)):
+        return ()
+    found = tuple(_cut(loop, operator.inputs[0]) for loop in loops[:-1])
+    found += tuple(_cut(loop, operator.outputs[0]) for loop in loops[-1:])
+    return found if any(cut != _WHOLE for cut in found) else ()
+
+
+def for_team(cuts: Iterable[tuple[int, int]], threads: int) -> tuple[tuple[int, int], ...]:
+    """The same cuts in the fewest parts of whole rows that so many threads can share evenly: each part is a call."""
+    return tuple(_shared(parts, rows, threads) for parts, rows in cuts)
+
+
+def _shared(parts: int, rows: int, threads: int) -> tuple[int, int]:
+    fewest = next((count for count in range(threads, rows, threads) if rows % count == 0), rows)
+    return (parts // rows * fewest, fewest) if rows else (parts, rows)
+
+
+def _cut(iterations: int, tensor: TensorSpec) -> tuple[int, int]:
+    if len(tensor.shape) != _PACKED_DIMENSIONS:
+        return _WHOLE
+    batch, channels, height = tensor.shape[:3]
+    columns = batch * channels
+    if columns < 2 or height < 2 or not iterations or iterations % columns:
+        return _WHOLE  # among them one channel: blocks are rows then
+    each = iterations // columns
+    if each % height == 0:
+        return columns * height, height  # a row, or all that is computed of it
+    if 1 < each < 2 * height:
+        return iterations, each  # some rows together, or those of a padding too
+    return _WHOLE

@@ -1,0 +1,234 @@
+"""Runs models by a plan on this machine's cores."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.compilers.relay.compiled_files import Library
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.measure.calls import Call, Kernel
+from op_profiler.measure.kernels import bind_graph
+from op_profiler.parallel.planning.plan import ROWS
+from op_profiler.parallel.planning.rows import for_team
+from op_profiler.parallel.runtime.lanes import Lanes, LaneStep, make_library, run_on_lanes
+from op_profiler.parallel.runtime.memory import Bound, bind_in_one_piece
+from op_profiler.parallel.runtime.storage import plan_storage
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.planning.plan import Plan
+
+
+class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
+    """Models, loaded to be run by a plan. Use it as a context, from one thread: its end ends all lanes.
+
+    Args:
+        graph: of `compiled`.
+        compiled: made by `on_lanes`.
+        plan: checked against the graph (`Plan.check`).
+        inputs: of each model, one array per input.
+
+    Raises:
+        MeasureError: this system cannot run plans.
+    """
+
+    def __init__(
+        self,
+        graph: KernelGraph,
+        compiled: Sequence[CompiledModel],
+        plan: Plan,
+        device: Any,
+        inputs: Sequence[dict[str, np.ndarray]],
+    ) -> None:
+        order = happens_before(graph, plan)
+        self._models = load_side_by_side(graph, compiled, order, device, inputs)
+        self._kernels = kernels = [kernel for model in self._models for kernel in model.kernels]
+        self._programme = Programme(graph, plan, order)
+        tables = lane_tables(self._programme, kernels)
+        self._lanes = Lanes(self._programme.cores, tables, self._programme.signals)
+
+    def __enter__(self) -> PlanExecutor:
+        self._lanes.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lanes.__exit__()
+
+    def run(self) -> None:
+        """All models once.
+
+        Raises:
+            MeasureError: a kernel failed; names it. What was to run after it was left out, and no thread waits on.
+        """
+        self._lanes.run()
+
+    def use(self, functions: Mapping[int, Any]) -> None:
+        """From the next run on call these functions for the nodes that are named, and for the others their own."""
+        for lane, entries in enumerate(self._programme.lanes):
+            for place, entry in enumerate(entries):
+                own = self._kernels[entry.node]
+                function = functions.get(entry.node)
+                call = own if function is None else Kernel(own.name, own.label, function, own.arrays)
+                self._lanes.replace(lane, place, call, same_loops=function is None)
+
+    def outputs(self) -> list[np.ndarray]:
+        """Of the last run, model after model."""
+        return [array for model in self._models for array in model.output_arrays()]
+
+    def timeline_us(self) -> np.ndarray:
+        """Start and end of every operator of the last run, from the first start; shape (nodes, 2)."""
+        found = np.full((sum(len(model.kernels) for model in self._models), 2), np.nan)
+        for lane, times in zip(self._programme.lanes, self._lanes.times_us(), strict=True):
+            for entry, span in zip(lane, times, strict=True):
+                found[entry.node] = span
+        return found - np.nanmin(found)
+
+    def bound_to(self) -> dict[int, int | None]:
+        """For every core of the plan the one that its lane is bound to, as the system tells; None: to none."""
+        return dict(zip(self._programme.cores, self._lanes.bound_to(), strict=True))
+
+    def ran_on(self) -> np.ndarray:
+        """The core on which every operator of the last run ended, as the system tells; shape (nodes,)."""
+        return self._by_node(self._lanes.cores())
+
+    def threads_used(self) -> np.ndarray:
+        """How many lanes had a part in every operator of the last run: one where no loop was split; shape (nodes,)."""
+        return self._by_node(self._lanes.threads())
+
+    def _by_node(self, by_lane: Sequence[np.ndarray]) -> np.ndarray:
+        found = np.zeros(sum(len(model.kernels) for model in self._models), dtype=np.int64)
+        for lane, values in zip(self._programme.lanes, by_lane, strict=True):
+            found[[entry.node for entry in lane]] = values
+        return found
+
+
+def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
+    """The same kernels, as a shared library whose parallel loops run on lanes in place of TVM's thread pool.
+
+    Args:
+        folder: for the library; may be deleted once this has returned.
+
+    Raises:
+        MeasureError: there is no C compiler, or it fails.
+    """
+    factory = compiled.library
+    path = folder / f"{uuid.uuid4().hex}.so"  # a name that was loaded before would give the library of then
+    factory.get_lib().export_library(str(path), fcompile=make_library)
+    kernels = load_tvm().runtime.load_module(str(path))
+    run_on_lanes(path)
+    library = Library(factory.get_graph_json(), kernels, factory.get_params())
+    return dataclasses.replace(compiled, library=library)
+
+
+def with_own_weights(compiled: CompiledModel) -> CompiledModel:
+    """The same kernels of `on_lanes` over a copy of the weights, in place of those that all executors read."""
+    params = {name: array.copyto(array.device) for name, array in compiled.library.params.items()}
+    return dataclasses.replace(compiled, library=dataclasses.replace(compiled.library, params=params))
+
+
+def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
+    """For each node those that have ended before it starts in every run of the plan, as the bits of a number."""
+    found = [0] * len(graph)
+    last_on: dict[int, int] = {}
+    for step, group in plan.steps:
+        cores = group.cores[: step.threads]
+        sources = {*graph.nodes[step.node].inputs, *(last_on[core] for core in cores if core in last_on)}
+        for source in sources:
+            found[step.node] |= found[source] | 1 << source
+        last_on.update(dict.fromkeys(cores, step.node))
+    return found
+
+
+def load_side_by_side(
+    graph: KernelGraph,
+    compiled: Sequence[CompiledModel],
+    before: list[int],
+    device: Any,
+    inputs: Sequence[dict[str, np.ndarray]],
+) -> list[Bound]:
+    """Models over storage that allows for their kernels to run side by side; `before` is what `happens_before` says."""
+    on_processor = device.device_type == load_tvm().cpu().device_type
+    loaded = []
+    for model, (one, arrays) in enumerate(zip(compiled, inputs, strict=True)):
+        nodes = graph.slice_of(model)
+        mine = (1 << len(before[nodes])) - 1
+        executor_graph = json.loads(one.library.get_graph_json())
+        plan_storage(executor_graph, [others >> nodes.start & mine for others in before[nodes]])
+        if on_processor:
+            loaded.append(bind_in_one_piece(one, executor_graph, arrays))
+        else:
+            on_device = bind_graph(one, executor_graph, device, arrays)
+            loaded.append(Bound(on_device.kernels, on_device.outputs))
+    return loaded
+
+
+@dataclasses.dataclass
+class _Entry:
+    """What a lane does with a node: `mates` are the lanes of the node's further cores; for `loops` see `LaneStep`."""
+
+    node: int
+    mates: tuple[int, ...]
+    loops: tuple[tuple[int, int], ...]
+    waits: tuple[int, ...] = ()
+    posts: tuple[int, ...] = ()
+
+
+class Programme:
+    """What each lane does. There is one for each core; the one of a group's first core calls the group's kernels.
+
+    What the plan does not hold counts as there.
+
+    Attributes:
+        cores: of each lane.
+        lanes: what each of them does, in order.
+        signals: how many signals between lanes there are.
+    """
+
+    def __init__(self, graph: KernelGraph, plan: Plan, before: list[int]) -> None:
+        self.cores = plan.cores
+        self.lanes: list[list[_Entry]] = [[] for _ in self.cores]
+        self.signals = 0
+        number = {core: lane for lane, core in enumerate(self.cores)}
+        entries: dict[int, _Entry] = {}
+        last_on: dict[int, int] = {}
+        for step, group in plan.steps:
+            lane, *mates = (number[core] for core in group.cores[: step.threads])
+            rows = graph.nodes[step.node].rows if plan.split == ROWS else ()
+            entry = _Entry(step.node, tuple(mates), for_team(rows, step.threads))
+            mine = self.lanes[lane][-1].node if self.lanes[lane] else None
+            known = 0 if mine is None else before[mine] | 1 << mine
+            sources = {source for source in graph.nodes[step.node].inputs if source in entries}
+            sources |= {last_on[i] for i in (lane, *mates) if i in last_on}
+            for source in _not_implied(sources, known, before):
+                entries[source].posts += (self.signals,)
+                entry.waits += (self.signals,)
+                self.signals += 1
+            self.lanes[lane].append(entry)
+            entries[step.node] = entry
+            last_on.update(dict.fromkeys((lane, *mates), step.node))
+
+
+def lane_tables(programme: Programme, kernels: Sequence[Call]) -> list[list[LaneStep]]:
+    """A programme with the calls of its nodes, for `Lanes`."""
+    return [
+        [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates, entry.loops) for entry in lane]
+        for lane in programme.lanes
+    ]
+
+
+def _not_implied(sources: set[int], known: int, before: list[int]) -> list[int]:
+    """Those that have to be waited for: neither known to have ended, nor ended before another that is waited for."""
+    needed = {source for source in sources if not known >> source & 1}
+    implied = 0
+    for source in needed:
+        implied |= before[source]
+    return sorted(source for source in needed if not implied >> source & 1)

@@ -1,0 +1,240 @@
+"""Lanes: one thread a core, each walking through its part of a plan in native code.
+
+Between two kernels there is no Python. The native side, lanes.c, is compiled once for this machine; it also stands in
+for TVM's thread pool, so that a kernel with several threads runs on the lanes of its cores. TVM's own pools belong to
+the threads that call kernels: with one for each lane, several threads would want the same core, and changing the number
+of threads between two operators takes longer than a small operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import hashlib
+import itertools
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from op_profiler.cache import cache_folder
+from op_profiler.compilers.relay.lower import last_line
+from op_profiler.errors import MeasureError
+from op_profiler.files import whole_file
+from op_profiler.measure.calls import Call
+
+_SOURCE = Path(__file__).with_name("lanes.c")
+_FLAGS = ("-O2", "-shared", "-fPIC", "-pthread")
+# Columns of a step, as in lanes.c; all are 64 bits wide.
+_CALL, _WAITS, _POSTS, _MATES, _LOOPS, _TIMES, _CPU, _THREADS, _STEP_WORDS = 0, 6, 8, 10, 12, 14, 16, 17, 18
+
+
+@dataclasses.dataclass(frozen=True)
+class LaneStep:
+    """One call of a kernel.
+
+    Attributes:
+        waits: numbers of the signals that must have come; each signal has one step that waits for it.
+        posts: numbers of the signals that are given afterwards.
+        mates: numbers of the lanes that take parts of the kernel; nothing else may occupy them meanwhile.
+        loops: for each parallel loop of the kernel how many parts it is cut into and how many rows these lie in, so
+            that every lane gets neighbouring rows; (0, 0), as where there is no entry: a block for every lane.
+    """
+
+    call: Call
+    waits: tuple[int, ...] = ()
+    posts: tuple[int, ...] = ()
+    mates: tuple[int, ...] = ()
+    loops: tuple[tuple[int, int], ...] = ()
+
+
+class Lanes(contextlib.AbstractContextManager["Lanes"]):
+    """Runs tables side by side, the first in the calling thread. At the end of the context the threads are gone.
+
+    Args:
+        cores: one a lane; its thread is bound to it.
+        tables: the steps of each lane, perhaps none.
+        signals: how many there are.
+
+    Raises:
+        MeasureError: there is no C compiler, or not the threads.
+    """
+
+    def __init__(self, cores: Sequence[int], tables: Sequence[Sequence[LaneStep]], signals: int) -> None:
+        self._library = native_library()
+        self._tables = [_Table(core, steps) for core, steps in zip(cores, tables, strict=True)]
+        lanes = len(cores)
+        self._waiter_of = np.zeros(2 * lanes + signals, dtype=np.int64)
+        self._waiter_of[:lanes] = np.arange(lanes)
+        for lane, steps in enumerate(tables):
+            for step in steps:
+                self._waiter_of[[2 * lanes + signal for signal in step.waits]] = lane
+        self._words = np.array([table.words(2 * lanes) for table in self._tables], dtype=np.int64)
+        self._handle: int | None = None
+
+    def __enter__(self) -> Lanes:
+        waiters = self._waiter_of
+        self._handle = self._library.lanes_open(
+            self._words.ctypes.data, len(self._tables), waiters.ctypes.data, len(waiters)
+        )
+        if not self._handle:
+            raise MeasureError(f"the system gives no {len(self._tables)} threads")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle:
+            self._library.lanes_close(self._handle)
+        self._handle = None
+
+    def run(self) -> None:
+        """Every table once.
+
+        Raises:
+            MeasureError: a step failed, and those after it were left out; names it and tells what TVM said.
+        """
+        if self._library.lanes_run(self._handle):
+            raise MeasureError("; ".join(self._failures()) or "a lane failed")
+
+    def replace(self, lane: int, step: int, call: Call, *, same_loops: bool) -> None:
+        """Make another call in a step, from the next run on.
+
+        Args:
+            same_loops: whether its kernel has the loops that the step tells of; otherwise they are cut into blocks.
+        """
+        self._tables[lane].replace(step, call, same_loops)
+
+    def times_us(self) -> list[np.ndarray]:
+        """For each lane start and end of every step of the last run, shape (steps, 2), on the monotonic clock."""
+        return [table.steps[:, _TIMES : _TIMES + 2] / 1e3 for table in self._tables]
+
+    def cores(self) -> list[np.ndarray]:
+        """For each lane the core on which every step of the last run ended, shape (steps,), as the system tells."""
+        return [table.steps[:, _CPU].copy() for table in self._tables]
+
+    def threads(self) -> list[np.ndarray]:
+        """For each lane how many lanes had a part in every step of the last run, shape (steps,)."""
+        return [table.steps[:, _THREADS].copy() for table in self._tables]
+
+    def bound_to(self) -> list[int | None]:
+        """The core that each lane may run on, as the system tells after a run; None where it may run on several."""
+        found = [int(self._library.lanes_core(self._handle, lane)) for lane in range(len(self._tables))]
+        return [core if core >= 0 else None for core in found]
+
+    def _failures(self) -> list[str]:
+        said = []
+        message = ctypes.c_char_p()
+        for number, table in enumerate(self._tables):
+            step = self._library.lanes_failure(self._handle, number, ctypes.byref(message))
+            if step >= 0:
+                text = (message.value or b"").decode(errors="replace")
+                said.append(f"{table.names[step]} failed: {last_line(RuntimeError(text))}")
+        return said
+
+
+class _Table:
+    """The steps of a lane as lanes.c reads them, and the memory that they point to."""
+
+    def __init__(self, core: int, steps: Sequence[LaneStep]) -> None:
+        self.core = core
+        self.names = [step.call.name for step in steps]
+        self.steps = np.zeros((max(len(steps), 1), _STEP_WORDS), dtype=np.int64)[: len(steps)]
+        self._calls = [step.call for step in steps]
+        self._loops = [tuple(itertools.chain(*step.loops)) for step in steps]
+        self._lists: list[list[int]] = [[], [], [], []]
+        for number, (row, step) in enumerate(zip(self.steps, steps, strict=True)):
+            lists = (step.waits, step.posts, step.mates, self._loops[number])
+            for column, kept, new in zip((_WAITS, _POSTS, _MATES, _LOOPS), self._lists, lists, strict=True):
+                row[column : column + 2] = len(kept), len(new)
+                kept += new
+            self.replace(number, step.call, same_loops=True)
+
+    def replace(self, step: int, call: Call, same_loops: bool) -> None:
+        """Let a step make a call."""
+        function, values, codes, count, result, result_code = call.addresses
+        self.steps[step, _CALL:_WAITS] = function, values, codes, result, result_code, count
+        self.steps[step, _LOOPS + 1] = len(self._loops[step]) if same_loops else 0
+        self._calls[step] = call
+
+    def words(self, first_signal: int) -> list[int]:
+        """A ``Table``; the signals of tables are numbered from `first_signal`."""
+        self._arrays = [
+            np.array([*numbers, 0], dtype=np.int64) + shift
+            for numbers, shift in zip(self._lists, (first_signal, first_signal, 0, 0), strict=True)
+        ]
+        return [self.steps.ctypes.data, len(self.steps), self.core, *(array.ctypes.data for array in self._arrays)]
+
+
+def compiler() -> list[str]:
+    """The command of a C compiler: ``CC``, which may hold arguments (``ccache gcc``), else the first there is.
+
+    Raises:
+        MeasureError: there is none.
+    """
+    asked = os.environ.get("CC", "").strip()
+    try:
+        command = shlex.split(asked) or [name for name in ("cc", "gcc", "clang") if shutil.which(name)][:1]
+    except ValueError as error:
+        raise MeasureError(f"CC is {asked!r}, which is no command: {error}") from error
+    if not command:
+        raise MeasureError("running a plan needs a C compiler: install gcc or clang, or let CC name one")
+    if shutil.which(command[0]) is None:
+        raise MeasureError(f"CC is {asked!r}, but there is no {command[0]}: install it, or let CC name a C compiler")
+    return command
+
+
+def make_library(path: str, files: Sequence[str], options: Sequence[str] = ()) -> None:
+    """A shared library of C sources or object files; TVM calls it to export kernels.
+
+    Raises:
+        MeasureError: there is no C compiler, or it fails.
+    """
+    command = compiler()
+    done = subprocess.run(
+        [*command, *_FLAGS, "-o", path, *files, *options], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise MeasureError(f"{shlex.join(command)} cannot compile {', '.join(files)}: {done.stderr.strip()[-500:]}")
+
+
+@functools.cache
+def native_library() -> Any:
+    """lanes.c, compiled for this machine and kept in the cache folder; TVM has to be loaded before.
+
+    Raises:
+        MeasureError: there is no C compiler, or it fails.
+    """
+    name = hashlib.sha256(_SOURCE.read_bytes() + " ".join((*compiler(), *_FLAGS)).encode()).hexdigest()[:16]
+    path = cache_folder() / "lanes" / f"{name}.so"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as partial:
+            make_library(str(partial), [str(_SOURCE)])
+    library = ctypes.CDLL(str(path))
+    library.lanes_open.restype = ctypes.c_void_p
+    library.lanes_open.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
+    library.lanes_run.argtypes = library.lanes_close.argtypes = (ctypes.c_void_p,)
+    library.lanes_close.restype = None
+    library.lanes_core.restype = library.lanes_failure.restype = ctypes.c_int64
+    library.lanes_core.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+    library.lanes_failure.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+    return library
+
+
+def run_on_lanes(kernels: Path) -> None:
+    """Let the kernels of a shared library that TVM exported, and has loaded, split their loops over lanes.
+
+    Such a library calls the runtime through variables that TVM sets when it loads it; this one is set anew.
+    """
+    library = ctypes.CDLL(str(kernels))
+    try:
+        launch = ctypes.c_void_p.in_dll(library, "__TVMBackendParallelLaunch")
+    except ValueError:
+        return  # the variable is not there: no kernel of the library has a parallel loop
+    launch.value = ctypes.cast(native_library().lanes_launch, ctypes.c_void_p).value

@@ -1,0 +1,220 @@
+"""Runs models by a plan on a GPU, where the cores of a plan are streams.
+
+One thread launches the kernels. Those of a stream run one after the other; the GPU runs those of different streams side
+by side where it has room, and an event stands wherever an operator waits for one of another stream.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from op_profiler.compilers.relay.lower import last_line
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import MeasureError
+from op_profiler.measure.calls import Kernel
+from op_profiler.parallel.planning.graph import kernels_with_inputs
+from op_profiler.parallel.planning.plan import Group, Stage
+from op_profiler.parallel.runtime.lane_executor import Programme, happens_before, load_side_by_side
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.planning.plan import Plan
+
+
+class Events(Protocol):
+    """Marks between what was launched; `op_profiler.targets.cuda.gpu.Events` on a GPU."""
+
+    def record(self, number: int, stream: Any) -> None:
+        """Put a mark behind what was launched so far on a stream."""
+
+    def wait(self, number: int, stream: Any) -> None:
+        """Let what is launched on a stream from now on wait for a mark."""
+
+    def between_us(self, first: int, last: int) -> float:
+        """Microseconds from one mark to another on the device's clock."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Launch:
+    """A kernel on the stream of a lane; `waits` and `posts` are numbers of events."""
+
+    kernel: Kernel
+    node: int
+    lane: int
+    waits: tuple[int, ...]
+    posts: tuple[int, ...]
+
+
+class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
+    """Models, loaded to be run by a plan on streams; offers what `PlanExecutor` does, from one thread.
+
+    Args:
+        graph: of `compiled`.
+        compiled: built for the device.
+        plan: checked against the graph (`Plan.check`); every step has one thread.
+        device: `tvm.runtime.Device`.
+        inputs: of each model, one array per input.
+        events: of the device.
+    """
+
+    def __init__(
+        self,
+        graph: KernelGraph,
+        compiled: Sequence[CompiledModel],
+        plan: Plan,
+        device: Any,
+        inputs: Sequence[dict[str, np.ndarray]],
+        events: Events,
+    ) -> None:
+        plan = one_of_each_in_turn(plan)
+        ordered = temporaries_in_turn(graph, plan, compiled)
+        order = happens_before(ordered, plan)
+        self._models = load_side_by_side(graph, compiled, order, device, inputs)
+        self._kernels = kernels = [kernel for model in self._models for kernel in model.kernels]
+        programme = Programme(ordered, plan, order)
+        launches = {
+            entry.node: _Launch(kernels[entry.node], entry.node, lane, entry.waits, entry.posts)
+            for lane, entries in enumerate(programme.lanes)
+            for entry in entries
+        }
+        self._launches = [launches[step.node] for step, _ in plan.steps]
+        self._cores = programme.cores
+        self._first_mark = programme.signals
+        self._device = device
+        self._events = events
+        self._streams: list[Any] = []
+
+    def __enter__(self) -> StreamExecutor:
+        self._streams = [self._device.create_raw_stream() for _ in self._cores]
+        self._device.sync()  # weights and inputs went through the default stream, for which TVM's streams do not wait
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(load_tvm().TVMError):  # after a failure the device takes no call any more
+            for stream in self._streams:
+                self._device.free_raw_stream(stream)
+        self._streams = []
+
+    def run(self) -> None:
+        """All models once; returns when the device has done everything.
+
+        Raises:
+            MeasureError: a kernel could not be launched (named), or failed on the device, which does not tell its name.
+        """
+        self._run(marks=False)
+
+    def use(self, functions: Mapping[int, Any]) -> None:
+        """From the next run on call these functions for the nodes that are named, and for the others their own.
+
+        Where functions that use temporary memory are to run beside others, their steps have to name a schedule.
+        """
+        for place, launch in enumerate(self._launches):
+            own = self._kernels[launch.node]
+            function = functions.get(launch.node)
+            kernel = own if function is None else Kernel(own.name, own.label, function, own.arrays)
+            self._launches[place] = dataclasses.replace(launch, kernel=kernel)
+
+    def outputs(self) -> list[np.ndarray]:
+        """Of the last run, model after model."""
+        return [array for model in self._models for array in model.output_arrays()]
+
+    def timeline_us(self) -> np.ndarray:
+        """Start and end of every operator in one more run, from the first start; shape (nodes, 2).
+
+        The times are those of events before and after each kernel on its stream: where the GPU is faster than the
+        thread that launches, a kernel's time holds the wait for its launch. The events cost a little time themselves.
+        """
+        self._run(marks=True)
+        origin = self._mark(self._launches[0].node)
+        found = np.empty((len(self._launches), 2))
+        for node in range(len(found)):
+            for end in (0, 1):
+                found[node, end] = self._events.between_us(origin, self._mark(node) + end)
+        return found - found.min()
+
+    def ran_on(self) -> np.ndarray:
+        """The stream of every operator; shape (nodes,)."""
+        found = np.zeros(len(self._launches), dtype=np.int64)
+        for launch in self._launches:
+            found[launch.node] = self._cores[launch.lane]
+        return found
+
+    def threads_used(self) -> np.ndarray:
+        """One host thread launches every operator; shape (nodes,)."""
+        return np.ones(len(self._launches), dtype=np.int64)
+
+    def bound_to(self) -> dict[int, int | None]:
+        """Every stream of the plan; a device takes a kernel to no other."""
+        return {stream: stream for stream in self._cores}
+
+    def _mark(self, node: int) -> int:
+        """The event in front of a node; the one behind it has the next number."""
+        return self._first_mark + 2 * node
+
+    def _run(self, *, marks: bool) -> None:
+        try:
+            for launch in self._launches:
+                self._launch(launch, marks)
+        finally:
+            self._device.set_raw_stream(None)  # everybody else uses the default stream
+            self._sync()
+
+    def _launch(self, launch: _Launch, marks: bool) -> None:
+        events, stream = self._events, self._streams[launch.lane]
+        self._device.set_raw_stream(stream)
+        for number in launch.waits:
+            events.wait(number, stream)
+        if marks:
+            events.record(self._mark(launch.node), stream)
+        if not launch.kernel.run():
+            raise MeasureError(f"{launch.kernel.name} failed: {launch.kernel.error() or 'but not when called again'}")
+        if marks:
+            events.record(self._mark(launch.node) + 1, stream)
+        for number in launch.posts:
+            events.record(number, stream)
+
+    def _sync(self) -> None:
+        try:
+            for stream in self._streams:
+                self._device.sync(stream)
+        except load_tvm().TVMError as error:
+            raise MeasureError(f"the device failed while it ran a plan: {last_line(error)}") from error
+
+
+def one_of_each_in_turn(plan: Plan) -> Plan:
+    """The same order on each stream, with the groups of a stage launched in turn: no stream waits for the launches of
+    all that another one does."""
+    stages = tuple(
+        Stage(tuple(Group((step,), group.cores) for group, step in zip(stage.groups, row) if step is not None))
+        for stage in plan.stages
+        for row in itertools.zip_longest(*(group.steps for group in stage.groups))
+    )
+    return dataclasses.replace(plan, stages=stages)
+
+
+def temporaries_in_turn(graph: KernelGraph, plan: Plan, compiled: Sequence[CompiledModel]) -> KernelGraph:
+    """The graph, in which an operator that uses temporary memory also waits for the one before it in the plan.
+
+    TVM gives temporary memory for the time of a call, and the next call gets the same. On one stream that is well; on
+    two, both would use it at once, since a call returns before its kernels have run. An operator of a single kernel has
+    no use for it: it is what one kernel of an operator hands to the next (and what libraries take, whose kernels are
+    not seen here). What another schedule makes of an operator is not known.
+    """
+    kernels = [
+        len(one.launches.get(label, ()))
+        for one in compiled
+        for _, label, _ in kernels_with_inputs(json.loads(one.library.get_graph_json()))
+    ]
+    nodes = list(graph.nodes)
+    users = [step.node for step, _ in plan.steps if kernels[step.node] != 1 or step.schedule is not None]
+    for before, user in itertools.pairwise(users):
+        nodes[user] = dataclasses.replace(nodes[user], inputs=(*nodes[user].inputs, before))
+    return dataclasses.replace(graph, nodes=tuple(nodes))

@@ -1,0 +1,123 @@
+"""Kernels of operators under other schedules than those that the model was built with."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.compilers.relay.lower import compile_model, single_operator_model
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import ModelError
+from op_profiler.parallel.planning.graph import kernels_with_inputs
+from op_profiler.parallel.planning.plan import PlanError
+from op_profiler.parallel.runtime.lane_executor import on_lanes
+from op_profiler.schedules.templates import SUFFIX, register_templates
+from op_profiler.tuning.candidate import TaskSpec
+from op_profiler.tuning.points import index_of
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.schedules.schedule import Schedule
+
+_TOLERANCE = 1e-4  # another schedule adds in another order
+
+Tasks = tuple[tuple[TaskSpec, Any], ...]
+"""Ways to compute an operator, each with AutoTVM's task for it."""
+
+
+class Variants:
+    """Builds kernels for lanes when they are first asked for, and keeps them.
+
+    A kernel can take the place of another where it reads and writes the same layouts. So an operator is built as it
+    stands in the compiled model, and only by the project's own templates, whose knobs leave the layouts as they are.
+    Operators go by the compiler's hash of them (`Kernel.label`).
+
+    Args:
+        compiled: the models, made by `on_lanes`.
+        target: TVM's target string.
+    """
+
+    def __init__(self, compiled: Sequence[CompiledModel], target: str) -> None:
+        self._target = load_tvm().target.Target(target)
+        self._occurrences: dict[str, Occurrence] = {}
+        self._own: dict[str, Any] = {}
+        for one in compiled:
+            for name, label, _ in kernels_with_inputs(json.loads(one.library.get_graph_json())):
+                self._occurrences[label] = one.by_label[label]
+                self._own[label] = one.library.get_lib().get_function(name, True)
+        self._built: dict[tuple[str, str], Any] = {}
+        self.tasks = functools.cache(self._tasks)
+
+    def occurrence(self, label: str) -> Occurrence:
+        """An operator, as it stands in the compiled model."""
+        return self._occurrences[label]
+
+    def function(self, label: str, schedule: Schedule) -> Any:
+        """TVM's function for an operator under a schedule; it takes the same arrays as the model's own.
+
+        Raises:
+            PlanError: the operator cannot be built so, or computes something else then; names it.
+        """
+        key = label, schedule.key
+        if key not in self._built:
+            self._built[key] = self._build(label, schedule)
+        return self._built[key]
+
+    def _tasks(self, label: str) -> Tasks:
+        """The project's templates among those that the compiler weighs for an operator; empty where there are none."""
+        from op_profiler.operators.cost import HEAVY
+        from op_profiler.schedules.chosen import chosen_schedules
+
+        occurrence = self._occurrences[label]
+        if occurrence.operator.anchor not in HEAVY:
+            return ()
+        register_templates()
+        with chosen_schedules() as record:
+            record.weigh(occurrence, self._target)
+        specs = [TaskSpec(name, arguments) for name, arguments in record.tasks_of(occurrence) if name.endswith(SUFFIX)]
+        return tuple((spec, spec.create(self._target)) for spec in specs)
+
+    def _build(self, label: str, schedule: Schedule) -> Any:
+        occurrence = self._occurrences[label]
+        what = f"{occurrence.operator.name} with the schedule {schedule.template} {schedule.knobs}"
+        task = next((task for spec, task in self.tasks(label) if spec.template == schedule.template), None)
+        index = index_of(task, schedule.knobs) if task is not None else None
+        if task is None or index is None:
+            raise PlanError(f"there is no {what}: the template has no such knobs for it")
+        autotvm = load_tvm().autotvm
+        chosen = autotvm.MeasureInput(self._target, task, task.config_space.get(index))
+        fastest = autotvm.MeasureResult((1e-9,), 0, 0.0, 0.0)
+        try:
+            with autotvm.apply_history_best([(chosen, fastest)]):
+                compiled = compile_model(single_operator_model(occurrence), self._target)
+        except ModelError as error:
+            raise PlanError(f"cannot build {what}: {error}") from error
+        with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+            library = on_lanes(compiled, Path(folder)).library
+        ((name, _, _),) = kernels_with_inputs(json.loads(library.get_graph_json()))
+        function = library.get_lib().get_function(name, True)
+        difference = self._difference(label, function)
+        if not difference <= _TOLERANCE:
+            raise PlanError(f"{what} computes something else: off by {difference:.1e} of the largest value")
+        return function
+
+    def _difference(self, label: str, function: Any) -> float:
+        """Between what a function and the model's own make of random arrays, over the largest value."""
+        tvm = load_tvm()
+        occurrence = self._occurrences[label]
+        rng = np.random.default_rng(0)
+        inputs = [tvm.nd.array(spec.random(rng)) for spec in single_operator_model(occurrence).inputs]
+        found = []
+        for one in (self._own[label], function):
+            outputs = [tvm.nd.empty(spec.shape, spec.dtype) for spec in occurrence.operator.outputs]
+            one(*inputs, *outputs)
+            found.append(np.concatenate([output.numpy().ravel().astype(np.float64) for output in outputs]))
+        own, new = found
+        return float(np.abs(own - new).max(initial=0.0)) / (float(np.abs(own).max(initial=0.0)) or 1.0)

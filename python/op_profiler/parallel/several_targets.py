@@ -1,0 +1,280 @@
+"""Several models on several targets: each model chooses one of them, and those of different targets run side by side.
+
+The choice is a game (see `op_profiler.parallel.planning.games`): the players are the models, the resources are the
+targets, and a model costs its own latency there, transfers included, and the wait for the others that chose the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.errors import UsageError
+from op_profiler.measure.turns import locks_of, measuring
+from op_profiler.parallel.planning.games import Outcome, play, without_pygambit
+from op_profiler.parallel.runtime.target_workers import (
+    OnTarget,
+    Placement,
+    Work,
+    Worker,
+    is_board,
+    load_on_target,
+    run_all,
+    split_cores,
+)
+from op_profiler.parallel.timing import Timed, Way, compare_outputs, finite, time_in_turn
+from op_profiler.targets.target import BOARD_KINDS, resolve_target, target_kind, use_build_for
+
+if TYPE_CHECKING:
+    from op_profiler.collect.request import CollectRequest
+    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.targets.machine import Place
+
+_POLICIES = ("nash", "auto")
+_KINDS = ("llvm", "cuda", *BOARD_KINDS)
+_COST_ROUNDS = 15
+_TOLERANCE = 1e-3  # the kernels of another target add in another order
+
+Announce = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TargetsRequest:
+    """Which models may run on which targets.
+
+    Attributes:
+        models: two or more; their own target is not looked at.
+        targets: two or more, at most one of them cuda and one a board's.
+        policy: ``nash`` runs the best equilibrium; ``auto`` too, unless everything on one target is faster.
+        cores: that all targets together may use.
+        rounds: how often the placement and everything on one target are timed.
+        place: of the board.
+    """
+
+    models: tuple[CollectRequest, ...]
+    targets: tuple[str, ...]
+    policy: str = "auto"
+    cores: int
+    rounds: int = 40
+    place: Place | None = None
+
+    def on(self, target: str) -> tuple[CollectRequest, ...]:
+        """The models, to be run on one of the targets."""
+        from op_profiler.targets.open_machine import default_thread_counts
+
+        place = self.place if is_board(target) else None
+        threads = default_thread_counts(target, place)
+        return tuple(dataclasses.replace(m, target=target, threads=threads, place=place) for m in self.models)
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            UsageError: models, targets or options that do not go together; says what is possible.
+        """
+        from op_profiler.measure.threads import check_thread_counts
+
+        if len(self.models) < 2:
+            raise UsageError("several targets are for several models, each of which chooses one: name another model")
+        if self.policy not in _POLICIES:
+            raise UsageError(f"--policy {self.policy} plans for one target; with several give {' or '.join(_POLICIES)}")
+        if self.rounds < 1:
+            raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
+        kinds = [target_kind(target) for target in self.targets]
+        boards = sum(is_board(target) for target in self.targets)
+        repeated = kinds.count("cuda") > 1 or boards > 1 or len(set(self.targets)) < len(self.targets)
+        if set(kinds) - set(_KINDS) or repeated:
+            raise UsageError(
+                f"--target {', '.join(self.targets)}: several targets are cuda once, one board, and llvm with "
+                "different options"
+            )
+        if self.place is not None and not boards:
+            raise UsageError(f"--host and --port lead to a board: add {' or '.join(BOARD_KINDS)} to the targets")
+        check_thread_counts((self.cores,))
+        for target in self.targets:
+            for model in self.on(target):
+                model.check()
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetsResult:
+    """A placement, and what came of running it.
+
+    Attributes:
+        targets: as the user wrote them; `compiled_for`: in full.
+        placements: what is returned: side by side, or of ``auto`` everything on one target where that was faster.
+        outcome: the game; `Outcome.load_us` holds the latency of each model on each target, transfers included.
+        sequential: everything on the target where that took least, with all cores.
+        timed: way 0 is `sequential`, way 1 the equilibrium, also where that is not returned.
+        predicted_us: the makespan of the equilibrium.
+        outputs_equal: whether all outputs of what is returned were those of `sequential`, bit for bit.
+        largest_difference: between two outputs, over the largest value of the sequential one.
+    """
+
+    policy: str
+    models: tuple[str, ...]
+    targets: tuple[str, ...]
+    compiled_for: tuple[str, ...]
+    placements: tuple[Placement, ...]
+    outcome: Outcome
+    sequential: Placement
+    timed: Timed
+    predicted_us: float
+    outputs_equal: bool
+    largest_difference: float
+    notes: tuple[str, ...]
+
+    @property
+    def outputs_agree(self) -> bool:
+        """Equal, or as near as the kernels of different targets can be expected to be."""
+        return self.largest_difference <= _TOLERANCE
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for scripts; the fields of `CorunResult.to_json` where they have a meaning here."""
+        sequential, ours = (float(median) for median in self.timed.median_us)
+        return {
+            "models": list(self.models),
+            "targets": list(self.targets),
+            "compiled_for": list(self.compiled_for),
+            "policy": self.policy,
+            "costs_us": self.outcome.load_us.tolist(),
+            "equilibria": self.outcome.equilibria,
+            "exact": self.outcome.exact,
+            "optimum_us": self.outcome.optimum_us,
+            "price_of_stability": self.outcome.price_of_stability,
+            "price_of_anarchy": self.outcome.price_of_anarchy,
+            "sequential": dataclasses.asdict(self.sequential),
+            "sequential_us": sequential,
+            "sequential_interval_us": finite(self.timed.interval_us(0)),
+            "plan_us": ours,
+            "plan_interval_us": finite(self.timed.interval_us(1)),
+            "predicted_us": self.predicted_us,
+            "speedup": self.timed.speedup(1),
+            "speedup_interval": finite(self.timed.speedup_interval(1)),
+            "outputs_equal": self.outputs_equal,
+            "largest_difference": self.largest_difference,
+            "foreign_load": self.timed.load.foreign,
+            "rounds": len(self.timed.samples_us),
+            "notes": list(self.notes),
+            "stages": [[dataclasses.asdict(placement) for placement in self.placements]],
+        }
+
+
+def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResult:
+    """Measure every model on every target, let the models choose, run what they chose, and compare.
+
+    Raises:
+        OpProfilerError: a model, a target or a setting stands in the way; or a model fails on a target (both named).
+    """
+    from op_profiler.measure.threads import available_cores
+    from op_profiler.targets.remote.rpc import is_tracker
+
+    request.check()
+    for note in without_pygambit():
+        announce(note)
+    if request.place is not None:
+        is_tracker(request.place.host, request.place.port)  # before minutes of compiling: does anybody answer?
+    cores = available_cores()[: request.cores]
+    shares = split_cores(request.targets, cores)
+    loaded = _load(request, announce)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(measuring(locks_of(request.targets), announce))
+
+        def worker(number: int, mine: tuple[int, ...]) -> Worker:
+            return stack.enter_context(Worker(loaded[number], mine))
+
+        side_by_side = [worker(number, share) for number, share in enumerate(shares)]
+        alone = [worker(number, cores) if one.on_processor else one for number, one in enumerate(side_by_side)]
+        announce("measuring every model on every target")
+        load_us, best = _measured_costs(side_by_side, alone, request)
+        announce("comparing with everything on the best target")
+        return _compared(request, play(load_us), side_by_side, alone[best])
+
+
+def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
+    """Lower every model once, build it for every target."""
+    from op_profiler.building.build_cache import build
+    from op_profiler.building.requested_model import original_model, random_inputs, static_inputs
+
+    # The TVM with CUDA compiles for processors too, and a process holds one TVM.
+    use_build_for(next((t for t in request.targets if target_kind(t) == "cuda"), request.targets[0]))
+    targets = [resolve_target(name) for name in request.targets]
+    inputs: list[dict[str, np.ndarray]] = []
+    compiled: list[list[CompiledModel]] = [[] for _ in targets]
+    requests = [request.on(name) for name in request.targets]
+    for number, one in enumerate(request.models):
+        announce(f"lowering {one.model.name}")
+        model = original_model(one)
+        inputs.append(random_inputs(static_inputs(model, one)))
+        for name, target, builds, asked in zip(request.targets, targets, compiled, requests, strict=True):
+            announce(f"compiling {one.model.name} for {name}")
+            builds.append(build(asked[number], model, target, asked[number].record_file()).compiled)
+    announce("loading")
+    names = tuple(one.model.name for one in request.models)
+    return [
+        load_on_target(name, target, names, builds, inputs, request.place)
+        for name, target, builds in zip(request.targets, targets, compiled, strict=True)
+    ]
+
+
+def _timed(works: Sequence[Work], workers: Sequence[Worker], rounds: int) -> Timed:
+    """In turn; the load is that on this machine."""
+    machine = next(worker.machine for worker in workers if worker.loaded.board is None)
+    ways = [Way(lambda: None, functools.partial(run_all, work)) for work in works]
+    return time_in_turn(ways, rounds=rounds, meter=machine.meter(), limits=machine.limits)
+
+
+def _measured_costs(
+    side_by_side: Sequence[Worker], alone: Sequence[Worker], request: TargetsRequest
+) -> tuple[np.ndarray, int]:
+    """Microseconds of every model on every target, shape (models, targets); and the target that is best for all."""
+    everything = range(len(request.models))
+    works: list[Work] = [[(worker, [number])] for number in everything for worker in side_by_side]
+    works += [[(worker, everything)] for worker in alone]
+    timed = _timed(works, side_by_side, _COST_ROUNDS)
+    split = len(request.models) * len(side_by_side)
+    return timed.median_us[:split].reshape(len(request.models), -1), int(np.argmin(timed.median_us[split:]))
+
+
+def _compared(request: TargetsRequest, outcome: Outcome, side_by_side: Sequence[Worker], best: Worker) -> TargetsResult:
+    """The equilibrium beside everything on the best target, in fresh rounds: those that chose it favour it."""
+    everything = range(len(request.models))
+    chosen = [[n for n in everything if outcome.choices[n] == at] for at in range(len(side_by_side))]
+    work = [(worker, numbers) for worker, numbers in zip(side_by_side, chosen) if numbers]
+    timed = _timed([[(best, everything)], work], side_by_side, request.rounds)
+    notes = [*without_pygambit()]
+    notes += [
+        f"this TVM does not know the processor and compiled {one.name} for any of its kind; name it with -mcpu"
+        for one in (worker.loaded for worker in side_by_side)
+        if one.target.attrs.get("mcpu") == "generic" and "-mcpu" not in one.name
+    ]
+    if request.policy == "auto" and not timed.faster(1):
+        notes.append(
+            f"side by side was not faster than everything on {best.loaded.name} and is not returned: this is "
+            "everything there"
+        )
+        work = [(best, list(everything))]
+    expected, found = run_all([(best, everything)]), run_all(work)
+    equal, difference = compare_outputs(
+        [array for number in everything for array in expected[number]],
+        [array for number in everything for array in found[number]],
+    )
+    return TargetsResult(
+        policy=request.policy,
+        models=best.loaded.models,
+        targets=request.targets,
+        compiled_for=tuple(str(worker.loaded.target) for worker in side_by_side),
+        placements=tuple(worker.placement(numbers) for worker, numbers in work),
+        outcome=outcome,
+        sequential=best.placement(everything),
+        timed=timed,
+        predicted_us=outcome.makespan_us,
+        outputs_equal=equal,
+        largest_difference=difference,
+        notes=tuple(notes),
+    )

@@ -1,0 +1,212 @@
+"""How far off predictors of operators and networks are on what they have not seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from op_profiler.errors import DatasetError, UnknownNameError
+from op_profiler.predict.latency.examples import Examples
+from op_profiler.predict.latency.fit import fit
+from op_profiler.predict.latency.network import Network, NetworkPrediction, predict_network
+from op_profiler.predict.latency.predictor import Predictor, query_of
+from op_profiler.predict.latency.steady_times import steady
+from op_profiler.predict.library.library_predictor import LibraryPrediction
+from op_profiler.predict.library.scoring import Score, score
+
+HEAVY_US = 20.0
+"""Operators of held-out models are scored from this latency on: below it a time is mostly the cost of a call."""
+_FOLDS = 3
+_FEWEST_CONVOLUTIONS = 50
+_OF_MODEL = re.compile(r"of-(.+?)-b\d+(-s\d+)?-[0-9a-f]{12}")
+_VERSION = re.compile(r"v\d+")
+_SIZE = re.compile(r"(?!v\d)[a-z]?\d+[a-z\d]*|[a-z]|tiny|mini|small|medium|base|large|huge")
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldOutNetwork:
+    """One network that the predictor had not seen, at one thread count.
+
+    Attributes:
+        measured_us: the whole model.
+        operators_us: measured latency of each operator of `prediction.network`.
+    """
+
+    measured_us: float
+    operators_us: np.ndarray
+    prediction: NetworkPrediction
+
+
+def _random(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    """A random fifth of the operators."""
+    fold = np.random.default_rng(seed).integers(0, 5, len(examples.operators))
+    return fold[examples.operator] == 0
+
+
+def _every_other_size(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    return np.isin(columns["width"], np.unique(columns["width"][columns["conv"]])[1::2])
+
+
+def _out_channels(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    return np.isin(columns["columns"], np.unique(columns["columns"][columns["conv"]])[2::5])
+
+
+def _ratio(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    return np.isin(np.round(columns["ratio"], 2), (0.5, 2.0))
+
+
+def _batch(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    batches = np.unique(columns["batch"][columns["conv"]])
+    return columns["batch"] == batches[-2 if len(batches) > 2 else -1]
+
+
+def _largest(examples: Examples, columns: dict[str, np.ndarray], seed: int) -> np.ndarray:
+    return columns["width"] >= np.quantile(columns["width"][columns["conv"]], 0.95)
+
+
+_SPLITS: dict[str, Callable[[Examples, dict[str, np.ndarray], int], np.ndarray]] = {
+    "random": _random,
+    "h": _every_other_size,
+    "oc": _out_channels,
+    "ratio": _ratio,
+    "batch": _batch,
+    "largest": _largest,
+}
+SPLITS = (*_SPLITS, "model")
+DESCRIPTIONS = {
+    "random": "a random fifth of the operators",
+    "h": "convolutions of every other input width",
+    "oc": "convolutions of every fifth number of output channels",
+    "ratio": "convolutions with ratios of input to output channels 0.5 and 2",
+    "batch": "convolutions of one batch size",
+    "largest": "convolutions of the largest twentieth by width",
+    "model": "one family of networks after the other: the whole network",
+    "model operators": f"the same: its operators above {HEAVY_US:.0f} us",
+}
+
+
+def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> list[Score]:
+    """Fit to what a split leaves and predict what it holds out; ``model`` gives two scores, the others one.
+
+    Raises:
+        UnknownNameError: no such split or predictor.
+        DatasetError: there is nothing to hold out.
+    """
+    started = time.perf_counter()
+    examples = steady(examples)
+    if split == "model":
+        found = list(held_out_networks(examples, predictor, seed))
+        seconds = time.perf_counter() - started
+        return [_score_networks(found, predictor, seconds), _score_operators(found, predictor, seconds)]
+    held = held_out(examples, split, seed)
+    train = ~np.isin(examples.operator, np.unique(examples.operator[held]))
+    fitted = fit(examples.where(train), choice=predictor, seed=seed, folds=_FOLDS)
+    test = examples.where(held)
+    answer = fitted.predict(query_of(test))
+    predicted = LibraryPrediction(answer.latency_us, answer.low_us, answer.high_us)
+    seconds = time.perf_counter() - started
+    return [score(test.latency_us, predicted, split, predictor, int(train.sum()), seconds)]
+
+
+def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
+    """Which entries a split holds out; all but ``random`` are about convolutions alone.
+
+    Raises:
+        UnknownNameError: no such split.
+        DatasetError: there are too few convolutions.
+    """
+    if split not in _SPLITS:
+        raise UnknownNameError("split", split, SPLITS)
+    columns = _columns(examples)
+    if split == "random":
+        return _random(examples, columns, seed)
+    if columns["conv"].sum() < _FEWEST_CONVOLUTIONS:
+        raise DatasetError(f"the dataset holds only {int(columns['conv'].sum())} measurements of convolutions")
+    held = _SPLITS[split](examples, columns, seed) & columns["conv"]
+    if not held.any() or held.all():
+        raise DatasetError(f"there is nothing to hold out by {split}: {DESCRIPTIONS[split]}")
+    return held
+
+
+def held_out_networks(
+    examples: Examples, predictor: str, seed: int = 0, *, strict: bool = False
+) -> Iterator[HeldOutNetwork]:
+    """Every network of the dataset at every thread count, predicted by what was measured outside of its family
+    (`family_of`).
+
+    Args:
+        strict: leave out their operators wherever else they were measured too, so that nothing can be looked up.
+
+    Raises:
+        DatasetError: there are fewer than two families.
+    """
+    examples = steady(examples)
+    networks = np.flatnonzero(~examples.sampled)
+    networks = networks[np.isin(networks, examples.model)]
+    families = np.array([family_of(name) for name in examples.models])
+    wanted = list(dict.fromkeys(families[networks]))
+    if len(wanted) < 2:
+        raise DatasetError(
+            "leaving one model out needs two of different families; collect some with op-profiler collect"
+        )
+    for family in wanted:
+        kin = families[examples.model] == family
+        known = np.isin(examples.operator, np.unique(examples.operator[kin])) if strict else kin
+        fitted = fit(examples.where(~known), choice=predictor, seed=seed, folds=_FOLDS)
+        for model in networks[families[networks] == family]:
+            yield from _predicted(fitted, examples, model)
+
+
+def _predicted(fitted: Predictor, examples: Examples, model: int) -> Iterator[HeldOutNetwork]:
+    """One network at each thread count."""
+    mine = examples.model == model
+    for threads in np.unique(examples.threads[mine]):
+        rows = np.flatnonzero(mine & (examples.threads == threads))
+        operators = [examples.operators[i] for i in examples.operator[rows]]
+        network = Network.of_calls(examples.models[model], operators, examples.occurrences[rows].tolist())
+        whole = float(examples.whole_model_us[rows[0]])
+        if np.isfinite(whole) and int(threads) in fitted.thread_counts:
+            yield HeldOutNetwork(
+                whole, examples.latency_us[rows], predict_network(fitted, network, threads=int(threads))
+            )
+
+
+def family_of(name: str) -> str:
+    """What networks have in common that differ in their size only: the name without the sizes at its end, with its
+    version. ``vit_b_16`` and ``vit_l_16`` are vit; ``mobilenet_v3_small`` and ``_large`` are mobilenet_v3. A batch of
+    operators that were sampled from a network is of its family; of other batches, each is a family of its own."""
+    drawn = _OF_MODEL.fullmatch(name)
+    parts = re.split(r"[-_.]", (drawn[1] if drawn else name).rsplit("/", 1)[-1].lower())
+    if name.startswith("draw"):
+        return name
+    while len(parts) > 1 and _SIZE.fullmatch(parts[-1]):
+        parts.pop()
+    return "_".join(parts) if _VERSION.fullmatch(parts[-1]) else "_".join(parts).rstrip("0123456789")
+
+
+def _score_networks(found: list[HeldOutNetwork], predictor: str, seconds: float) -> Score:
+    measured = np.array([one.measured_us for one in found])
+    totals = np.array([(p.total_us, p.low_us, p.high_us) for p in (one.prediction for one in found)])
+    return score(measured, LibraryPrediction(*totals.T), "model", predictor, 0, seconds)
+
+
+def _score_operators(found: list[HeldOutNetwork], predictor: str, seconds: float) -> Score:
+    def together(name: str) -> np.ndarray:
+        return np.concatenate([getattr(one.prediction.operators, name) for one in found])
+
+    measured = np.concatenate([one.operators_us for one in found])
+    heavy = measured > HEAVY_US
+    predicted = LibraryPrediction(*(together(name)[heavy] for name in ("latency_us", "low_us", "high_us")))
+    return score(measured[heavy], predicted, "model operators", predictor, 0, seconds)
+
+
+def _columns(examples: Examples) -> dict[str, np.ndarray]:
+    """Sizes of convolutions, one an entry; `conv` says which entries are convolutions."""
+    query = query_of(examples)
+    sizes = {name: np.round(2.0 ** query.column(name)) for name in ("width", "columns", "batch", "reduction", "window")}
+    ratio = sizes["reduction"] / np.maximum(sizes["window"], 1) / np.maximum(sizes["columns"], 1)
+    return {**sizes, "ratio": ratio, "conv": query.column("is_conv2d") > 0}

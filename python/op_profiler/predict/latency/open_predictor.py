@@ -1,0 +1,109 @@
+"""Which predictor answers: a file, one fitted to a dataset, or the one that ships."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError
+from op_profiler.predict.latency.predictor import CHOICES
+from op_profiler.predict.shipped import shipped_operators, shipped_predictor
+
+if TYPE_CHECKING:
+    from op_profiler.predict.latency.examples import DeviceName, Examples
+    from op_profiler.predict.latency.predictor import Predictor
+
+
+def open_predictor(
+    predictor: str = "default",
+    *,
+    db: str | None = None,
+    device: str | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Predictor:
+    """The predictor that a user asked for.
+
+    What was fitted to a dataset is kept in the cache folder by the dataset's fingerprint, and fitted once.
+
+    Args:
+        predictor: one of `CHOICES`, or the path of a file that `predictor_files.save` wrote.
+        db: dataset to learn from; None for what ships.
+        device: start of a device's key or part of its processor's name; None for the only one, or this machine.
+        note: told what takes long.
+
+    Raises:
+        UnknownNameError: neither a choice nor a file.
+        DatasetError: the file or the dataset cannot be used, or holds several devices and none was chosen.
+    """
+    from op_profiler.predict.latency import predictor_files
+
+    if predictor not in CHOICES:
+        if not Path(predictor).is_file():
+            raise UnknownNameError("predictor", predictor, CHOICES, "Or give the path of a stored one.")
+        return predictor_files.load(Path(predictor))
+    shipped = shipped_predictor()
+    if db is None and predictor == "default" and shipped is not None:
+        try:
+            found = predictor_files.load(shipped)
+        except DatasetError as error:
+            note(str(error))
+        else:
+            if device is None or _is(found.device, device):
+                return found
+    return _fitted(examples_for(db=db, device=device), predictor, note)
+
+
+def examples_for(*, db: str | None, device: str | None) -> Examples:
+    """The measurements of one device in a dataset, or in what ships.
+
+    Raises:
+        DatasetError: there are none, or several devices and none was chosen.
+    """
+    from op_profiler.predict.latency.examples import load_examples
+
+    file = shipped_operators() if db is None else None
+    if db is None and file is None:
+        raise DatasetError("there is no dataset to learn from; give one with --db (op-profiler sample makes one)")
+    examples = load_examples(db=db, file=file)
+    return examples.of_device(_chosen(examples.devices, device).key)
+
+
+def _chosen(devices: list[DeviceName], wanted: str | None) -> DeviceName:
+    from op_profiler.targets.llvm.identity import processor_name
+
+    found = [d for d in devices if wanted is None or _is(d, wanted)]
+    if wanted is None and len(found) > 1:
+        here = processor_name()
+        found = [d for d in devices if d.processor in here or here in d.processor] or found
+    if len(found) == 1:
+        return found[0]
+    there = "; ".join(f"{d.key} ({d.processor}, {d.target})" for d in devices) or "none"
+    reason = (
+        f"{len(found)} devices fit" if found else f"no device fits {wanted!r}" if wanted else "there are no devices"
+    )
+    raise DatasetError(f"{reason}; choose one with --device: {there}")
+
+
+def _is(device: DeviceName, wanted: str) -> bool:
+    return device.key.startswith(wanted) or wanted.lower() in f"{device.processor} {device.target}".lower()
+
+
+def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> Predictor:
+    from op_profiler.cache import cache_folder
+    from op_profiler.predict.latency import predictor_files
+    from op_profiler.predict.latency.fit import fingerprint, fit
+
+    path = cache_folder() / "predictors" / f"{choice}-{fingerprint(examples)}.zip"
+    try:
+        return predictor_files.load(path)
+    except DatasetError:
+        pass  # not there, damaged, or of an older version
+    note(f"fitting the predictor {choice} to {len(examples):,} measurements; this is done once")
+    predictor = fit(examples, choice=choice)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        predictor_files.save(predictor, path)
+    except (OSError, OpProfilerError) as error:
+        note(f"the predictor is not kept: {error}")
+    return predictor

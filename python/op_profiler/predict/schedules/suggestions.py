@@ -1,0 +1,185 @@
+"""The answer to "which schedule for this operator": what is known of it, else what the ranking proposes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.errors import OpProfilerError
+from op_profiler.operators.operator import Operator
+from op_profiler.predict.schedules.proposals import good_schedules, propose
+from op_profiler.predict.schedules.ranking import RankingModel, Score, evaluate, examples
+from op_profiler.schedules import records
+from op_profiler.schedules.records import Conditions
+from op_profiler.schedules.schedule import Schedule
+from op_profiler.tuning.candidate import Candidate, TaskSpec
+from op_profiler.tuning.points import index_of
+from op_profiler.tuning.tasks import own_tasks
+
+if TYPE_CHECKING:
+    from op_profiler.tuning.candidate import Runner, TrialResult
+
+_FOLDS = 5
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Suggestion:
+    """One schedule for an operator.
+
+    Attributes:
+        source: ``record`` (of the schedule records), ``measured`` (the best trial in the dataset) or ``predicted``.
+        latency_us: as it was measured before; None for a prediction.
+        conditions: threads and cache state that it was found for; None where a record does not say them.
+        verified_us: as measured by this query; None where it was not.
+        error: why verifying gave no time.
+    """
+
+    schedule: Schedule
+    source: str
+    latency_us: float | None
+    conditions: Conditions | None = None
+    verified_us: float | None = None
+    error: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """Schedules of one anchor, the best first."""
+
+    anchor: Operator
+    suggestions: tuple[Suggestion, ...]
+
+
+class ScheduleQuery:
+    """Answers for any number of operators from one set of trials.
+
+    Args:
+        rows: of the flat table, origin ``trial``; the ranking learns from those of all devices.
+        target: `tvm.target.Target`.
+        record_file: schedule records; None for none.
+        conditions: threads and cache state that the operator is to run with.
+        devices: keys of the devices whose trials tell what is known.
+    """
+
+    def __init__(
+        self, rows: Rows, target: Any, record_file: Path | None, conditions: Conditions, devices: Collection[str]
+    ) -> None:
+        self._rows = [row for row in rows if str(row["template"]).endswith(".op_profiler")]
+        self._examples = examples(self._rows)
+        self._target = target
+        self._conditions = conditions
+        self._devices = frozenset(devices)
+        self._records = records.read_records(record_file)[0] if record_file and record_file.is_file() else []
+        self._model: RankingModel | None = None
+
+    @property
+    def model(self) -> RankingModel:
+        """Trained when first needed.
+
+        Raises:
+            OpProfilerError: there are too few trials.
+        """
+        if self._model is None:
+            try:
+                self._model = RankingModel.train(self._examples)
+            except ValueError as error:
+                raise OpProfilerError(
+                    f"{error}; tune some models first (op-profiler collect --iftune true), or name a dataset that has "
+                    "trials with --db"
+                ) from error
+        return self._model
+
+    def answer(self, anchor: Operator, count: int, runner: Runner | None = None, verify: int = 0) -> Answer:
+        """The best known schedule, or the `count` that are predicted to be the best.
+
+        Args:
+            runner: measures the first `verify` predictions in turns, and what is known beside them.
+        """
+        tasks = [(spec, spec.create(self._target)) for spec in own_tasks(anchor)]
+        if not tasks:
+            return Answer(anchor, ())
+        known = self._known(anchor, [spec for spec, _ in tasks])
+        if known is not None and not verify:
+            return Answer(anchor, (known,))
+        good = good_schedules(self._rows, self._examples)
+        proposals = propose(anchor, tasks, self.model, good, count=max(count, verify), threads=self._conditions.threads)
+        suggestions = [(Suggestion(p.schedule, "predicted", None, self._conditions), p.candidate) for p in proposals]
+        if runner is None or not verify:
+            return Answer(anchor, tuple(s for s, _ in suggestions[:count]))
+        measured = suggestions[:verify]
+        if known is not None:
+            candidate = _candidate(known, tasks)
+            measured += [(known, candidate)] if candidate is not None else []
+        results = runner.compare([c for _, c in measured], rounds=7)
+        verified = [_verified(s, r) for (s, _), r in zip(measured, results)]
+        verified.sort(key=lambda s: s.verified_us if s.verified_us is not None else float("inf"))
+        return Answer(anchor, tuple(verified + [s for s, _ in suggestions[verify:count]]))
+
+    def _known(self, anchor: Operator, specs: Iterable[Any]) -> Suggestion | None:
+        """The record that a build takes, else the best trial of this very operator under these very conditions."""
+        chosen = records.choose(self._records, self._conditions)
+        for computation in {records.computation_of(spec.template, spec.arguments) for spec in specs} & set(chosen):
+            record = chosen[computation]
+            schedule = Schedule(record.template, record.knobs, "tuned")
+            return Suggestion(schedule, "record", record.mean_seconds * 1e6, record.conditions)
+        tried = [
+            (example.latency_us, row)
+            for row, example in zip(self._rows, self._examples)
+            if example.operator == anchor.key and example.latency_us < float("inf") and self._holds(row)
+        ]
+        if not tried:
+            return None
+        latency, row = min(tried, key=lambda pair: pair[0])
+        schedule = Schedule(str(row["template"]), dict(row["knobs"]), "trial")
+        return Suggestion(schedule, "measured", latency, self._conditions)
+
+    def _holds(self, row: Mapping[str, Any]) -> bool:
+        """Whether a trial was made on the device and under the conditions that are asked about."""
+        conditions = Conditions(int(row["threads"]), str(row["cache"]))
+        return row["device_key"] in self._devices and conditions == self._conditions
+
+    def score(self) -> Score:
+        """How well the ranking does on operators that it was not trained on (five folds)."""
+        keys = sorted({example.operator for example in self._examples})
+        if len(keys) < _FOLDS:
+            raise OpProfilerError(f"trials of {len(keys)} operators are too few to hold some of them out")
+        return evaluate(self._examples, [keys[i::_FOLDS] for i in range(_FOLDS)])
+
+
+def _candidate(known: Suggestion, tasks: Iterable[tuple[TaskSpec, Any]]) -> Candidate | None:
+    for spec, task in tasks:
+        index = index_of(task, known.schedule.knobs) if spec.template == known.schedule.template else None
+        if index is not None:
+            return Candidate(spec, index)
+    return None
+
+
+def _verified(suggestion: Suggestion, result: TrialResult) -> Suggestion:
+    if result.error is not None:
+        return dataclasses.replace(suggestion, error=f"{result.failure}: {result.error}")
+    return dataclasses.replace(suggestion, verified_us=result.median_us)
+
+
+def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Trials of a dataset, and those that ship with the project.
+
+    Args:
+        db: SQLAlchemy address; None or a missing file: only what ships.
+        shipped: Parquet file in the layout of ``op-profiler export``.
+        warn: told what is not there.
+    """
+    from op_profiler.dataset import Dataset, flat_rows, read_parquet
+
+    rows: list[dict[str, Any]] = []
+    if db is not None:
+        try:
+            with Dataset.open(db, create=False, read_only=True) as dataset:
+                rows += flat_rows(dataset, where="origin = 'trial'")
+        except OpProfilerError as error:
+            warn(str(error))
+    if shipped is not None and shipped.is_file():
+        rows += [row for row in read_parquet(shipped) if row["origin"] == "trial"]
+    return rows

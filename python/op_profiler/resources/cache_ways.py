@@ -1,0 +1,70 @@
+"""Ways of the last-level cache."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from op_profiler.resources.resource import Resource, ResourceError, check_writable, read_text, restored, write_text
+
+
+class CacheWays(Resource):
+    """How many ways of every L3 cache the resctrl group of this process may fill.
+
+    The group is that of whoever starts this process (https://docs.kernel.org/filesystems/resctrl.html); a shell that is
+    put into a group of its own keeps the rest of the machine out of it.
+
+    Args:
+        root: where sysfs is mounted, with resctrl below it.
+    """
+
+    name = "cache_ways"
+    description = "ways of the L3 cache that may be filled (resctrl)"
+
+    def __init__(self, root: Path) -> None:
+        self._resctrl = root / "fs/resctrl"
+
+    def range(self) -> dict[str, int]:
+        if not self._resctrl.is_dir():
+            raise ResourceError(f"there is no {self._resctrl}: this kernel or processor has no resctrl")
+        info = self._resctrl / "info/L3"
+        if not info.is_dir():
+            raise ResourceError(f"there is no {info}: resctrl is not mounted, or the L3 cache cannot be divided")
+        return {"least": int(read_text(info / "min_cbm_bits")), "most": self._all_ways().bit_count()}
+
+    def _all_ways(self) -> int:
+        return int(read_text(self._resctrl / "info/L3/cbm_mask"), 16)
+
+    def _schemata(self) -> Path:
+        """Of the group that this process is in."""
+        for tasks in sorted(self._resctrl.glob("*/tasks")):
+            if str(os.getpid()) in read_text(tasks).split():
+                return tasks.with_name("schemata")
+        return self._resctrl / "schemata"
+
+    def _masks(self) -> dict[str, int]:
+        """By the number of the cache, the ways that may be filled."""
+        found = re.search(r"^\s*L3:(\S+)$", read_text(self._schemata()), re.MULTILINE)
+        if found is None:
+            raise ResourceError(f"{self._schemata()} has no line for L3")
+        masks = (part.split("=") for part in found[1].split(";"))
+        return {cache: int(mask, 16) for cache, mask in masks}
+
+    def read(self) -> int:
+        """The least number of ways over all caches."""
+        return min(mask.bit_count() for mask in self._masks().values())
+
+    def check_settable(self) -> None:
+        check_writable(self._schemata())
+
+    @contextlib.contextmanager
+    def applied(self, value: int) -> Iterator[None]:
+        self.check_settable()
+        schemata = self._schemata()
+        mask = (1 << value) - 1
+        with restored({schemata: read_text(schemata)}):
+            write_text(schemata, "L3:" + ";".join(f"{cache}={mask:x}" for cache in self._masks()))
+            yield

@@ -1,0 +1,36 @@
+"""The cores that threads run on."""
+
+from __future__ import annotations
+
+import re
+
+from op_profiler.errors import UsageError
+from op_profiler.measure.threads import available_cores
+from op_profiler.resources.resource import PoolResource
+
+
+class CoreSet(PoolResource):
+    """Which cores the threads of a kernel are bound to; n threads take the first n of them."""
+
+    name = "core_set"
+    description = "cores that threads are bound to: 0, 0-3 or 0+2"
+
+    def range(self) -> list[int]:
+        return list(available_cores())
+
+    def read(self) -> list[int]:
+        return list(available_cores())
+
+    def parse(self, text: str) -> tuple[int, ...]:
+        """Cores by ``+``, ranges by ``-``: ``0-3+6`` is 0, 1, 2, 3 and 6."""
+        cores: list[int] = []
+        for part in text.split("+"):
+            found = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+            if found is None:
+                raise UsageError(f"--sweep core_set: {text!r} is no set of cores; write it like 0, 0-3 or 0+2")
+            cores += range(int(found[1]), int(found[2] or found[1]) + 1)
+        strange = sorted(set(cores) - set(self.range()))
+        if strange or not cores:
+            what = f"cores {strange} are not there" if strange else f"{text!r} holds no core"
+            raise UsageError(f"--sweep core_set: {what}; this process may use {self.range()}")
+        return tuple(dict.fromkeys(cores))

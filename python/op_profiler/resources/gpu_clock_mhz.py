@@ -1,0 +1,43 @@
+"""Clock of a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from op_profiler.resources.nvml import nvml
+from op_profiler.resources.resource import Resource, ResourceError
+
+
+class GpuClock(Resource):
+    """Clock of a GPU's SMs. NVML locks it and gives it free again; a lock that was there before cannot be read."""
+
+    name = "gpu_clock_mhz"
+    description = "clock of a GPU's SMs, MHz (NVML)"
+    of_gpu = True
+
+    def range(self) -> list[int]:
+        """The clocks that the GPU has at its highest memory clock, rising."""
+        with nvml() as (module, gpu):
+            memory = max(module.nvmlDeviceGetSupportedMemoryClocks(gpu))
+            return sorted(module.nvmlDeviceGetSupportedGraphicsClocks(gpu, memory))
+
+    def read(self) -> int:
+        """The clock at the moment; idle GPUs are slow."""
+        with nvml() as (module, gpu):
+            return int(module.nvmlDeviceGetClockInfo(gpu, module.NVML_CLOCK_SM))
+
+    def check_settable(self) -> None:
+        if os.geteuid() != 0:
+            raise ResourceError("only root may lock a GPU's clocks")
+
+    @contextlib.contextmanager
+    def applied(self, value: int) -> Iterator[None]:
+        self.check_settable()
+        with nvml() as (module, gpu):
+            module.nvmlDeviceSetGpuLockedClocks(gpu, value, value)
+            try:
+                yield
+            finally:
+                module.nvmlDeviceResetGpuLockedClocks(gpu)

@@ -1,0 +1,54 @@
+"""The GPU that the collector measures on, and NVIDIA's management library for it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from op_profiler.resources.resource import ResourceError
+from op_profiler.targets.cuda import tvm_build
+
+
+class Nvml(NamedTuple):
+    """The module ``pynvml`` and its handle of the GPU."""
+
+    module: Any
+    gpu: Any
+
+
+def bus_id() -> bytes:
+    """PCI address of GPU 0 of those that this process sees (``CUDA_VISIBLE_DEVICES`` chooses).
+
+    Raises:
+        ResourceError: there is none.
+    """
+    driver, text = tvm_build.driver(), ctypes.create_string_buffer(32)
+    if driver is None or not tvm_build.device_count():
+        raise ResourceError("there is no GPU that NVIDIA's driver lets this process use")
+    if driver.cuDeviceGetPCIBusId(text, len(text), 0):
+        raise ResourceError("CUDA does not tell the bus address of the GPU")
+    return text.value
+
+
+@contextlib.contextmanager
+def nvml() -> Iterator[Nvml]:
+    """The library, open for the block.
+
+    Raises:
+        ResourceError: there is no GPU or no nvidia-ml-py; or what is called in the block is refused.
+    """
+    address = bus_id()
+    try:
+        import pynvml
+    except ImportError:
+        raise ResourceError("nvidia-ml-py is not installed; install it with: source ./env_var.sh cuda") from None
+    try:
+        pynvml.nvmlInit()
+        try:
+            yield Nvml(pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(address))
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise ResourceError(f"NVIDIA's driver refuses (NVML: {error})") from error

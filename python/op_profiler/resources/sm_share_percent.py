@@ -1,0 +1,63 @@
+"""Share of a GPU's SMs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from op_profiler.resources.nvml import bus_id
+from op_profiler.resources.resource import Resource, ResourceError
+
+_VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+
+
+class SmShare(Resource):
+    """Share of a GPU's SMs that a process started from here may use, through NVIDIA's Multi-Process Service
+    (https://docs.nvidia.com/deploy/mps, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE).
+
+    Args:
+        pipes: folder of the service's control pipe; None for CUDA_MPS_PIPE_DIRECTORY, or the usual one.
+    """
+
+    name = "sm_share_percent"
+    description = "share of a GPU's SMs, percent (CUDA MPS)"
+    of_gpu = True
+
+    def __init__(self, pipes: Path | None = None) -> None:
+        usual = Path(tempfile.gettempdir()) / "nvidia-mps"
+        self._pipes = pipes or Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or usual)
+
+    def range(self) -> dict[str, int]:
+        bus_id()
+        return {"least": 1, "most": 100}
+
+    def read(self) -> int:
+        """What the variable says where the service runs, else 100: the driver does not tell."""
+        bus_id()
+        text = os.environ.get(_VARIABLE, "100") if self._runs() else "100"
+        try:
+            return int(float(text))
+        except ValueError:
+            raise ResourceError(f"{_VARIABLE} is {text!r}, which is no number") from None
+
+    def _runs(self) -> bool:
+        return (self._pipes / "control").exists()
+
+    def check_settable(self) -> None:
+        if not self._runs():
+            raise ResourceError("CUDA's Multi-Process Service does not run; start it with: nvidia-cuda-mps-control -d")
+
+    @contextlib.contextmanager
+    def applied(self, value: int) -> Iterator[None]:
+        self.check_settable()
+        before = os.environ.get(_VARIABLE)
+        os.environ[_VARIABLE] = str(value)
+        try:
+            yield
+        finally:
+            del os.environ[_VARIABLE]
+            if before is not None:
+                os.environ[_VARIABLE] = before

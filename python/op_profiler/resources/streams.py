@@ -1,0 +1,36 @@
+"""Streams of a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+
+from op_profiler.resources.nvml import bus_id
+from op_profiler.resources.resource import Resource, ResourceError
+
+_MOST = 128
+"""Kernels that a GPU of compute capability 7.0 or later runs at once (CUDA C++ Programming Guide, technical
+specifications per compute capability)."""
+
+_REASON = "the collector runs one kernel after the other, on one stream; a plan uses several"
+
+
+class Streams(Resource):
+    """Queues of a GPU whose kernels may run side by side."""
+
+    name = "streams"
+    description = "GPU streams that kernels run on side by side"
+    of_gpu = True
+
+    def range(self) -> dict[str, int]:
+        bus_id()
+        return {"least": 1, "most": _MOST}
+
+    def read(self) -> int:
+        bus_id()
+        return 1
+
+    def check_settable(self) -> None:
+        raise ResourceError(_REASON)
+
+    def applied(self, value: int) -> contextlib.AbstractContextManager[None]:
+        raise ResourceError(_REASON)

@@ -1,0 +1,19 @@
+"""Threads of a kernel."""
+
+from __future__ import annotations
+
+from op_profiler.measure.threads import available_cores
+from op_profiler.resources.resource import PoolResource
+
+
+class Threads(PoolResource):
+    """How many cores a kernel is spread over; ``--threads`` of the collector."""
+
+    name = "threads"
+    description = "threads of a kernel, one a core"
+
+    def range(self) -> dict[str, int]:
+        return {"least": 1, "most": len(available_cores())}
+
+    def read(self) -> int:
+        return len(available_cores())

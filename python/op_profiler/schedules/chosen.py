@@ -1,0 +1,163 @@
+"""Which schedule the compiler took for each operator, noted while it compiles."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from op_profiler.compilers.relay.extract import Occurrence, attributes, plain, signature
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.operators.cost import HEAVY
+from op_profiler.operators.operator import TensorSpec
+from op_profiler.schedules.factors import factors_of
+from op_profiler.schedules.schedule import Schedule
+
+
+@dataclasses.dataclass
+class _Choice:
+    """An implementation, and its AutoTVM configuration: an object that the schedule fills in later."""
+
+    template: str
+    config: Any | None
+    tasks: list[tuple[str, tuple[Any, ...]]]
+
+
+class ChosenSchedules:
+    """The choices of one compilation; ask after the compiler is done."""
+
+    def __init__(self) -> None:
+        self._choices: dict[str, _Choice] = {}
+
+    def note(
+        self,
+        op: Any,
+        attrs: Any,
+        inputs: Any,
+        target: Any,
+        chosen: Any,
+        outputs: Any,
+        tasks: list[tuple[str, tuple[Any, ...]]],
+    ) -> None:
+        """Note one call of the compiler's `select_implementation`, and the AutoTVM tasks that it came across."""
+        autotvm = load_tvm().autotvm
+        workload = _workload(outputs, inputs)
+        config = None
+        if workload is not None:
+            silent, autotvm.GLOBAL_SCOPE.silent = autotvm.GLOBAL_SCOPE.silent, True
+            config = autotvm.task.DispatchContext.current.query(target, workload)
+            autotvm.GLOBAL_SCOPE.silent = silent
+        specs = [TensorSpec(tuple(_size(d) for d in t.shape), str(t.dtype)) for t in inputs]
+        self._choices[signature(str(op.name), attributes(attrs), specs)] = _Choice(str(chosen.name), config, tasks)
+
+    def schedule_of(self, occurrence: Occurrence) -> Schedule:
+        """The schedule of an operator's anchor; TVM's injective schedule where the anchor has none of its own."""
+        choice = self._choices.get(occurrence.anchor_signature)
+        if choice is None:
+            return Schedule("injective")
+        knobs = knob_values(choice.config)
+        tuned = choice.config is not None and not choice.config.is_fallback
+        factors = factors_of(choice.config, knobs)
+        return Schedule(choice.template, knobs, "tuned" if tuned else "default", factors)
+
+    def tasks_of(self, occurrence: Occurrence) -> list[tuple[str, tuple[Any, ...]]]:
+        """The AutoTVM tasks, name and arguments, of the implementations that the compiler weighed for an operator."""
+        choice = self._choices.get(occurrence.anchor_signature)
+        return [] if choice is None else choice.tasks
+
+    def weigh(self, occurrence: Occurrence, target: Any) -> None:
+        """Let the compiler choose an implementation for an operator's anchor, without compiling it."""
+        tvm = load_tvm()
+        from tvm.relay.backend import te_compiler
+
+        call = anchor_call(occurrence)
+        inputs = [
+            tvm.te.placeholder(te_compiler.get_shape(t.checked_type.shape), t.checked_type.dtype) for t in call.args
+        ]
+        with target:
+            te_compiler.select_implementation(call.op, call.attrs, inputs, call.checked_type, target)
+
+
+def weigh_all(occurrences: Iterable[Occurrence], target: Any) -> None:
+    """Let the compiler ask for the schedule records of all operators as a build does, without compiling them."""
+    with chosen_schedules() as choices:
+        for occurrence in {o.operator.key: o for o in occurrences}.values():
+            if occurrence.operator.anchor in HEAVY:
+                with contextlib.suppress(Exception):  # whatever TVM raises, it does not build either
+                    choices.weigh(occurrence, target)
+
+
+def anchor_call(occurrence: Occurrence) -> Any:
+    """The call of the anchor inside a fused function; the first of them where it has several."""
+    relay = load_tvm().relay
+    calls: list[Any] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, relay.Call) and getattr(node.op, "name", None) == occurrence.operator.anchor:
+            calls.append(node)
+
+    relay.analysis.post_order_visit(occurrence.function.body, visit)
+    return calls[0]
+
+
+def _workload(outputs: Any, inputs: Any) -> Any | None:
+    """The AutoTVM workload that an implementation left on what it computes; not one of what it reads."""
+    waiting = [tensor.op for tensor in outputs]
+    before = [tensor.op for tensor in inputs]
+    while waiting:
+        op = waiting.pop()
+        if any(op.same_as(other) for other in before):
+            continue
+        if "workload" in op.attrs:
+            return load_tvm().autotvm.task.args_to_workload(op.attrs["workload"])
+        waiting += [tensor.op for tensor in op.input_tensors]
+    return None
+
+
+def _size(dimension: Any) -> int:
+    return int(dimension) if isinstance(dimension, (int, load_tvm().tir.IntImm)) else -1
+
+
+def knob_values(config: Any | None) -> dict[str, Any]:
+    """Knob values of an AutoTVM configuration, as plain values; a fallback's are those that its schedule filled in."""
+    if config is None:
+        return {}
+    return {str(name): knob_value(entity) for name, entity in config._entity_map.items()}
+
+
+def knob_value(entity: Any) -> Any:
+    """Sizes of a split, order of a reorder, annotations, or the value of any other knob."""
+    for field in ("size", "perm", "anns", "val"):
+        if hasattr(entity, field):
+            value = getattr(entity, field)
+            return [plain(v) for v in value] if isinstance(value, (list, tuple)) else plain(value)
+    return str(entity)
+
+
+@contextlib.contextmanager
+def chosen_schedules() -> Iterator[ChosenSchedules]:
+    """Note every choice that the compiler makes inside this block."""
+    load_tvm()
+    from tvm.autotvm.task.topi_integration import TaskExtractEnv
+    from tvm.relay.backend import te_compiler
+
+    record = ChosenSchedules()
+    original = te_compiler.select_implementation
+
+    def noting(op: Any, attrs: Any, inputs: Any, out_type: Any, target: Any, use_autotvm: bool = True) -> Any:
+        env = TaskExtractEnv.get()
+        env.reset()
+        env.tracing = True
+        try:
+            chosen, outputs = original(op, attrs, inputs, out_type, target, use_autotvm)
+        finally:
+            env.tracing = False
+        record.note(op, attrs, inputs, target, chosen, outputs, list(env.get_tasks()))
+        return chosen, outputs
+
+    te_compiler.select_implementation = noting
+    try:
+        yield record
+    finally:
+        te_compiler.select_implementation = original

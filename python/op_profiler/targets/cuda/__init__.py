@@ -1,0 +1,1 @@
+"""The GPU of this machine, through the TVM with CUDA."""

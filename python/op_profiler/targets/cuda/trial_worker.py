@@ -1,0 +1,32 @@
+"""The worker whose candidates run on this machine's GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.targets.machine import Threads
+from op_profiler.tuning.candidate import TaskSpec
+from op_profiler.tuning.reference import Reference
+from op_profiler.tuning.trials.device_clock import BuiltForDevice
+from op_profiler.tuning.trials.worker import Built, BuiltByVendor, Worker
+
+_FLUSHED_BYTES = 1 << 28
+
+
+class GpuWorker(Worker):
+    """Times on this machine's GPU."""
+
+    def _open(self) -> tuple[Any, Threads]:
+        from op_profiler.compilers.relay.tvm_build import runtime_device
+        from op_profiler.targets.cuda.gpu import NoThreads
+
+        return runtime_device(self.target), NoThreads()
+
+    def _vendor_kernels(self, task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:
+        from op_profiler.targets.cuda.vendor import kernels_on_gpu
+
+        return kernels_on_gpu(task, reference)
+
+    def _built(self, function: Any, arrays: list[Any], reference: Reference | None, weights: list[Any]) -> Built:
+        options = {"cache_flush_bytes": _FLUSHED_BYTES} if self.setup.cache == "cold" else {}
+        return BuiltForDevice(function, arrays, reference, None, None, options)

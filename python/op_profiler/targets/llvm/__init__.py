@@ -1,0 +1,1 @@
+"""The processor of this machine."""

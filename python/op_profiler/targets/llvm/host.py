@@ -1,0 +1,63 @@
+"""The processor of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.relay.lower import CompiledModel
+from op_profiler.compilers.relay.tvm_build import runtime_device
+from op_profiler.measure.energy import Rapl
+from op_profiler.measure.kernels import GraphKernels, load_graph
+from op_profiler.measure.load import CoreMeter
+from op_profiler.measure.rounds import Limits
+from op_profiler.measure.steadiness import SteadinessProbe
+from op_profiler.measure.threads import ThreadPool
+from op_profiler.targets.llvm.identity import describe_host
+from op_profiler.targets.llvm.peaks import measure_peaks, with_peaks
+
+
+class Host:
+    """A `Machine`: this one's processor.
+
+    Args:
+        cores: those that threads may be bound to; None for all that this process may use.
+    """
+
+    def __init__(self, target: Any, cores: Sequence[int] | None = None) -> None:
+        self._rapl = Rapl()
+        device = describe_host(target)
+        energy = {"energy": self._rapl.description}
+        self.device = with_peaks(dataclasses.replace(device, properties=device.properties | energy))
+        self.runtime = runtime_device(target)
+        self.threads = ThreadPool(cores)
+        self.limits = Limits()
+        self._target = target
+        self._steadiness_probe: SteadinessProbe | None = None
+
+    def probe(self) -> None:
+        """Measure what the processor can do at most; it is in `device` from then on, and in later processes too."""
+        self.device = with_peaks(self.device, measure_peaks(self._target, self.device, self.threads))
+
+    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> GraphKernels:
+        return load_graph(compiled, self.runtime, inputs)
+
+    def running_seconds(self) -> None:
+        return
+
+    def steadiness_probe(self) -> SteadinessProbe:
+        if self._steadiness_probe is None:  # not everybody who opens a machine times a model on it
+            self._steadiness_probe = SteadinessProbe(self._target)
+        return self._steadiness_probe
+
+    def meter(self, threads: int | None = None) -> CoreMeter:
+        return CoreMeter(self.threads.core_set(threads))
+
+    def energy_mj(self) -> float | None:
+        return self._rapl.energy_mj()
+
+    def close(self) -> None:
+        return

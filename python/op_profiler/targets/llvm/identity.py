@@ -1,0 +1,152 @@
+"""What this machine is, as far as the operating system tells."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from op_profiler.compilers.relay.tvm_build import llvm_version, load_tvm
+from op_profiler.cores import usable_cores
+from op_profiler.measure.measurement import Device
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_MACHINE_IDS = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container", "/.singularity.d")
+_CONTAINER_VARIABLES = ("KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container")
+
+
+def describe_host(target: Any) -> Device:
+    """The processor of this machine as the device of an llvm target.
+
+    Args:
+        target: `tvm.target.Target` that the code is compiled for.
+    """
+    cpu = _cpu_info()
+    caches = _cache_sizes()
+    frequency = psutil.cpu_freq()
+    return Device(
+        kind=str(target.kind.name),
+        target=str(target),
+        processor=str(cpu.get("brand_raw") or platform.processor() or platform.machine()),
+        cores=usable_cores(),
+        clock_mhz=float(frequency.current) if frequency and frequency.current else None,
+        l1_bytes=caches.get(1),
+        l2_bytes=caches.get(2),
+        l3_bytes=caches.get(3),
+        memory_bytes=int(psutil.virtual_memory().total),
+        tvm_version=str(load_tvm().__version__),
+        llvm_version=llvm_version(),
+        host_fingerprint=host_fingerprint(),
+        machine_id=host_id(),
+        properties={
+            "machine": platform.machine(),
+            "system": f"{platform.system()} {platform.release()}",
+            "logical_cores": psutil.cpu_count(logical=True),
+            "physical_cores": psutil.cpu_count(logical=False),
+            "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            "family_model_stepping": [cpu.get("family"), cpu.get("model"), cpu.get("stepping")],
+            "hypervisor": "hypervisor" in cpu.get("flags", []),
+            "flags": cpu.get("flags", []),
+        },
+    )
+
+
+@functools.cache
+def _cpu_info() -> dict[str, Any]:
+    import cpuinfo
+
+    return dict(cpuinfo.get_cpu_info())
+
+
+def processor_name() -> str:
+    """Name, family and model of this machine's processor, without importing TVM: what schedule records are kept by."""
+    fields = dict(line.split(":", 1) for line in _processor_line().splitlines() if ":" in line)
+    named = {name.strip(): value.strip() for name, value in fields.items()}
+    words = [named.get("model name") or platform.machine()]
+    words += [f"{name} {named[name]}" for name in ("CPU implementer", "CPU part") if name in named]
+    if "cpu family" in named:
+        words.append(f"family {named['cpu family']} model {named.get('model', '')}")
+    return " ".join(words)
+
+
+@functools.cache
+def host_fingerprint() -> str:
+    """16 hex digits of the processor, its cores and caches: equal on machines of one kind.
+
+    Neither host names nor serial numbers go in. Cheap enough for the process that only looks up what is there.
+    """
+    identity = [platform.machine(), _processor_line(), str(usable_cores()), repr(sorted(_cache_sizes().items()))]
+    return hashlib.sha256("\n".join(identity).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def host_id() -> str:
+    """16 hex digits that tell this host from others of its kind, whose times are not its own.
+
+    The first of these that there is:
+
+    - ``OP_PROFILER_HOST_ID``, for whoever knows better;
+    - the operating system's machine-id, which stays over boots (man 5 machine-id asks for a hash of it). Not in a
+      container, where it is of the image, the same on every host, or of the container, another one each time;
+    - the kernel's boot_id: containers of one host share it, no two hosts have the same, and a boot changes it;
+    - the host's name.
+    """
+    named = os.environ.get("OP_PROFILER_HOST_ID")
+    installed = "" if in_container() else next(filter(None, map(_read, _MACHINE_IDS)), "")
+    identity = named or installed or _read("/proc/sys/kernel/random/boot_id") or platform.node()
+    return hashlib.sha256(f"op_profiler {identity}".encode()).hexdigest()[:16]
+
+
+def in_container() -> bool:
+    """Whether this process sees another root folder than its host's (Docker, Podman, Kubernetes, Apptainer, nspawn)."""
+    if any(map(os.path.exists, _CONTAINER_FILES)) or any(name in os.environ for name in _CONTAINER_VARIABLES):
+        return True
+    mounts = [line.split() for line in _read("/proc/self/mounts").splitlines()]
+    return any(kind in ("overlay", "fuse.fuse-overlayfs") for _, place, kind, *_ in mounts if place == "/")
+
+
+def gpu_identity() -> str:
+    """As `Device.identity`, of the GPU that kernels run on: this process's first."""
+    from op_profiler.targets.cuda import tvm_build
+
+    return f"{host_fingerprint()} {tvm_build.device_uuid()}"
+
+
+def host_identity() -> str:
+    """As `Device.identity`, of this host's processor."""
+    return f"{host_fingerprint()} {host_id()}"
+
+
+def _processor_line() -> str:
+    wanted = ("model name", "cpu family", "model\t", "stepping", "CPU part", "CPU implementer")
+    text = _read("/proc/cpuinfo") or platform.processor()
+    first = text.split("\n\n")[0]
+    return "\n".join(line for line in first.splitlines() if line.startswith(wanted))
+
+
+def _cache_sizes() -> dict[int, int]:
+    """Bytes of the data caches of core 0 by level."""
+    sizes: dict[int, int] = {}
+    if not _CACHES.is_dir():
+        return sizes
+    for index in _CACHES.glob("index*"):
+        if _read(index / "type") == "Instruction":
+            continue
+        level, size = _read(index / "level"), _read(index / "size")
+        if level and size:
+            factor = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(size[-1], 1)
+            sizes[int(level)] = int(size.rstrip("KMG")) * factor
+    return sizes
+
+
+def _read(path: str | os.PathLike[str]) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

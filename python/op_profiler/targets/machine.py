@@ -1,0 +1,127 @@
+"""What a machine offers to those who measure on it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.measure.load import LoadMeter
+    from op_profiler.measure.measurement import Cache, Device
+    from op_profiler.measure.rounds import Limits
+    from op_profiler.measure.steadiness import SteadinessProbe
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """How to reach a machine that is not this one.
+
+    Attributes:
+        host, port: of an RPC tracker, or of an RPC server itself.
+        key: which of the tracker's machines; a server's own key where there is no tracker.
+    """
+
+    host: str
+    port: int
+    key: str
+
+
+class Threads(Protocol):
+    """The threads that kernels run on: set them, and read back what became of it."""
+
+    def use(self, threads: int) -> None:
+        """Run the next kernels with so many; raises MeasureError where the machine took another number."""
+
+    def effective_threads(self) -> int | None:
+        """What the runtime answers; None where threads are nothing that can be counted."""
+
+    def core_set(self, threads: int) -> tuple[int, ...]:
+        """Cores that `use(threads)` asks for."""
+
+    def effective_core_set(self) -> tuple[int, ...]:
+        """Cores read back from the operating system; empty where it cannot be asked."""
+
+
+class LoadedModel(Protocol):
+    """A model on a machine, ready to be timed as a whole and kernel by kernel."""
+
+    @property
+    def labels(self) -> list[str]:
+        """The compiler's hash of each kernel, in execution order."""
+
+    def run_model(self) -> None:
+        """Run the whole model once."""
+
+    def time_model(self) -> float:
+        """Microseconds of one run of the whole model."""
+
+    def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
+        """Run every kernel once in order; microseconds of those that are timed, calls included
+        (`call_overhead_us`), NaN for the rest and for failures."""
+
+    def call_overhead_us(self) -> float | None:
+        """What each time of `walk` holds that the model does not spend when it runs as a whole, microseconds, as it is
+        now; None where times are taken so that they hold no such thing."""
+
+    def repeat_kernel(self, index: int, calls: int) -> bool:
+        """Call one kernel so often in a row as `walk` calls it, and wait for the last; False where it failed or cannot
+        be called alone."""
+
+    def kernel_error(self, index: int) -> str | None:
+        """Run one kernel with checks: None, or what is wrong with it."""
+
+    def cache_mechanism(self, cache: Cache) -> str:
+        """How `walk` brings the caches into that state; raises MeasureError where it cannot."""
+
+    def kernel_outputs(self) -> Iterator[np.ndarray]:
+        """Run the kernels in order; what each of them wrote, fetched before the next one runs."""
+
+    def output_arrays(self) -> list[np.ndarray]:
+        """The model's outputs after the last run."""
+
+
+class Machine(Protocol):
+    """One machine, from its opening to its `close`."""
+
+    @property
+    def device(self) -> Device:
+        """What it is; goes into the dataset."""
+
+    def steadiness_probe(self) -> SteadinessProbe | None:
+        """Kernels that tell how fast the machine is at the moment; None where there are none."""
+
+    @property
+    def runtime(self) -> Any:
+        """`tvm.runtime.Device` that kernels are given."""
+
+    @property
+    def threads(self) -> Threads:
+        """The threads of its processor."""
+
+    @property
+    def limits(self) -> Limits:
+        """When rounds on it stop."""
+
+    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> LoadedModel:
+        """Put a model and its inputs on the machine."""
+
+    def running_seconds(self) -> float | None:
+        """Seconds that models and kernels ran so far, without what it takes to reach the machine; None: not told."""
+
+    def meter(self, threads: int | None = None) -> LoadMeter | None:
+        """Reads the load that others put on what so many threads use; None where it cannot be read.
+
+        Args:
+            threads: None for all that may be used.
+        """
+
+    def energy_mj(self) -> float | None:
+        """A counter of the energy used so far, millijoules; None where there is none."""
+
+    def close(self) -> None:
+        """Give it back."""

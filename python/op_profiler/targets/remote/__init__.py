@@ -1,0 +1,1 @@
+"""Boards and other machines behind TVM's RPC."""

@@ -1,0 +1,314 @@
+"""Another machine behind TVM's RPC, be it a board or a server with a GPU. Times are taken by its own clock."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.relay.lower import CompiledModel, last_line
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import BoardLostError, MeasureError
+from op_profiler.measure.kernels import expose_every_entry, kernel_calls
+from op_profiler.measure.measurement import Cache
+from op_profiler.measure.rounds import Limits
+from op_profiler.targets.machine import Place
+from op_profiler.targets.remote.probe import Probe, describe_board, upload
+from op_profiler.targets.remote.rpc import ANSWER_SECONDS, Connection, connect, deadline
+from op_profiler.targets.target import target_kind
+
+_WAIT_SECONDS = 30.0
+_RUN_SECONDS = 300.0
+_FLUSH = "cache_flush_cpu_non_first_arg"
+_ANY_CORES = 1  # runtime.config_threadpool: the fastest cores first
+
+
+class Board:
+    """A `Machine` behind RPC.
+
+    Args:
+        name: the target as the user wrote it.
+        address: of the one machine that is wanted, of several with the same key.
+    """
+
+    def __init__(self, name: str, target: Any, place: Place, address: str | None = None) -> None:
+        self.place = place
+        self.target = target
+        self.connection = connect(place, wait_seconds=_WAIT_SECONDS, address=address)
+        session = self.connection.session
+        self.runtime = session.device("cuda" if target_kind(name) == "cuda" else "cpu", 0)
+        with self.guard("describing it", ANSWER_SECONDS * 3):
+            if target_kind(name) == "cuda":
+                self.device, self.probe, sensor = (
+                    _describe_remote_gpu(target, self.runtime, self.connection),
+                    None,
+                    None,
+                )
+            else:
+                self.probe = Probe(session, target)
+                self.device = describe_board(target_kind(name), target, self.address, place.key, self.probe)
+                sensor = self.probe.energy_sensor()
+        self._sensor = sensor
+        self._running_seconds = 0.0
+        self.threads = RemoteThreads(self)
+        self.limits = Limits(minimum_rounds=3, usual_rounds=11, usual_seconds=4.0, maximum_seconds=180.0, readings=1)
+
+    @property
+    def address(self) -> str:
+        """``host:port`` of its server."""
+        return self.connection.address
+
+    @contextlib.contextmanager
+    def guard(self, doing: str, seconds: float = _RUN_SECONDS) -> Iterator[None]:
+        """A call to the board: with a time limit, and with BoardLostError where the session did not survive it."""
+        try:
+            with deadline(seconds, f"{doing} on {self.address}"):
+                yield
+        except BoardLostError:
+            raise
+        except (RuntimeError, OSError) as error:
+            if self.connection.alive():
+                raise
+            raise BoardLostError(f"the session on {self.address} ended while {doing}: {last_line(error)}") from error
+
+    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> BoardKernels:
+        with self.guard("loading the model"):
+            return BoardKernels(self, compiled, inputs)
+
+    def energy_mj(self) -> float | None:
+        """The board's own counter, where it has one."""
+        if self._sensor is None or self.probe is None:
+            return None
+        with self.guard("reading its energy counter", ANSWER_SECONDS):
+            text = self.probe.read(self._sensor)
+        return int(text) / 1e3 if text.isdecimal() else None
+
+    def running_seconds(self) -> float:
+        return self._running_seconds
+
+    @contextlib.contextmanager
+    def running(self, doing: str) -> Iterator[None]:
+        """A `guard` around something that runs on the board and does little else."""
+        started = time.monotonic()
+        try:
+            with self.guard(doing):
+                yield
+        finally:
+            self._running_seconds += time.monotonic() - started
+
+    def steadiness_probe(self) -> None:
+        return
+
+    def meter(self, threads: int | None = None) -> None:
+        return
+
+    def close(self) -> None:
+        """The board is free once nothing holds a part of the session; `threads` and this object hold each other."""
+        del self.connection.session, self.runtime, self.threads
+        self.probe = None
+
+
+def _describe_remote_gpu(target: Any, runtime: Any, connection: Connection) -> Any:
+    import dataclasses
+
+    from op_profiler.targets.cuda.gpu import NoNvml, describe_gpu
+
+    device = describe_gpu(target, runtime, NoNvml())
+    where = f"{device.processor} at {connection.address}"  # TVM's runtime does not tell the UUID
+    return dataclasses.replace(device, machine_id=where, properties=device.properties | {"address": connection.address})
+
+
+class RemoteThreads:
+    """The thread pool of a board; its cores cannot be read from here.
+
+    TVM's profiler makes the pool anew, with all threads. What is set here therefore is also the variable that bounds
+    how many of them a kernel is given: that holds under the profiler for one thread and for all, not for a number
+    between.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        session = board.connection.session
+        with board.guard("asking for its threads", ANSWER_SECONDS):
+            self._configure = session.get_function("runtime.config_threadpool")
+            self._count = session.get_function("runtime.NumThreads")
+            self._most = int(self._count())  # the pool is made by this call, before anything bounds it
+        self._used = self._most
+
+    @property
+    def hold_under_profiler(self) -> bool:
+        """Whether a profiled run has the threads that were set last."""
+        return self._used in (1, self._most)
+
+    def use(self, threads: int) -> None:
+        """Run the next kernels with so many threads.
+
+        Raises:
+            MeasureError: the board took another number.
+        """
+        probe = self._board.probe
+        if probe is None:
+            return
+        with self._board.guard("setting its threads", ANSWER_SECONDS):
+            probe.limit_threads(threads)
+            self._configure(_ANY_CORES, threads)
+        self._used = threads
+        effective = self.effective_threads()
+        if effective != threads:
+            raise MeasureError(
+                f"asked for {threads} threads, the pool of {self._board.address} answers {effective}; "
+                "start its RPC server with TVM_NUM_THREADS set to its cores"
+            )
+
+    def effective_threads(self) -> int | None:
+        if self._board.device.kind == "cuda":
+            return None
+        with self._board.guard("asking for its threads", ANSWER_SECONDS):
+            return int(self._count())
+
+    def core_set(self, threads: int) -> tuple[int, ...]:
+        return ()
+
+    def effective_core_set(self) -> tuple[int, ...]:
+        return ()
+
+
+class BoardKernels:
+    """A model on a board (a `LoadedModel`).
+
+    Whole model and single kernels are timed by the runtime's time evaluator, which calls once before it takes time. In
+    the state ``model`` the kernels' times come from one run of the debug executor's profiler, in graph order and in
+    place; where the board cannot do that, the state is ``hot`` and `cache_mechanism` says so.
+    """
+
+    def __init__(self, board: Board, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> None:
+        from tvm.contrib import graph_executor
+
+        tvm = load_tvm()
+        self._board = board
+        session = board.connection.session
+        factory = compiled.library
+        graph = json.loads(factory.get_graph_json())
+        heads = [(int(node), int(output)) for node, output, *_ in graph["heads"]]
+        entries = expose_every_entry(graph)
+        self._library = upload(session, factory.get_lib(), board.target)
+        module = self._create(session, json.dumps(graph))
+        executor = graph_executor.GraphModule(module)
+        executor.set_input(**factory.get_params())
+        for name, value in inputs.items():
+            executor.set_input(name, tvm.nd.array(value, board.runtime))
+        self._module = module
+        self._executor = executor
+        self._run = module["run"]
+        buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
+        self._outputs = [buffers[head] for head in heads]
+        self._kernels = list(kernel_calls(graph, buffers))
+        self._evaluators: dict[tuple[str, Cache], Callable[..., Any]] = {}
+
+    def _create(self, session: Any, graph: str) -> Any:
+        """The debug executor where the board has one, else the plain one."""
+        runtime = self._board.runtime
+        device = runtime.device_type % 128, runtime.device_id
+        for name, profiles in (("tvm.graph_executor_debug.create", True), ("tvm.graph_executor.create", False)):
+            try:
+                create = session.get_function(name)
+            except (AttributeError, RuntimeError):
+                continue
+            self._profiles = profiles
+            return create(graph, self._library, *device)
+        raise MeasureError(f"the runtime of {self._board.address} has no graph executor")
+
+    @property
+    def labels(self) -> list[str]:
+        return [label for _, label, _ in self._kernels]
+
+    def set_inputs(self, inputs: dict[str, np.ndarray]) -> None:
+        """Copy inputs of the model, by their names, to the board."""
+        with self._board.guard("sending the inputs"):
+            for name, value in inputs.items():
+                self._executor.set_input(name, value)
+
+    def run_model(self) -> None:
+        with self._board.running("running the model"):
+            self._run()
+
+    def time_model(self) -> float:
+        with self._board.running("timing the model"):
+            evaluator = self._module.time_evaluator("run", self._board.runtime, number=1, repeat=1)
+            return float(evaluator().results[0]) * 1e6
+
+    def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
+        if cache == "model" and self._in_place():
+            times = self._profiled()
+            return [time if wanted else float("nan") for time, wanted in zip(times, timed, strict=True)]
+        state: Cache = "hot" if cache == "model" else cache
+        return [self._alone(i, state) if wanted else float("nan") for i, wanted in enumerate(timed)]
+
+    def _in_place(self) -> bool:
+        return self._profiles and self._board.threads.hold_under_profiler
+
+    def _profiled(self) -> list[float]:
+        with self._board.running("profiling the model"):
+            report = json.loads(self._module["profile_rpc"]())
+        names = [name for name, _, _ in self._kernels]
+        calls = [
+            (call["Name"]["string"], float(call["Duration (us)"]["microseconds"]))
+            for call in report["calls"]
+            if call["Name"]["string"] in set(names)
+        ]
+        if [name for name, _ in calls] != names:
+            raise MeasureError(f"the profiler of {self._board.address} reports other kernels than the model has")
+        return [time for _, time in calls]
+
+    def _alone(self, index: int, cache: Cache) -> float:
+        name, _, arrays = self._kernels[index]
+        with self._board.running(f"running {name}"):
+            key = (name, cache)
+            if key not in self._evaluators:
+                before = _FLUSH if cache == "cold" else ""
+                self._evaluators[key] = self._library.time_evaluator(
+                    name, self._board.runtime, number=1, repeat=1, f_preproc=before
+                )
+            return float(self._evaluators[key](*arrays).results[0]) * 1e6
+
+    def repeat_kernel(self, index: int, calls: int) -> bool:
+        """By the board's own loop, so that it is not idle between two calls."""
+        name, _, arrays = self._kernels[index]
+        with self._board.running(f"running {name}"):
+            self._library.time_evaluator(name, self._board.runtime, number=calls, repeat=1)(*arrays)
+        return True
+
+    def call_overhead_us(self) -> None:
+        """The board's runtime reads its clock around the kernel."""
+        return
+
+    def kernel_error(self, index: int) -> str | None:
+        name, _, arrays = self._kernels[index]
+        try:
+            with self._board.running(f"running {name}"):
+                self._library.get_function(name)(*arrays)
+        except BoardLostError:
+            raise
+        except RuntimeError as error:
+            return last_line(error)
+        return None
+
+    def cache_mechanism(self, cache: Cache) -> str:
+        if cache == "model":
+            return "in-graph" if self._in_place() else "repeat: the board cannot profile with these threads"
+        return "repeat" if cache == "hot" else "clflush"
+
+    def kernel_outputs(self) -> Iterator[np.ndarray]:
+        for name, _, arrays in self._kernels:
+            with self._board.running(f"running {name}"):
+                self._library.get_function(name)(*arrays)
+                output = np.asarray(arrays[-1].numpy())
+            yield output
+
+    def output_arrays(self) -> list[np.ndarray]:
+        with self._board.guard("fetching the outputs"):
+            return [np.asarray(output.numpy()) for output in self._outputs]

@@ -1,0 +1,194 @@
+"""What a machine behind RPC is, read from its own files by a function that is sent there.
+
+TVM's runtime answers no questions about its host. A function that calls the C library's open and read does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.relay.tvm_build import llvm_version, load_tvm
+from op_profiler.measure.measurement import Device
+
+_TEXT_ARGUMENT_BYTES = 128
+_TEXT_BYTES = 1 << 14
+_CACHES = "/sys/devices/system/cpu/cpu0/cache/index{}/{}"
+_SENSORS = tuple(f"/sys/class/hwmon/hwmon{i}/energy1_input" for i in range(4))
+_KIND = ("model name", "Processor", "Hardware", "CPU implementer", "CPU part")
+_SERIAL = "/sys/firmware/devicetree/base/serial-number"
+_COMPILERS = {
+    "arm": ("arm-linux-gnueabihf-g++", "arm-linux-gnueabihf-gcc"),
+    "aarch64": ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-gcc"),
+    "x86_64": ("g++", "clang++"),
+}
+
+
+def cross_compiler(target: Any) -> str | None:
+    """A compiler on PATH that links for a target; None where there is none, and the machine has to link itself."""
+    triple = str(target.attrs.get("mtriple", "") or "x86_64")
+    family = triple.split("-")[0]
+    family = "arm" if family.startswith("armv") or family == "arm" else family
+    return next(filter(None, map(shutil.which, _COMPILERS.get(family, ()))), None)
+
+
+_sent = itertools.count()
+
+
+def upload(session: Any, library: Any, target: Any) -> Any:
+    """Send a compiled module and load it there; under a name of its own, since a second one of a name crashes."""
+    from tvm.contrib import cc, tar
+
+    compiler = cross_compiler(target)
+    name = f"op_profiler_{os.getpid()}_{next(_sent)}"
+    with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+        path = Path(folder) / (f"{name}.so" if compiler else f"{name}.tar")
+        library.export_library(str(path), fcompile=cc.cross_compiler(compiler) if compiler else tar.tar)
+        session.upload(str(path))
+        return session.load_module(path.name)
+
+
+class Probe:
+    """Reads text files of the machine behind a session, and sets the variable that bounds its threads."""
+
+    def __init__(self, session: Any, target: Any) -> None:
+        self._tvm = load_tvm()
+        self._device = session.cpu(0)
+        lower = self._tvm.lower
+        module = lower(*self._reader(), name="op_profiler_read")
+        module.update(lower(*self._setter(), name="op_profiler_set"))
+        library = upload(session, self._tvm.build(module, target=target), target)
+        self._read = library.get_function("op_profiler_read")
+        self._set = library.get_function("op_profiler_set")
+
+    def _reader(self) -> tuple[Any, list[Any]]:
+        tvm = self._tvm
+        te, tir = tvm.te, tvm.tir
+        path = te.placeholder((_TEXT_ARGUMENT_BYTES,), "uint8", "path")
+
+        def body(inputs: Any, outputs: Any) -> Any:
+            builder = tir.ir_builder.create()
+            count = builder.buffer_ptr(outputs[1])
+            file = builder.let("file", tir.call_extern("int32", "open", inputs[0].access_ptr("r"), 0))
+            text = outputs[0].access_ptr("w")
+            count[0] = tir.call_extern("int32", "read", file, text, tir.const(_TEXT_BYTES, "int32"))
+            builder.emit(tir.call_extern("int32", "close", file))
+            return builder.get()
+
+        text, count = te.extern([(_TEXT_BYTES,), (1,)], [path], body, dtype=["uint8", "int32"], name="read")
+        return te.create_schedule(text.op), [path, text, count]
+
+    def _setter(self) -> tuple[Any, list[Any]]:
+        tvm = self._tvm
+        te, tir = tvm.te, tvm.tir
+        value = te.placeholder((_TEXT_ARGUMENT_BYTES,), "uint8", "value")
+
+        def body(inputs: Any, outputs: Any) -> Any:
+            builder = tir.ir_builder.create()
+            name = tir.StringImm("TVM_NUM_THREADS")
+            answer = builder.buffer_ptr(outputs[0])
+            answer[0] = tir.call_extern("int32", "setenv", name, inputs[0].access_ptr("r"), 1)
+            return builder.get()
+
+        answer = te.extern([(1,)], [value], body, dtype=["int32"], name="set")
+        return te.create_schedule(answer.op), [value, answer]
+
+    def _text(self, text: str) -> Any:
+        """A C string on the machine."""
+        encoded = np.zeros(_TEXT_ARGUMENT_BYTES, "uint8")
+        encoded[: len(text)] = list(text.encode())
+        return self._tvm.nd.array(encoded, self._device)
+
+    def limit_threads(self, count: int) -> None:
+        """Let the session's thread pool have so many threads whenever it is made anew, as TVM's profiler does."""
+        self._set(self._text(str(count)), self._tvm.nd.empty((1,), "int32", self._device))
+
+    def read(self, path: str) -> str:
+        """The file's first 16 KiB; empty where it cannot be read."""
+        text = self._tvm.nd.empty((_TEXT_BYTES,), "uint8", self._device)
+        count = self._tvm.nd.empty((1,), "int32", self._device)
+        self._read(self._text(path), text, count)
+        length = int(count.numpy()[0])
+        return bytes(text.numpy()[:length]).decode(errors="replace").strip() if length > 0 else ""
+
+    def energy_sensor(self) -> str | None:
+        """A counter of microjoules, as the kernel's hwmon interface names them."""
+        return next((path for path in _SENSORS if self.read(path).isdecimal()), None)
+
+
+def describe_board(kind: str, target: Any, address: str, key: str, files: Probe) -> Device:
+    """What the machine says of itself; what it does not say is None."""
+    cpu = files.read("/proc/cpuinfo")
+    fields = {a.strip(): b.strip() for a, _, b in (line.partition(":") for line in cpu.splitlines()) if b}
+    model = files.read("/sys/firmware/devicetree/base/model").rstrip("\0")
+    online = files.read("/sys/devices/system/cpu/online")
+    clock = files.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq")
+    memory = files.read("/proc/meminfo").partition("MemTotal:")[2].split()
+    caches = _caches(files)
+    system = files.read("/proc/version")
+    sensor = files.energy_sensor()
+    return Device(
+        kind=kind,
+        target=str(target),
+        processor=fields.get("model name") or fields.get("Processor") or fields.get("Hardware") or key,
+        cores=_count(online),
+        clock_mhz=float(clock) / 1e3 if clock.isdecimal() else None,
+        l1_bytes=caches.get(1),
+        l2_bytes=caches.get(2),
+        l3_bytes=caches.get(3),
+        memory_bytes=int(memory[0]) * 1024 if memory else None,
+        tvm_version=str(load_tvm().__version__),
+        llvm_version=llvm_version(),
+        host_fingerprint=_hash(
+            key, model, online, *(fields.get(name, "") for name in _KIND), str(sorted(caches.items()))
+        ),
+        machine_id=_hash(system, *_serials(fields, files, address)),
+        properties={
+            "board": model or None,
+            "address": address,
+            "key": key,
+            "system": system,
+            "energy": sensor or "no energy counter under /sys/class/hwmon",
+        },
+    )
+
+
+def _serials(fields: dict[str, str], files: Probe, address: str) -> list[str]:
+    """What no other board has: its serial number. Where it has none, its address and what else may be its own.
+
+    Boards of one kind run copies of one card, machine-id and all, and some makers write zeros for a serial number.
+    """
+    told = [fields.get("Serial", ""), files.read(_SERIAL).rstrip("\0")]
+    serials = [serial for serial in told if serial.strip("0")]
+    return serials or [address, files.read("/etc/machine-id"), files.read("/sys/class/net/eth0/address")]
+
+
+def _hash(*words: str) -> str:
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+
+
+def _count(ranges: str) -> int | None:
+    """``0-1,4`` is three."""
+    total = 0
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        if not first.isdecimal() or (last and not last.isdecimal()):
+            return None
+        total += int(last or first) - int(first) + 1
+    return total or None
+
+
+def _caches(files: Probe) -> dict[int, int]:
+    sizes: dict[int, int] = {}
+    for index in range(4):
+        level, size = files.read(_CACHES.format(index, "level")), files.read(_CACHES.format(index, "size"))
+        if level.isdecimal() and size[:-1].isdecimal() and files.read(_CACHES.format(index, "type")) != "Instruction":
+            sizes[int(level)] = int(size[:-1]) * {"K": 1024, "M": 1024**2}.get(size[-1], 1)
+    return sizes

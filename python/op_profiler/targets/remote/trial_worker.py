@@ -1,0 +1,69 @@
+"""The worker whose candidates run on a board."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from op_profiler.measure.measurement import Device
+from op_profiler.targets.machine import Threads
+from op_profiler.tuning.candidate import Candidate, TrialResult
+from op_profiler.tuning.reference import Reference
+from op_profiler.tuning.trials.device_clock import BuiltForDevice
+from op_profiler.tuning.trials.worker import Built, Worker
+
+_FLUSH = "cache_flush_cpu_non_first_arg"
+
+
+class BoardWorker(Worker):
+    """Builds here and times on one board; asks for it again after it went away."""
+
+    def _open(self) -> tuple[Any, Threads]:
+        from op_profiler.targets.remote.board import Board
+
+        assert self.setup.place is not None
+        self.board = Board(self.setup.name, self.target, self.setup.place, self.setup.address)
+        return self.board.runtime, self.board.threads
+
+    def trial(
+        self,
+        candidate: Candidate,
+        best_us: float,
+        samples: int,
+        minimum_us: float,
+        stop_factor: float,
+    ) -> TrialResult:
+        """Build and time one candidate."""
+        result = self.build(0, candidate)
+        if result.error is None:
+            timed = self.measure(0, best_us, samples, minimum_us, stop_factor)
+            result = dataclasses.replace(timed, build_seconds=result.build_seconds)
+        return dataclasses.replace(result, machine=self.board.address)
+
+    def measure(self, number: int, best_us: float, samples: int, minimum_us: float, stop_factor: float) -> TrialResult:
+        """As in `Worker`; what ended the session is told from what only failed."""
+        result = super().measure(number, best_us, samples, minimum_us, stop_factor)
+        if result.failure == "run" and not self.board.connection.alive():
+            return TrialResult(failure="lost", error=f"the session on {self.board.address} ended: {result.error}")
+        return result
+
+    def compare_candidates(self, candidates: Sequence[Candidate], rounds: int, minimum_us: float) -> list[TrialResult]:
+        """Build all, then time them in turns."""
+        results = {number: self.build(number, candidate) for number, candidate in enumerate(candidates)}
+        built = [number for number, result in results.items() if result.error is None]
+        if built:
+            results |= dict(zip(built, self.compare(built, rounds, minimum_us)))
+        return [dataclasses.replace(results[n], machine=self.board.address) for n in range(len(candidates))]
+
+    def describe(self) -> Device:
+        """The board that this worker times on."""
+        return self.board.device
+
+    def _built(self, function: Any, arrays: list[Any], reference: Reference | None, weights: list[Any]) -> Built:
+        from op_profiler.targets.remote.probe import upload
+
+        with self.board.guard("sending a candidate"):
+            library = upload(self.board.connection.session, function, self.target)
+        options = {"f_preproc": _FLUSH} if self.setup.cache == "cold" else {}
+        return BuiltForDevice(library, arrays, reference, None, None, options)

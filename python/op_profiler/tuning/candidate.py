@@ -1,0 +1,96 @@
+"""What is tried, and what came of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+from op_profiler.compilers.relay.tvm_build import load_tvm
+
+Failure = Literal["invalid", "build", "timeout", "crash", "memory", "wrong", "run", "lost"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSpec:
+    """One AutoTVM task: a template and its arguments, in AutoTVM's serialized form (tuples and plain values)."""
+
+    template: str
+    arguments: tuple[Any, ...]
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The workload as text; equal for equal tasks."""
+        return repr((self.template, self.arguments))
+
+    def create(self, target: Any) -> Any:
+        """The `autotvm.task.Task`, with its space."""
+        from op_profiler.schedules.templates import register_templates
+
+        register_templates()
+        return load_tvm().autotvm.task.create(self.template, self.arguments, target)
+
+
+VENDOR = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """One schedule to try.
+
+    Attributes:
+        index: point of the task's space; None is the schedule that the template takes without a record, `VENDOR` is no
+            schedule but the vendor's kernel for the same computation.
+    """
+
+    task: TaskSpec
+    index: int | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrialResult:
+    """What came of one candidate: samples or an error.
+
+    Attributes:
+        samples_us: microseconds per call, each the mean of several calls; a single one where `stopped_early`.
+        stopped_early: the first call took so much longer than the best candidate that no more were made.
+        checked: whether the output was compared with numpy's.
+        failure: kind of `error`.
+        error: what went wrong, with numbers where there are any.
+        build_seconds: time that lowering and compiling took.
+        kernel: of the vendor's kernels the one that was timed.
+        machine: of several machines the address of the one that timed it.
+    """
+
+    samples_us: tuple[float, ...] = ()
+    stopped_early: bool = False
+    checked: bool = False
+    failure: Failure | None = None
+    error: str | None = None
+    build_seconds: float = 0.0
+    kernel: str | None = None
+    machine: str | None = None
+
+    @property
+    def median_us(self) -> float:
+        """Median of the samples; inf where there are none."""
+        ordered = sorted(self.samples_us)
+        if not ordered:
+            return float("inf")
+        middle = len(ordered) // 2
+        return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+class Runner(Protocol):
+    """Builds and times candidates; failures are results."""
+
+    def run(self, candidates: Sequence[Candidate], best_us: float) -> list[TrialResult]:
+        """One result a candidate, in the same order.
+
+        Args:
+            best_us: the best so far, for stopping early; inf where there is none.
+        """
+
+    def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
+        """Time candidates in turns, one call of each a round, so that all meet the same machine."""

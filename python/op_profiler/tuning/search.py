@@ -1,0 +1,235 @@
+"""One operator's search: proposals from a tuner, results from a runner, until the trials are used up."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.schedules.schedule import Schedule
+from op_profiler.tuning.candidate import Candidate, Runner, TaskSpec, TrialResult
+from op_profiler.tuning.points import default_schedule, schedule_of
+from op_profiler.tuning.tuners import make_tuner
+
+_BATCH = 16
+_FINALISTS = 5
+_FINAL_ROUNDS = 15
+_FAILED_SECONDS = 1e9  # AutoTVM's cost of a failure
+
+Known = Callable[[TaskSpec], Mapping[str, TrialResult]]
+"""What was tried before of a task, by the key of the schedule."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One candidate that was tried.
+
+    Attributes:
+        new: False where the result was known from before.
+    """
+
+    candidate: Candidate
+    schedule: Schedule
+    result: TrialResult
+    new: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Finalist:
+    """One of the best candidates, measured again beside the others.
+
+    Attributes:
+        config: the point as AutoTVM's record has it.
+    """
+
+    candidate: Candidate
+    schedule: Schedule
+    result: TrialResult
+    config: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """What a search found.
+
+    Attributes:
+        trials: in the order in which they were made; the template's default, where it has one, is the first.
+        finalists: the fastest first; empty where nothing could be measured.
+    """
+
+    trials: tuple[Trial, ...]
+    finalists: tuple[Finalist, ...]
+
+    @property
+    def default(self) -> Finalist | None:
+        """What the compiler takes without a record; None where it has no time."""
+        return next((f for f in self.finalists if f.candidate.index is None), None)
+
+    def best_after(self, count: int) -> float | None:
+        """Median of the best of the first `count` trials, microseconds; None where none succeeded."""
+        best = min((t.result.median_us for t in self.trials[:count]), default=float("inf"))
+        return best if best != float("inf") else None
+
+
+class OperatorSearch:
+    """Searches the spaces of all templates that can compute one operator.
+
+    Each template gets a quarter of the trials first; the rest goes to the one that is ahead.
+
+    Args:
+        tasks: one a template.
+        defaults: tasks whose template has a schedule of its own, to compare with.
+        champion: what has been used so far; it is measured beside the finalists, whatever they are.
+        on_trial: told of every trial, new or known, as soon as it is there.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[TaskSpec],
+        target: Any,
+        runner: Runner,
+        *,
+        tuner: str,
+        trials: int,
+        seed: int = 0,
+        defaults: Sequence[TaskSpec] = (),
+        champion: Candidate | None = None,
+        known: Known = lambda task: {},
+        on_trial: Callable[[Trial], None] = lambda trial: None,
+    ) -> None:
+        self._target = target
+        self._runner = runner
+        self._count = trials
+        self._known = known
+        self._on_trial = on_trial
+        self._defaults = defaults
+        self._champion = champion
+        self._spaces = [_Space(task, target, tuner, seed + number) for number, task in enumerate(tasks)]
+        self._tasks = {space.spec: space.task for space in self._spaces}
+        self._first_share = trials / 4 if len(self._spaces) > 1 else 0
+        self._memory: dict[TaskSpec, Mapping[str, TrialResult]] = {}
+        self._trials: list[Trial] = []
+
+    def run(self) -> Search:
+        """Search; a known result counts as a trial, so that an interrupted search goes on where it stopped."""
+        for spec in self._defaults:
+            self._tasks[spec] = self._tasks.get(spec) or spec.create(self._target)
+            schedule = default_schedule(self._tasks[spec], self._target)
+            self._try([(Candidate(spec, None), schedule)])
+        started = len(self._trials)
+        while (left := self._count - (len(self._trials) - started)) > 0:
+            space = self._next_space()
+            if space is None:
+                break
+            behind = math.ceil(self._first_share - space.tried)
+            self._batch(space, min(_BATCH, left, behind if behind > 0 else _BATCH))
+        return Search(tuple(self._trials), self._final())
+
+    def _next_space(self) -> _Space | None:
+        open_spaces = [space for space in self._spaces if space.tuner.has_next()]
+        if not open_spaces:
+            return None
+        behind = [space for space in open_spaces if space.tried < self._first_share]
+        if behind:
+            return min(behind, key=lambda space: space.tried)
+        return min(open_spaces, key=lambda space: space.best_us)
+
+    def _batch(self, space: _Space, count: int) -> None:
+        configs = space.tuner.next_batch(count)
+        indices = [int(config.index) for config in configs]
+        if not indices:  # a tuner that says it has more, and has not
+            space.exhaust()
+            return
+        candidates = [(Candidate(space.spec, i), schedule_of(space.task, i)) for i in indices]
+        results = self._try(candidates)
+        space.learn(configs, results)
+
+    def _try(self, candidates: list[tuple[Candidate, Schedule]]) -> list[TrialResult]:
+        """Results of candidates; those that are known are not measured again."""
+        spec = candidates[0][0].task
+        if spec not in self._memory:
+            self._memory[spec] = self._known(spec)
+        memory = self._memory[spec]
+        new = [c for c, schedule in candidates if schedule.key not in memory]
+        best = min((t.result.median_us for t in self._trials), default=float("inf"))
+        measured = iter(self._runner.run(new, best) if new else ())
+        results = []
+        for candidate, schedule in candidates:
+            known = memory.get(schedule.key)
+            result = known if known is not None else next(measured)
+            trial = Trial(candidate, schedule, result, known is None)
+            self._trials.append(trial)
+            self._on_trial(trial)
+            results.append(result)
+        return results
+
+    def _final(self) -> tuple[Finalist, ...]:
+        """The best candidates side by side, since one of many noisy times is too good by chance.
+
+        The default, the champion and the best of every template are always among them.
+        """
+        ranked = sorted((t for t in self._trials if t.result.samples_us), key=lambda t: t.result.median_us)
+        chosen = ranked[:_FINALISTS]
+        for spec in self._tasks:
+            chosen += [t for t in ranked if t.candidate.task == spec and t not in chosen][:1]
+        chosen += [t for t in ranked if t.candidate.index is None and t not in chosen]
+        if not chosen:
+            return ()
+        schedules = {t.candidate: t.schedule for t in chosen}
+        champion = self._champion
+        if champion is not None and champion not in schedules and champion.index is not None:
+            schedules[champion] = schedule_of(self._tasks[champion.task], champion.index)
+        results = self._runner.compare(list(schedules), _FINAL_ROUNDS)
+        finalists = [
+            Finalist(candidate, schedule, result, self._config(candidate))
+            for (candidate, schedule), result in zip(schedules.items(), results)
+            if result.error is None
+        ]
+        return tuple(sorted(finalists, key=lambda f: f.result.median_us))
+
+    def _config(self, candidate: Candidate) -> dict[str, Any]:
+        from tvm.autotvm.task.space import ConfigEntity, FallbackConfigEntity
+
+        task = self._tasks[candidate.task]
+        if candidate.index is not None:
+            return dict(task.config_space.get(candidate.index).to_json_dict())
+        config = FallbackConfigEntity()
+        with self._target:
+            task.instantiate(config)
+        entities = dict(config._entity_map)
+        return dict(ConfigEntity(-1, None, entities, list(config._constraints)).to_json_dict())
+
+
+class _Space:
+    """One template's space and the tuner that walks it."""
+
+    def __init__(self, spec: TaskSpec, target: Any, tuner: str, seed: int) -> None:
+        self.spec = spec
+        self.task = spec.create(target)
+        self.tuner = make_tuner(tuner, self.task, seed)
+        self.tried = 0
+        self.best_us = float("inf")
+
+    def learn(self, configs: Sequence[Any], results: Sequence[TrialResult]) -> None:
+        """Tell the tuner what came of its proposals, in AutoTVM's words."""
+        autotvm = load_tvm().autotvm
+        inputs = [autotvm.measure.MeasureInput(self.task.target, self.task, config) for config in configs]
+        now = time.time()
+        answers = []
+        for result in results:
+            if result.samples_us:
+                costs = tuple(us / 1e6 for us in result.samples_us)
+                answers.append(autotvm.measure.MeasureResult(costs, 0, result.build_seconds, now))
+            else:
+                error = autotvm.measure.MeasureErrorNo.RUNTIME_DEVICE
+                answers.append(autotvm.measure.MeasureResult((_FAILED_SECONDS,), error, 0.0, now))
+            self.best_us = min(self.best_us, result.median_us)
+        self.tuner.update(inputs, answers)
+        self.tried += len(results)
+
+    def exhaust(self) -> None:
+        """The tuner has nothing left to propose."""
+        self.tuner.has_next = lambda: False

@@ -1,0 +1,111 @@
+"""From an operator to the AutoTVM tasks that can compute its anchor."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from op_profiler.compilers.relay.extract import Occurrence, describe
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.operators.operator import Operator
+from op_profiler.schedules.chosen import ChosenSchedules, anchor_call
+from op_profiler.schedules.templates import SUFFIX, batch_matmul, conv2d, dense, winograd
+from op_profiler.tuning.candidate import TaskSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Tunable:
+    """The anchor of one or more operators, and the ways to compute it.
+
+    Attributes:
+        anchor: the heavy op alone, as an operator of its own: what trials are measurements of.
+        tasks: templates to search; the project's own, or TVM's where it has none for this op.
+        default: the task whose template the compiler takes without records; None where that is no AutoTVM template.
+        operators: workload keys of the fused operators that hold it.
+    """
+
+    anchor: Operator
+    tasks: tuple[TaskSpec, ...]
+    default: TaskSpec | None
+    operators: tuple[str, ...]
+
+    @property
+    def specs(self) -> tuple[TaskSpec, ...]:
+        """Every task that can compute the anchor."""
+        return tuple(dict.fromkeys((*self.tasks, *([self.default] if self.default is not None else []))))
+
+
+def tunables(occurrences: list[Occurrence], choices: ChosenSchedules) -> list[Tunable]:
+    """What can be tuned among operators, each anchor once.
+
+    Args:
+        occurrences: those that are asked for, with what `choices` noted of them.
+    """
+    found: dict[str, Tunable] = {}
+    for occurrence in occurrences:
+        operator = occurrence.operator
+        anchor = anchor_of(occurrence)
+        others = [TaskSpec(name, arguments) for name, arguments in choices.tasks_of(occurrence)]
+        others = [spec for spec in others if not spec.template.endswith(SUFFIX)]
+        tasks = own_tasks(anchor) or tuple(others)
+        if not tasks:
+            continue
+        known = found.get(anchor.key)
+        operators = (*(known.operators if known else ()), operator.key)
+        default = others[-1] if others else None
+        found[anchor.key] = Tunable(anchor, tasks, default, tuple(dict.fromkeys(operators)))
+    return list(found.values())
+
+
+def own_tasks(anchor: Operator) -> tuple[TaskSpec, ...]:
+    """The project's templates for an anchor, with the arguments that a build gives them; empty where there are none."""
+    tensors = (*anchor.inputs, *anchor.params)
+    attrs = anchor.attrs[0] if anchor.attrs else {}
+    floats = len(tensors) == 2 and all(t.dtype.startswith("float") and -1 not in t.shape for t in tensors)
+    if not floats:
+        return ()
+    data, weight = (("TENSOR", t.shape, t.dtype) for t in tensors)
+    dtype = str(attrs.get("out_dtype") or tensors[0].dtype)
+    if anchor.anchor in ("nn.contrib_conv2d_NCHWc", "nn.contrib_depthwise_conv2d_NCHWc") and len(weight[1]) == 6:
+        strides, padding, dilation = (tuple(attrs[name]) for name in ("strides", "padding", "dilation"))
+        rest = (strides, padding, dilation, attrs["data_layout"], attrs["out_layout"], dtype)
+        if "depthwise" in anchor.anchor:
+            return (TaskSpec(conv2d.DEPTHWISE, (data, weight, *rest)),)
+        direct = TaskSpec(conv2d.CONV2D, (data, weight, *rest))
+        return (direct, *_winograd(direct))
+    if anchor.anchor == "nn.contrib_dense_pack" and len(weight[1]) == 3:
+        return (TaskSpec(dense.DENSE, (data, weight, None, dtype)),)
+    if anchor.anchor == "nn.batch_matmul":
+        flags = (int(attrs.get("transpose_a", False)), int(attrs.get("transpose_b", True)))
+        return (TaskSpec(batch_matmul.BATCH_MATMUL, (data, weight, anchor.outputs[0].shape, dtype, *flags)),)
+    return ()
+
+
+def _winograd(direct: TaskSpec) -> list[TaskSpec]:
+    """The same convolution by Winograd's method, where it can be computed so."""
+    data, weight, strides, padding, dilation, data_layout, out_layout, dtype = direct.arguments
+    chunks, in_chunks, kh, kw, block, lanes = weight[1]
+    groups = data[1][1] * data[1][4] // (in_chunks * block)
+    if not winograd.applies((kh, kw), strides, dilation, groups, dtype):
+        return []
+    transformed = ("TENSOR", (winograd.ALPHA, winograd.ALPHA, chunks, in_chunks * block, lanes), weight[2])
+    arguments = (data, transformed, (1, 1), padding, (1, 1), data_layout, out_layout, dtype)
+    return [TaskSpec(winograd.WINOGRAD, arguments)]
+
+
+def anchor_of(occurrence: Occurrence) -> Operator:
+    """The heavy op of a fused operator, alone."""
+    relay = load_tvm().relay
+    call = anchor_call(occurrence)
+    variables = [relay.Var(f"x{i}", argument.checked_type) for i, argument in enumerate(call.args)]
+    function = relay.Function(variables, relay.Call(call.op, variables, call.attrs))
+    module = relay.transform.InferType()(load_tvm().IRModule.from_expr(function))
+    constant = tuple(_is_weight(occurrence, argument) for argument in call.args)
+    return dataclasses.replace(describe(module["main"], constant), name=occurrence.operator.anchor.replace(".", "_"))
+
+
+def _is_weight(occurrence: Occurrence, argument: Any) -> bool:
+    """Whether an argument is a parameter of the fused function for which the model passes a constant."""
+    parameters = list(occurrence.function.params)
+    constants = [p for p, constant in zip(parameters, occurrence.constant) if constant]
+    return any(argument.same_as(p) for p in constants)

@@ -1,0 +1,1 @@
+"""Builds and times the candidates of a search, in processes that may die."""

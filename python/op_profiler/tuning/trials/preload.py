@@ -1,0 +1,19 @@
+"""Imported once by the server that workers are forked from: what takes seconds to load."""
+
+import os
+
+# numpy's threads spin for a while after a product, on cores where something is being timed.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
+
+from op_profiler.compilers.relay.tvm_build import load_tvm  # noqa: E402
+
+load_tvm()
+
+import tvm.autotvm.feature  # noqa: E402, F401
+import tvm.topi.testing  # noqa: E402, F401
+from tvm import relay  # noqa: E402, F401
+
+import op_profiler.tuning.trials.worker  # noqa: E402, F401
+from op_profiler.schedules.templates import register_templates  # noqa: E402
+
+register_templates()

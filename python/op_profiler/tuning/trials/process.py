@@ -1,0 +1,87 @@
+"""A worker process and the pipe to it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from op_profiler.tuning.candidate import Failure
+from op_profiler.tuning.trials.worker import WorkerSetup
+from op_profiler.tuning.trials.worker import main as worker_main
+
+
+def forkserver() -> Any:
+    """The context that workers are started in: forked from a server that has imported TVM."""
+    _let_children_import_this_package()
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["op_profiler.tuning.trials.preload"])
+    return context
+
+
+def new_log() -> Path:
+    """A file for what workers print."""
+    descriptor, log = tempfile.mkstemp(prefix="op_profiler-trials-", suffix=".log")
+    os.close(descriptor)
+    return Path(log)
+
+
+class WorkerProcess:
+    """One worker and the pipe to it."""
+
+    def __init__(self, context: Any, setup: WorkerSetup) -> None:
+        self.connection: Connection
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=worker_main, args=(theirs, setup), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def ask(self, *command: Any) -> None:
+        """Hand a command over; `answer` has what came of it.
+
+        Raises:
+            EOFError: the worker has died since its last answer; it has seen nothing of the command.
+        """
+        try:
+            self.connection.send(command)
+        except OSError as error:
+            raise EOFError from error
+
+    def answer(self, seconds: float) -> Any:
+        """The answer to what was asked.
+
+        Raises:
+            TimeoutError: none came in time; the worker was killed.
+            EOFError: the worker died.
+        """
+        if not self.connection.poll(seconds):
+            self.kill()
+            raise TimeoutError
+        try:
+            return self.connection.recv()
+        except (ConnectionResetError, EOFError) as error:
+            raise EOFError from error
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+
+    def how_it_died(self) -> tuple[Failure, str]:
+        self._process.join(5)
+        code = self._process.exitcode or 0
+        if code == -signal.SIGKILL:
+            return "memory", "killed by the system, as it does when memory runs out"
+        return "crash", signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _let_children_import_this_package() -> None:
+    """The server that workers are forked from starts with a fresh `sys.path`, and this may run from a source tree."""
+    root = str(Path(__file__).resolve().parents[3])
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])

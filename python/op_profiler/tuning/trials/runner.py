@@ -1,0 +1,261 @@
+"""Hands candidates to worker processes, and outlives them.
+
+Candidates of a batch are built on all cores; then they are timed one after the other, while nothing else runs.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing.connection import wait
+from types import TracebackType
+from typing import Any
+
+from op_profiler.cores import usable_cores
+from op_profiler.errors import MeasureError
+from op_profiler.measure.measurement import Cache, Settings
+from op_profiler.targets.target import target_kind
+from op_profiler.tuning.candidate import Candidate, TrialResult
+from op_profiler.tuning.trials.process import WorkerProcess, forkserver, new_log
+from op_profiler.tuning.trials.worker import WorkerSetup
+
+_START_SECONDS = 60.0
+_MOST_FAILED_STARTS = 3
+_MOST_LOST_WORKERS = 4
+_GONE = TrialResult(failure="crash", error="every process that built it was gone before it could run it")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrialLimits:
+    """How long and how often.
+
+    Attributes:
+        build_seconds, run_seconds: after which a candidate counts as hanging.
+        samples: of a candidate that is not stopped early; each the mean over calls that together take `minimum_us`.
+        stop_factor: a first call that takes this many times the best candidate's time is the last.
+        memory_share: share of the free memory that one worker may take.
+    """
+
+    build_seconds: float = 20.0
+    run_seconds: float = 20.0
+    samples: int = 3
+    minimum_us: float = 2000.0
+    stop_factor: float = 1.5
+    memory_share: float = 0.6
+
+
+class TrialRunner:
+    """A `Runner` on this machine's processor or GPU; a context manager, as it holds processes.
+
+    Args:
+        target: TVM target string of the processor.
+        threads: that kernels run with.
+        cache: ``hot``: a candidate finds everything where its last call left it; ``cold``: its weights are flushed
+            before each call, as in a model whose weights do not fit the caches.
+        check: compare each candidate's output with numpy's, where its template is of a known kind.
+        modules: names of modules that register further templates.
+        name: the target as the user wrote it.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        threads: int,
+        *,
+        limits: TrialLimits | None = None,
+        cache: Cache = "hot",
+        check: bool = True,
+        modules: Sequence[str] = (),
+        name: str = "llvm",
+    ) -> None:
+        import psutil
+
+        self.limits = limits or TrialLimits()
+        self._context = forkserver()
+        self._log = new_log()
+        on_gpu = target_kind(name) == "cuda"  # CUDA maps far more memory than there is
+        memory = None if on_gpu else int(psutil.virtual_memory().available * self.limits.memory_share)
+        self._setup = WorkerSetup(
+            target=target,
+            threads=threads,
+            modules=tuple(modules),
+            memory_bytes=memory,
+            check=check,
+            cache=cache,
+            log=str(self._log),
+            name=name,
+        )
+        self._workers: list[WorkerProcess | None] = [None] * usable_cores()
+        self._build_seconds: dict[int, float] = {}
+
+    def __enter__(self) -> TrialRunner:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for worker in self._workers:
+            if worker is not None:
+                worker.kill()
+        self._log.unlink(missing_ok=True)
+
+    def _worker(self, slot: int) -> WorkerProcess:
+        """The worker of a slot, started if there is none.
+
+        Raises:
+            MeasureError: it does not start.
+        """
+        present = self._workers[slot]
+        if present is not None:
+            return present
+        for _ in range(_MOST_FAILED_STARTS):
+            worker = WorkerProcess(self._context, self._setup)
+            try:
+                worker.answer(_START_SECONDS)
+            except (EOFError, TimeoutError):
+                worker.kill()
+                continue
+            self._workers[slot] = worker
+            return worker
+        raise MeasureError(f"no process for building and measuring could be started; see {self._setup.log}")
+
+    def _asked(self, slot: int, *command: Any) -> WorkerProcess:
+        """The worker of a slot, which was handed a command; one that was killed while it was idle is replaced.
+
+        Raises:
+            MeasureError: it does not start, or none of several lived long enough.
+        """
+        for _ in range(_MOST_FAILED_STARTS):
+            worker = self._worker(slot)
+            try:
+                worker.ask(*command)
+                return worker
+            except EOFError:
+                self._drop(worker)
+        raise MeasureError(f"processes for building and measuring end while they are idle; see {self._setup.log}")
+
+    def _drop(self, worker: WorkerProcess) -> None:
+        worker.kill()
+        self._workers = [None if one is worker else one for one in self._workers]
+
+    def run(self, candidates: Sequence[Candidate], best_us: float) -> list[TrialResult]:
+        """As in `Runner`."""
+        results: dict[int, TrialResult] = {}
+        self._build_seconds = {}
+        holders = dict(self._build(candidates, results))
+        for number in range(len(candidates)):
+            for _ in range(_MOST_LOST_WORKERS):
+                result = self._measured(holders.get(number), number, best_us)
+                if result is not None or number in results:
+                    break
+                holders |= dict(self._build(candidates, results, only=[number], slot=0))  # its worker is gone
+            if number not in results:
+                result = result or _GONE
+                best_us = min(best_us, result.median_us)
+                results[number] = dataclasses.replace(result, build_seconds=self._build_seconds.get(number, 0.0))
+        return [results[number] for number in range(len(candidates))]
+
+    def settings(self) -> Settings:
+        """What kernels run with, as asked for and as read back; call it after something has run."""
+        answer = self._answer(self._asked(0, "read_back"), self.limits.run_seconds, "reading back")
+        if isinstance(answer, TrialResult):
+            raise MeasureError(f"the settings could not be read back: {answer.error}")
+        return self._setup.settings(answer, self._mechanism())
+
+    def _mechanism(self) -> str:
+        if self._setup.cache == "hot":
+            return "repeat"
+        return "copy over the L2" if target_kind(self._setup.name) == "cuda" else "clflush of the weights"
+
+    def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
+        """As in `Runner`; what fails to build has its error, and the others are compared without it."""
+        results: dict[int, TrialResult] = {}
+        for _ in range(_MOST_LOST_WORKERS):
+            waiting = [number for number in range(len(candidates)) if number not in results]
+            holders = dict(self._build(candidates, results, only=waiting, slot=0))
+            if not holders:
+                break
+            built, workers = list(holders), set(holders.values())
+            if len(workers) > 1:  # one was replaced meanwhile; the new one builds them all
+                continue
+            seconds = self.limits.run_seconds * len(built)
+            outcome = self._ask(workers.pop(), seconds, "running", "compare", built, rounds, self.limits.minimum_us)
+            if outcome is not None:
+                together = outcome if isinstance(outcome, list) else [outcome] * len(built)
+                results |= dict(zip(built, together))
+                break
+        return [results.get(number, _GONE) for number in range(len(candidates))]
+
+    def _measured(self, worker: WorkerProcess | None, number: int, best_us: float) -> TrialResult | None:
+        """The result of a candidate that a worker has built; None where that worker is gone."""
+        if worker is None:
+            return None
+        limits = self.limits
+        command = ("measure", number, best_us, limits.samples, limits.minimum_us, limits.stop_factor)
+        result: TrialResult | None = self._ask(worker, limits.run_seconds, "running", *command)
+        return result
+
+    def _ask(self, worker: WorkerProcess, seconds: float, doing: str, *command: Any) -> Any:
+        """The answer of a worker, or the result that its death or silence stands for; None where it was dead before."""
+        try:
+            worker.ask(*command)
+        except EOFError:
+            self._drop(worker)
+            return None
+        return self._answer(worker, seconds, doing)
+
+    def _answer(self, worker: WorkerProcess, seconds: float, doing: str) -> Any:
+        try:
+            return worker.answer(seconds)
+        except (TimeoutError, EOFError) as error:
+            return self._lost(worker, error, seconds, doing)
+
+    def _lost(self, worker: WorkerProcess, error: BaseException, seconds: float, doing: str) -> TrialResult:
+        if isinstance(error, TimeoutError):
+            result = TrialResult(failure="timeout", error=f"no end after {seconds:g} s while {doing}; killed")
+        else:
+            failure, how = worker.how_it_died()
+            result = TrialResult(failure=failure, error=f"the process died ({how}) while {doing}")
+        self._drop(worker)
+        return result
+
+    def _build(
+        self,
+        candidates: Sequence[Candidate],
+        results: dict[int, TrialResult],
+        only: Sequence[int] | None = None,
+        slot: int | None = None,
+    ) -> Iterator[tuple[int, WorkerProcess]]:
+        """Build candidates, on all workers or on one; those that fail get their result.
+
+        Yields:
+            Number of a candidate that was built, and the worker that holds it.
+        """
+        waiting = collections.deque(range(len(candidates)) if only is None else only)
+        slots = list(range(len(self._workers))) if slot is None else [slot]
+        busy: dict[int, tuple[int, float, WorkerProcess]] = {}
+        built: dict[int, WorkerProcess] = {}
+        while waiting or busy:
+            for free in [s for s in slots if s not in busy][: len(waiting)]:
+                number = waiting.popleft()
+                worker = self._asked(free, "build", number, candidates[number])
+                busy[free] = number, time.monotonic() + self.limits.build_seconds, worker
+            connections = {worker.connection: s for s, (_, _, worker) in busy.items()}
+            ready = wait(list(connections), max(min(end for _, end, _ in busy.values()) - time.monotonic(), 0))
+            late = [s for s, (_, end, _) in busy.items() if time.monotonic() >= end]
+            for done in {*(connections[c] for c in ready), *late}:  # type: ignore[index]
+                number, _, worker = busy.pop(done)
+                try:
+                    result = worker.answer(0)
+                except (TimeoutError, EOFError) as error:
+                    result = self._lost(worker, error, self.limits.build_seconds, "building")
+                    lost = [n for n, holder in built.items() if holder is worker]
+                    for n in lost:
+                        del built[n]
+                    waiting.extend(lost)
+                if result.error is not None:
+                    results[number] = result
+                else:
+                    built[number] = worker
+                    self._build_seconds[number] = result.build_seconds
+        yield from built.items()

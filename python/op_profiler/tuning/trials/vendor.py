@@ -1,0 +1,115 @@
+"""The vendor's kernels: what torch does for the same computation, with the same threads."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from op_profiler.errors import MissingPackageError
+from op_profiler.measure.threads import available_cores
+from op_profiler.tuning.candidate import TaskSpec
+from op_profiler.tuning.reference import Reference
+
+
+def vendor_kernels(task: TaskSpec, reference: Reference, threads: int) -> dict[str, Callable[[], Any]]:
+    """By name, the ways in which torch computes a task, ready to be called on the reference's inputs.
+
+    A convolution is there in torch's two memory layouts and in oneDNN's own: the fastest counts.
+
+    Raises:
+        MissingPackageError: torch is not installed.
+    """
+    # Without places the two of OpenMP's threads may share a core, each waiting for the other to use up its time slice.
+    os.environ["OMP_PLACES"] = ",".join(f"{{{core}}}" for core in available_cores()[:threads])
+    os.environ["OMP_PROC_BIND"] = "true"
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingPackageError("torch", "timing the vendor's kernels") from error
+    torch.set_num_threads(threads)
+    data, weight = (torch.from_numpy(array.copy()) for array in reference.arrays)
+    kernels = plain_kernels(torch, task, data, weight)
+    with _where_there_is_one():
+        if data.dim() == 4:
+            kernels |= _convolution_of_mkldnn(torch, task, data, weight)
+        elif data.dim() == 2:
+            packed = torch.ops.mkldnn._reorder_linear_weight(weight.to_mkldnn(), data.shape[0])
+            pointwise = torch.ops.mkldnn._linear_pointwise
+            kernels["torch.ops.mkldnn.linear prepacked"] = _inference(
+                torch, lambda x, w: pointwise(x, w, None, "none", [], ""), data, packed
+            )
+    return kernels
+
+
+def plain_kernels(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
+    """By name, the ways that any device of torch has, on tensors that are there already."""
+    if data.dim() == 4:
+        return _convolutions(torch, task, data, weight)
+    if data.dim() == 3:
+        return {"torch.bmm": _inference(torch, torch.bmm, *_oriented(task, data, weight))}
+    return {"torch.nn.functional.linear": _inference(torch, torch.nn.functional.linear, data, weight)}
+
+
+@contextlib.contextmanager
+def _where_there_is_one() -> Iterator[None]:
+    """oneDNN is not in every build of torch, and not for every processor."""
+    with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
+        yield
+
+
+def _oriented(task: TaskSpec, a: Any, b: Any) -> tuple[Any, Any]:
+    flags = task.arguments[4:6]
+    transpose_a, transpose_b = (bool(flags[0]), bool(flags[1])) if len(flags) == 2 else (False, True)
+    a, b = (a.transpose(1, 2) if transpose_a else a), (b.transpose(1, 2) if transpose_b else b)
+    batch = max(a.shape[0], b.shape[0])
+    return a.expand(batch, *a.shape[1:]), b.expand(batch, *b.shape[1:])
+
+
+def _convolutions(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
+    strides, (top, left, bottom, right), dilation, groups = _shape(task, data, weight)
+
+    def convolve(x: Any, w: Any) -> Any:
+        if (top, left) != (bottom, right):  # torch pads both sides alike
+            x = torch.nn.functional.pad(x, (left, right, top, bottom))
+            return torch.nn.functional.conv2d(x, w, None, strides, 0, dilation, groups)
+        return torch.nn.functional.conv2d(x, w, None, strides, (top, left), dilation, groups)
+
+    layouts = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+    return {
+        f"torch.nn.functional.conv2d {name}": _inference(
+            torch, convolve, data.to(memory_format=layout), weight.to(memory_format=layout)
+        )
+        for name, layout in layouts.items()
+    }
+
+
+def _convolution_of_mkldnn(torch: Any, task: TaskSpec, data: Any, weight: Any) -> dict[str, Callable[[], Any]]:
+    """oneDNN's own blocked layouts, the weight reordered beforehand; it pads both sides alike."""
+    strides, (top, left, bottom, right), dilation, groups = _shape(task, data, weight)
+    if (top, left) != (bottom, right):
+        return {}
+    padding = top, left
+    packed = torch._C._nn.mkldnn_reorder_conv2d_weight(weight.to_mkldnn(), padding, strides, dilation, groups)
+
+    def convolve(x: Any, w: Any) -> Any:
+        return torch.conv2d(x, w, None, strides, padding, dilation, groups)
+
+    return {"torch.conv2d mkldnn": _inference(torch, convolve, data.to_mkldnn(), packed)}
+
+
+def _shape(task: TaskSpec, data: Any, weight: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
+    """Strides, padding (top, left, bottom, right), dilation and groups of a convolution."""
+    strides, padding, dilation = (tuple(int(v) for v in a) for a in task.arguments[2:5])
+    padding = padding if len(padding) == 4 else (*padding, *padding)
+    return strides, padding, dilation, data.shape[1] // weight.shape[1]
+
+
+def _inference(torch: Any, function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    def call() -> Any:
+        with torch.inference_mode():
+            return function(*arguments)
+
+    return call

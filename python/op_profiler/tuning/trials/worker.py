@@ -1,0 +1,365 @@
+"""The process that builds candidates and times them. It lives as long as nothing kills it.
+
+It is forked from a server that has imported TVM already, so that a new one costs a hundredth of a second. What it is
+asked for comes through a pipe, one command after the other; whatever a candidate does to it, the runner at the other
+end sees either an answer, or the end of the process, or nothing in time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import BoardLostError, MeasureError
+from op_profiler.measure.calls import Kernel
+from op_profiler.measure.measurement import Cache, Settings
+from op_profiler.targets.machine import Place, Threads
+from op_profiler.targets.target import target_kind
+from op_profiler.tuning.candidate import VENDOR, Candidate, Failure, TaskSpec, TrialResult
+from op_profiler.tuning.reference import Reference, reference_of
+
+_PR_SET_PDEATHSIG = 1
+_SETTLING_SECONDS = 0.1
+_PAUSE_SECONDS = 0.005
+_SHORT_US = 300.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WorkerSetup:
+    """What a worker is told once.
+
+    Attributes:
+        modules: to import for the templates that they register.
+        memory_bytes: what the process may allocate; None for no limit.
+        cache: ``hot``, or ``cold``: the weights are flushed before each call.
+        log: file for whatever TVM prints.
+        name: the target as the user wrote it.
+        place, address: of the machine to time on, where it is behind RPC.
+    """
+
+    target: str
+    threads: int
+    modules: tuple[str, ...]
+    memory_bytes: int | None
+    check: bool
+    cache: Cache
+    log: str
+    name: str = "llvm"
+    place: Place | None = None
+    address: str | None = None
+
+    def settings(self, read_back: tuple[int | None, tuple[int, ...], tuple[int, ...]], mechanism: str) -> Settings:
+        """What kernels run with: as asked for here, and as `Worker.read_back` answers."""
+        effective, cores, effective_cores = read_back
+        return Settings(
+            threads=self.threads,
+            threads_effective=effective,
+            core_set=cores,
+            core_set_effective=effective_cores,
+            cache=self.cache,
+            cache_mechanism=mechanism,
+            executor="kernel",
+        )
+
+
+@dataclasses.dataclass
+class Built:
+    """A candidate that is ready to run.
+
+    Attributes:
+        flush: takes the weights out of the caches; None where they may stay.
+        kernel: what single calls are timed with; None where the device's own clock times them.
+    """
+
+    function: Any
+    arrays: list[Any]
+    reference: Reference | None
+    flush: Callable[[], None] | None
+    kernel: Kernel | None
+
+    def call(self) -> None:
+        """Run it once."""
+        self.function(*self.arrays)
+
+    def output(self) -> np.ndarray:
+        """What the last call computed."""
+        return np.asarray(self.arrays[0].numpy())
+
+    def timed(self, device: Any, calls: int, samples: int) -> tuple[float, ...]:
+        """Microseconds per call, each sample the mean over `calls` of them; of one where the weights are flushed."""
+        if self.flush is not None or calls == 1:
+            return tuple(self._timed_once() for _ in range(samples))
+        evaluator = self.function.time_evaluator(self.function.entry_name, device, number=calls, repeat=samples)
+        return tuple(float(s) * 1e6 for s in evaluator(*self.arrays).results)
+
+    def _timed_once(self) -> float:
+        if self.flush is not None:
+            self.flush()
+        assert self.kernel is not None
+        return self.kernel.timed()
+
+
+@dataclasses.dataclass
+class BuiltByVendor:
+    """The vendor's kernel, with the interface of `Built`; a sample holds Python's part of each call (about 2 us)."""
+
+    name: str
+    function: Callable[[], Any]
+    reference: Reference
+    result: Any = None
+
+    def call(self) -> None:
+        self.result = self.function()
+
+    def output(self) -> np.ndarray:
+        dense = self.result.to_dense() if self.result.is_mkldnn else self.result
+        return np.asarray(dense.numpy())
+
+    def timed(self, device: Any, calls: int, samples: int) -> tuple[float, ...]:
+        times = []
+        for _ in range(samples):
+            started = time.perf_counter_ns()
+            for _ in range(calls):
+                self.function()
+            times.append((time.perf_counter_ns() - started) / calls / 1e3)
+        return tuple(times)
+
+
+class Worker:
+    """Keeps the tasks, their inputs and the functions that were built."""
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        from op_profiler.schedules.templates import register_templates
+
+        self.setup = setup
+        self.tvm = load_tvm()
+        register_templates()
+        for module in setup.modules:
+            importlib.import_module(module)
+        self.target = self.tvm.target.Target(setup.target)
+        self.device, self.pool = self._open()
+        self.tasks: dict[TaskSpec, Any] = {}
+        self.references: dict[TaskSpec, Reference | None] = {}
+        self.inputs: dict[tuple[TaskSpec, tuple[Any, ...]], list[Any]] = {}
+        self.built: dict[int, Built | BuiltByVendor] = {}
+        self._settling_seconds = _SETTLING_SECONDS
+
+    def _open(self) -> tuple[Any, Threads]:
+        """The device that kernels run on, and its threads."""
+        from op_profiler.measure.threads import ThreadPool
+
+        return self.tvm.device(self.target.kind.name, 0), ThreadPool()
+
+    def build(self, number: int, candidate: Candidate) -> TrialResult:
+        """Lower and compile, down to machine code."""
+        started = time.perf_counter()
+        scope = self.tvm.autotvm.GLOBAL_SCOPE
+        scope.in_tuning = True  # TVM's templates then take packed inputs instead of packing them
+        failure: Failure = "invalid"
+        try:
+            if candidate.index == VENDOR:
+                self.built[number] = self._vendor(candidate.task)
+                return TrialResult()
+            if candidate.task not in self.tasks:
+                self.tasks = {candidate.task: candidate.task.create(self.target)}
+                self.inputs = {}
+            task = self.tasks[candidate.task]
+            config = self._config(task, candidate.index)
+            with self.target:
+                schedule, tensors = task.instantiate(config)
+                if not getattr(config, "valid", lambda: True)():
+                    return TrialResult(failure="invalid", error=f"invalid schedule: {config.errors}")
+                failure = "build"
+                function = self.tvm.build(schedule, tensors, self.target)
+            self.built[number] = self._bind(candidate.task, function, tensors)
+        except BoardLostError as error:
+            return TrialResult(failure="lost", error=str(error))
+        except MemoryError:
+            return TrialResult(failure="memory", error="out of memory while building")
+        except Exception as error:  # noqa: BLE001 - whatever a template raises costs this candidate only
+            return TrialResult(failure=failure, error=_short(error))
+        finally:
+            scope.in_tuning = False
+        return TrialResult(build_seconds=time.perf_counter() - started)
+
+    def _vendor(self, task: TaskSpec) -> BuiltByVendor:
+        """The fastest of the vendor's kernels."""
+        reference = reference_of(task)
+        if reference is None:
+            raise MeasureError(f"the vendor has no kernel that is known here for {task.template}")
+        built = self._vendor_kernels(task, reference)
+        wrong: dict[str, str] = {}
+        for one in built:
+            one.call()
+            off = reference.plain_difference(one.output())
+            if off is not None:
+                wrong[one.name] = off
+        right = [one for one in built if one.name not in wrong]
+        if not right:
+            raise MeasureError("; ".join(f"{name}: {off}" for name, off in wrong.items()))
+        return min(right, key=lambda one: min(one.timed(self.device, 3, 5)))
+
+    def _vendor_kernels(self, task: TaskSpec, reference: Reference) -> list[BuiltByVendor]:
+        from op_profiler.tuning.trials.vendor import vendor_kernels
+
+        kernels = vendor_kernels(task, reference, self.setup.threads)
+        return [BuiltByVendor(name, function, reference) for name, function in kernels.items()]
+
+    def _config(self, task: Any, index: int | None) -> Any:
+        from tvm.autotvm.task.space import FallbackConfigEntity
+
+        return FallbackConfigEntity() if index is None else task.config_space.get(index)
+
+    def _bind(self, task: TaskSpec, function: Any, tensors: Sequence[Any]) -> Built:
+        """Inputs for a built function: those of the reference where there is one, else random ones."""
+        shapes = tuple((tuple(int(d) for d in t.shape), str(t.dtype)) for t in tensors)
+        if task not in self.references:
+            self.references = {task: reference_of(task) if self.setup.check else None}
+        reference = self.references[task]
+        if (task, shapes) not in self.inputs:
+            bound = reference.bind([shape for shape, _ in shapes[1:]]) if reference is not None else None
+            if bound is None:
+                rng = np.random.default_rng(0)
+                bound = [(rng.random(shape) * 10).astype(dtype) for shape, dtype in shapes[1:]]
+                reference = None
+            arrays = [self.tvm.nd.array(a, self.device) for a in bound]
+            weights = [a for a, s in zip(arrays, shapes[1:]) if reference is not None and reference.is_weight(s[0])]
+            self.inputs[task, shapes] = [reference, weights, *arrays]
+        reference, weights, *arrays = self.inputs[task, shapes]
+        arrays = [self.tvm.nd.empty(*shapes[0], self.device), *arrays]
+        return self._built(function, arrays, reference, weights)
+
+    def _built(self, function: Any, arrays: list[Any], reference: Reference | None, weights: list[Any]) -> Built:
+        flush = self._flusher(weights) if self.setup.cache == "cold" and weights else None
+        kernel = Kernel(function.entry_name, "", function.get_function(function.entry_name), arrays)
+        return Built(function, arrays, reference, flush, kernel)
+
+    def _flusher(self, weights: list[Any]) -> Callable[[], None] | None:
+        flush = self.tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
+        if flush is None:
+            return None
+        first = self.tvm.nd.empty((1,), "float32")
+        return lambda: flush(first, *weights)
+
+    def measure(self, number: int, best_us: float, samples: int, minimum_us: float, stop_factor: float) -> TrialResult:
+        """Check the numbers, then time; one call only where that is already far slower than the best."""
+        built = self.built.pop(number)
+        try:
+            built.call()
+            wrong = built.reference.difference(built.output()) if built.reference is not None else None
+            if wrong is not None:
+                return TrialResult(failure="wrong", error=wrong, checked=True)
+            checked = built.reference is not None
+            self._settle(built)
+            first = self._first(built, stop_factor * best_us)
+            if first > stop_factor * best_us:
+                return TrialResult(samples_us=(first,), stopped_early=True, checked=checked)
+            calls = max(int(np.ceil(minimum_us / max(first, 0.1))), 1)
+            if self.setup.cache == "cold":  # each sample is a single call
+                return TrialResult(samples_us=built.timed(self.device, 1, samples * min(calls, 5)), checked=checked)
+            return TrialResult(samples_us=built.timed(self.device, calls, samples), checked=checked)
+        except BoardLostError as error:
+            return TrialResult(failure="lost", error=str(error))
+        except MemoryError:
+            return TrialResult(failure="memory", error="out of memory while running")
+        except Exception as error:  # noqa: BLE001 - as above
+            return TrialResult(failure="run", error=_short(error))
+
+    def _first(self, built: Built | BuiltByVendor, limit_us: float) -> float:
+        """Time of the first call; a short one, which an interrupt can double, gets two more chances to be fast."""
+        first = built.timed(self.device, 1, 1)[0]
+        for _ in range(2):
+            if first <= limit_us or first > _SHORT_US:
+                break
+            first = min(first, *built.timed(self.device, 1, 1))
+        return first
+
+    def _settle(self, built: Built | BuiltByVendor) -> None:
+        """Give a new thread pool the time to spread over its cores."""
+        self.pool.use(self.setup.threads)
+        end = time.perf_counter() + self._settling_seconds
+        while time.perf_counter() < end:
+            built.call()
+        self._settling_seconds = 0.0
+
+    def read_back(self) -> tuple[int | None, tuple[int, ...], tuple[int, ...]]:
+        """Threads and cores that the runtime and the operating system report, and the cores that were asked for."""
+        threads = self.setup.threads
+        self.pool.use(threads)  # this worker may be in the place of one that ran something
+        return self.pool.effective_threads(), self.pool.core_set(threads), self.pool.effective_core_set()
+
+    def compare(self, numbers: Sequence[int], rounds: int, minimum_us: float) -> list[TrialResult]:
+        """Time several built candidates in turns, each after a call that wakes its threads."""
+        built = [self.built.pop(n) for n in numbers]
+        for one in built:
+            one.call()
+        self._settle(built[0])
+        firsts = [min(one.timed(self.device, 1, 3)) for one in built]
+        calls = [max(int(np.ceil(minimum_us / max(first, 0.1))), 1) for first in firsts]
+        samples: list[list[float]] = [[] for _ in built]
+        for turn in range(rounds):
+            order = range(len(built)) if turn % 2 == 0 else reversed(range(len(built)))
+            for position in order:
+                time.sleep(_PAUSE_SECONDS)  # until the threads of the one before have stopped spinning
+                built[position].call()
+                samples[position] += built[position].timed(self.device, calls[position], 1)
+        return [
+            TrialResult(samples_us=tuple(s), checked=b.reference is not None, kernel=getattr(b, "name", None))
+            for s, b in zip(samples, built)
+        ]
+
+
+def _short(error: BaseException) -> str:
+    from op_profiler.compilers.relay.lower import last_line
+
+    return f"{type(error).__name__}: {last_line(error)}"
+
+
+def _make(setup: WorkerSetup) -> Worker:
+    if setup.place is None and target_kind(setup.name) != "cuda":
+        return Worker(setup)
+    from op_profiler.targets.cuda.trial_worker import GpuWorker
+    from op_profiler.targets.remote.trial_worker import BoardWorker
+
+    return GpuWorker(setup) if setup.place is None else BoardWorker(setup)
+
+
+def main(connection: Connection, setup: WorkerSetup) -> None:
+    """Answer commands until the pipe is closed."""
+    if sys.platform == "linux":  # nobody is left to listen when the fork server has gone with its parent
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides what an interrupt ends
+    log = os.open(setup.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    worker = _make(setup)
+    if setup.memory_bytes is not None:
+        _limit_memory(setup.memory_bytes)
+    connection.send("ready")
+    while True:
+        try:
+            command, *arguments = connection.recv()
+        except EOFError:
+            return
+        connection.send(getattr(worker, command)(*arguments))
+
+
+def _limit_memory(more_bytes: int) -> None:
+    """What this process may allocate on top of what it holds."""
+    import resource
+
+    import psutil
+
+    held = psutil.Process().memory_info().vms
+    resource.setrlimit(resource.RLIMIT_AS, (held + more_bytes, resource.RLIM_INFINITY))

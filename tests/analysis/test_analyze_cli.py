@@ -1,0 +1,176 @@
+"""What ``op-profiler analyze`` prints, draws and refuses."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from op_profiler.cli import analyze
+from op_profiler.dataset import Dataset, Row
+from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
+from op_profiler.measure.measurement import Device, Measurement, Settings
+from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.predict.shipped import shipped_trials
+from op_profiler.schedules.schedule import Schedule
+
+pytest.importorskip("pandas")
+pytest.importorskip("sklearn")
+
+
+def run(*arguments: str) -> Result:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command(epilog=analyze.EXAMPLES)(analyze.analyze)
+    return CliRunner(env={"COLUMNS": "200", "TERM": "dumb"}).invoke(app, arguments)
+
+
+def refused(*arguments: str) -> OpProfilerError:
+    done = run(*arguments)
+    assert isinstance(done.exception, OpProfilerError), done.output
+    assert done.stdout == ""
+    return done.exception
+
+
+def operator(size: int) -> Operator:
+    spec = TensorSpec((1, 16, size, size), "float32")
+    return Operator(
+        name="fused_nn_conv2d",
+        anchor="nn.conv2d",
+        op_names=("nn.conv2d",),
+        inputs=(spec,),
+        params=(TensorSpec((16, 16, 3, 3), "float32"),),
+        outputs=(spec,),
+        attrs=({"strides": [1, 1], "kernel_size": [3, 3]},),
+        layouts={"data_layout": "NCHW", "kernel_layout": "OIHW", "out_layout": ""},
+        structure="nn.conv2d(i0,p1)",
+        flops=2 * 16 * 16 * 9 * size * size,
+        bytes_read=4 * 16 * size * size,
+        bytes_written=4 * 16 * size * size,
+    )
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Twelve convolutions at 1, 2 and 4 threads: half of the time is serial from 2 threads on."""
+    address = f"sqlite:///{tmp_path_factory.mktemp('data')}/small.db"
+    device = Device(kind="llvm", target="llvm", processor="p", cores=4, tvm_version="0", host_fingerprint="f")
+    one = Settings(threads=1, threads_effective=1, cache="hot", cache_mechanism="repeated")
+    rows = []
+    with Dataset.open(address) as dataset:
+        dataset.add_device(device)
+        for size in range(4, 28, 2):
+            dataset.add_anchor(operator(size))
+            for threads, share in ((1, 1.0), (2, 0.6), (4, 0.59)):
+                time = share * size**2
+                times: dict[str, Any] = {"min_us": time, "median_us": time, "mean_us": time, "std_us": 0.0}
+                times |= {"ci_low_us": time * 0.99, "ci_high_us": time * 1.01}
+                fields: dict[str, Any] = {
+                    "operator_key": operator(size).key,
+                    "schedule": Schedule("conv2d", {}),
+                    "settings": dataclasses.replace(one, threads=threads, threads_effective=threads),
+                    "device": device,
+                    "measurement": Measurement(samples_us=((time,),) * 9, **times),
+                }
+                rows.append(Row(**fields))
+        dataset.record_all(rows)
+    return address
+
+
+def test_a_dataset_is_analyzed(url: str) -> None:
+    done = run("--db", url, "--factor", "threads,flops,cache,input_size", "--format", "json", "--quiet")
+    assert done.exit_code == 0 and done.stderr == "", done.output
+    found = json.loads(done.stdout)
+    by_factor = {c["factor"]: c for c in found["correlations"]}
+    assert by_factor["threads"]["spearman"] == pytest.approx(-1) and by_factor["threads"]["samples"] == 36
+    assert by_factor["flops"]["pearson"] == pytest.approx(1) and by_factor["flops"]["samples"] == 12
+    assert by_factor["cache"]["not_enough"] == "it is hot in every measurement" and by_factor["cache"]["eta"] is None
+    threads = [t for t in found["turnarounds"] if t["factor"] == "threads"]
+    assert [t["value"] for t in threads] == [2.0] * 12 and threads[0]["values"] == [1, 2, 4]
+    sizes = [t for t in found["turnarounds"] if t["factor"] == "input_size"]
+    assert len(sizes) == 3 and {len(t["members"]) for t in sizes} == {12}
+    assert {p["factor"]: p["operators"] for p in found["predictions"]} == {"threads": 12, "input_size": 1}
+    assert all("not enough" in p["refused"] for p in found["predictions"])
+
+
+def test_the_tables_say_what_was_found_and_what_was_not(url: str) -> None:
+    done = run("--db", url, "--factor", "threads,flops,cache", "--anchor", "nn.conv2d")
+    assert done.exit_code == 0, done.output
+    for words in (
+        "within operators",
+        "between operators",
+        "nn.conv2d: cache: it is hot in every",
+        "nn.conv2d: 12 at 2",
+    ):
+        assert words in done.stdout
+    assert "12 operators were swept over threads, 20 are needed" in done.stdout
+    assert "36 measurements; 0 not used" in done.stderr
+    stricter = run("--db", url, "--factor", "threads", "--threshold", "0.5", "--quiet")
+    assert "12 at 1  (more never pays" in stricter.stdout and stricter.stderr == ""
+
+
+def test_csv_is_one_table(url: str) -> None:
+    done = run("--db", url, "--factor", "threads,cache", "--format", "csv", "--quiet")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [r["result"] for r in rows] == ["correlation"] * 2 + ["turnaround"] * 12 + ["prediction"]
+    assert rows[1]["eta"] == "" and float(rows[0]["spearman"]) == pytest.approx(-1)
+    assert json.loads(rows[2]["values"]) == [1, 2, 4]
+
+
+def test_pictures_are_drawn(url: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = run("--db", url, "--factor", "threads,flops,cache", "--plots", str(tmp_path / "new" / "folder"))
+    assert done.exit_code == 0, done.output
+    names = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
+    stems = {"threads_nn.conv2d", "flops_nn.conv2d", "correlations"}
+    assert names == {f"{stem}.{end}" for stem in stems for end in ("png", "svg")}
+    for name in names:
+        data = (tmp_path / "new" / "folder" / name).read_bytes()
+        if name.endswith("png"):
+            assert data.startswith(b"\x89PNG") and len(data) > 5000
+        else:
+            assert xml.etree.ElementTree.fromstring(data).tag.endswith("svg")
+    (tmp_path / "file").touch()
+    done = run("--db", url, "--factor", "threads", "--plots", str(tmp_path / "file"), "--quiet")
+    assert isinstance(done.exception, DatasetError) and "--plots" in str(done.exception)
+
+
+def test_a_parquet_file_is_read_and_the_default_is_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = shipped_trials()
+    if path is None:
+        pytest.skip("no results/schedule_trials.parquet here")
+    arguments = ("--factor", "vectorize", "--anchor", "nn.conv2d", "--format", "json")
+    from_file = run("--file", str(path), *arguments, "--quiet")
+    monkeypatch.chdir(tmp_path)
+    by_default = run(*arguments)
+    assert from_file.exit_code == by_default.exit_code == 0
+    assert "note:" in by_default.stderr and json.loads(by_default.stdout) == json.loads(from_file.stdout)
+    (found,) = json.loads(from_file.stdout)["correlations"]
+    assert found["pearson"] < -0.2 and found["anchor"] == "nn.contrib_conv2d_NCHWc"
+
+
+def test_what_cannot_be_done_is_refused(url: str, tmp_path: Path) -> None:
+    unknown = refused("--db", url, "--factor", "threds", "--quiet")
+    assert isinstance(unknown, UnknownNameError) and "threads" in str(unknown)
+    assert "nn.conv2d" in str(refused("--db", url, "--anchor", "nn.conv3d", "--quiet"))
+    assert "table" in str(refused("--format", "tabel"))
+    assert isinstance(refused("--db", url, "--file", "x.parquet"), UsageError)
+    assert "--threshold 1" in str(refused("--db", url, "--threshold", "1"))
+    assert isinstance(refused("--file", str(tmp_path / "none.parquet"), "--quiet"), DatasetError)
+    assert isinstance(refused("--db", f"sqlite:///{tmp_path}/none.db", "--quiet"), DatasetError)
+    with Dataset.open(f"sqlite:///{tmp_path}/empty.db"):
+        pass
+    empty = refused("--db", f"sqlite:///{tmp_path}/empty.db", "--quiet")
+    assert isinstance(empty, DatasetError) and "op-profiler collect" in str(empty)
+
+
+def test_help_has_examples() -> None:
+    done = run("--help")
+    assert done.exit_code == 0 and "Examples" in done.stdout and "--threshold" in done.stdout

@@ -1,0 +1,272 @@
+"""Built models in the cache folder: what is read back is what was built, and only that is read back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler import cache
+from op_profiler.building.build_cache import Built, build
+from op_profiler.collect.request import CollectRequest
+from op_profiler.errors import ModelError, UsageError
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.measure.kernels import load_graph
+from op_profiler.schedules import records
+from op_profiler.schedules.records import Conditions, Record
+from op_profiler.targets.cuda import tvm_build
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "collector" / "op_performance_collector.py"
+REQUEST = CollectRequest(model=ModelRequest(source="test", name="small"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def small(small_network: Any) -> Any:
+    return dataclasses.replace(small_network, content="small")
+
+
+def forbidden(*_: object) -> Any:
+    raise ModelError("it was built again")
+
+
+def object_code(built: Built, path: Path) -> bytes:
+    kernels = built.compiled.library.lib if built.compiled.executor == "vm" else built.compiled.library.get_lib()
+    kernels.save(str(path))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("executor", ["default", "vm"])
+def test_what_is_read_back_is_what_was_built(
+    executor: str, folder: Path, small: Any, target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = dataclasses.replace(REQUEST, executor=executor)
+    made = build(request, small, target, None)
+    monkeypatch.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
+    read = build(request, small, target, None)
+    for name in ("executor", "build_seconds", "launches", "loops", "left_out", "notes"):
+        assert getattr(read.compiled, name) == getattr(made.compiled, name), name
+    assert (read.schedules, read.asked) == (made.schedules, made.asked) and read.asked
+    assert [s.factors for s in read.schedules.values()] == [s.factors for s in made.schedules.values()]
+    assert list(read.compiled.by_label) == list(made.compiled.by_label)
+    pairs = [*zip(read.compiled.occurrences, made.compiled.occurrences, strict=True)]
+    for one, other in [*pairs, *zip(read.compiled.by_label.values(), made.compiled.by_label.values())]:
+        for name in ("operator", "label", "constant", "anchor_signature"):
+            assert getattr(one, name) == getattr(other, name), name
+    assert object_code(read, tmp_path / "a.o") == object_code(made, tmp_path / "b.o")
+    inputs = {"data": np.random.default_rng(0).standard_normal((1, 16, 32, 32)).astype("float32")}
+    if executor == "vm":
+        from tvm.runtime.vm import VirtualMachine
+
+        from op_profiler.compilers.relay.tvm_build import load_tvm
+
+        cpu = load_tvm().cpu()
+        ours, theirs = (VirtualMachine(b.compiled.library, cpu).run(**inputs).numpy() for b in (read, made))
+        assert np.array_equal(ours, theirs)
+        return
+    assert read.compiled.library.get_graph_json() == made.compiled.library.get_graph_json()
+    from op_profiler.compilers.relay.tvm_build import runtime_device
+
+    loaded = [load_graph(b.compiled, runtime_device(target), inputs) for b in (read, made)]
+    assert loaded[0].labels == loaded[1].labels
+    for ours, theirs in zip(*(one.output_arrays() for one in loaded), strict=True):
+        assert np.array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "name", ["library0.bc", "params.bin", "functions.json", "graph.json", "about.json", "build.json"]
+)
+def test_a_damaged_build_is_not_read(
+    name: str, folder: Path, small: Any, target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(REQUEST, small, target, None)
+    (file,) = folder.rglob(name)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    monkeypatch.setattr("op_profiler.compilers.relay.compiled_files.read_compiled", forbidden)
+    monkeypatch.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
+    with pytest.raises(ModelError, match="built again"):
+        build(REQUEST, small, target, None)
+
+
+def record_of(target: Any, tvm: Any, arguments: Any) -> Record:
+    """Of a convolution, with the first point of its space that its template can build."""
+    from op_profiler.schedules.templates import register_templates
+    from op_profiler.tuning.candidate import TaskSpec
+
+    register_templates()
+    task = TaskSpec("conv2d_NCHWc.op_profiler", arguments)
+    space = task.create(target).config_space
+    valid = next(i for i in range(space.range_length) if space.is_index_valid(i))
+    config = space.get(valid).to_json_dict()
+    return Record(str(target), task.template, task.arguments, config, (1e-5,), conditions=Conditions(1))
+
+
+def test_only_records_that_a_build_asks_for_make_it_another(
+    folder: Path, small: Any, target: Any, tvm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "records.jsonl"
+    made = build(REQUEST, small, target, file)
+    (conv,) = {s.template for s in made.schedules.values() if "conv2d" in s.template}
+    assert conv == "conv2d_NCHWc.x86"
+    asked = _convolutions_asked(small, target)
+    strides = {arguments[2] for arguments in asked}
+    assert strides == {(1, 1), (2, 2)}
+    ours = next(a for a in asked if a[2] == (2, 2))
+    (kind, (batch, chunks, _, _, block), dtype), *rest = ours
+    foreign = ((kind, (batch, chunks, 99, 99, block), dtype), *rest)
+    records.keep(file, record_of(target, tvm, foreign))
+    with monkeypatch.context() as patched:
+        patched.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
+        assert build(REQUEST, small, target, file).schedules == made.schedules
+        assert key_of(made, file, patched) == "base"
+    records.keep(file, record_of(target, tvm, ours))
+    tuned = build(REQUEST, small, target, file)
+    assert {s.origin for s in tuned.schedules.values()} == {"default", "tuned"}
+    with monkeypatch.context() as patched:
+        patched.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
+        assert build(REQUEST, small, target, file).schedules == tuned.schedules
+        assert build(REQUEST, small, target, None).schedules == made.schedules
+        assert key_of(made, file, patched) != "base"
+
+
+def key_of(made: Built, file: Path, patched: pytest.MonkeyPatch) -> str:
+    """Of the model in the dataset."""
+    patched.setattr(CollectRequest, "record_file", lambda self: file)
+    return REQUEST.model_key("base", made.asked)
+
+
+def _convolutions_asked(small: Any, target: Any) -> set[Any]:
+    """Arguments of the tasks of blocked convolutions that a build comes across."""
+    from op_profiler.compilers.relay.lower import compile_model
+    from op_profiler.schedules.chosen import chosen_schedules
+
+    with chosen_schedules() as choices:
+        compiled = compile_model(small, target)
+    tasks = [task for o in compiled.by_label.values() for task in choices.tasks_of(o)]
+    return {tuple(arguments) for name, arguments in tasks if name == "conv2d_NCHWc.x86"}
+
+
+def test_the_oldest_goes_when_there_is_too_much(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(name: str, age: float) -> Path:
+        place = folder / "built" / "base" / name
+        with cache.writing(place) as partial:
+            (partial / "data").write_bytes(bytes(2**20))
+            (partial / cache.ABOUT).write_text(json.dumps({"title": name}))
+        os.utime(place / cache.ABOUT, (time.time() - age,) * 2)
+        return place
+
+    first, second = write("first", 300), write("second", 200)
+    cache.touch(first)
+    monkeypatch.setenv("OP_PROFILER_CACHE_GIB", str(2.5 / 1024))
+    third = write("third", 0)
+    assert first.is_dir() and third.is_dir() and not second.exists()
+    assert [entry.title for entry in cache.entries()] == ["first", "third"]
+    half = folder / "built" / "base" / ".fourth.123"
+    half.mkdir()
+    cache.trim()
+    assert half.is_dir(), "another process may be writing it"
+    os.utime(half, (0, 0))
+    cache.trim()
+    assert not half.exists()
+    for wrong in ("much", "-1", "inf", "nan"):
+        monkeypatch.setenv("OP_PROFILER_CACHE_GIB", wrong)
+        with pytest.raises(UsageError, match="OP_PROFILER_CACHE_GIB"):
+            cache.limit_bytes()
+
+
+def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'python'}", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+NO_COMPILER = """
+import sys
+if "op_profiler.collect.worker" in " ".join(sys.orig_argv):
+    import op_profiler.compilers.relay.lower as lower
+    def compile_model(*_):
+        raise SystemExit("it was built again")
+    lower.compile_model = compile_model
+"""
+
+
+def test_other_thread_counts_and_caches_go_on_with_the_same_build(tmp_path: Path) -> None:
+    """As a run that was killed does."""
+    home = {"OP_PROFILER_CACHE": str(tmp_path / "cache")}
+    mlp = (str(SCRIPT), "--modelname=mlp", "--quiet", "--threads=1")
+    done = run(tmp_path, *mlp, **home)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "sitecustomize.py").write_text(NO_COMPILER)
+    done = run(tmp_path, *mlp, "--cache=hot", "--summary-json=summary.json", **home)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "summary.json").read_text())[0]["measured"] == 4
+    command = ("-c", "from op_profiler.cli import main; main()", "cache")
+    shown = json.loads(run(tmp_path, *command, "--json", **home).stdout)
+    titles = {entry["kind"]: entry["title"] for entry in shown["entries"]}
+    assert titles["built"] == "local:mlp, batch 1, float32, llvm" and shown["folder"] == home["OP_PROFILER_CACHE"]
+    assert "local:mlp" in run(tmp_path, *command, **home).stdout
+    cleared = json.loads(run(tmp_path, *command, "--clear", "--json", **home).stdout)
+    assert [entry["kind"] for entry in cleared["removed"]] == ["built"]
+    assert "built" not in {entry["kind"] for entry in cleared["entries"]} and cleared["entries"]
+    assert json.loads(run(tmp_path, *command, "--clear", "--all", "--json", **home).stdout)["entries"] == []
+    assert run(tmp_path, *command, "--all", **home).returncode == 2
+    assert run(tmp_path, *mlp, "--cache=cold", **home).returncode != 0, "there was nothing to go on with"
+
+
+GPU = """
+import json, pathlib, sys
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.targets.target import resolve_target, use_build_for
+use_build_for("cuda")
+tvm = load_tvm()
+from op_profiler.frontends import get_frontend
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.lowered_cache import load_cached
+from op_profiler.compilers.relay.compiled_files import read_compiled, write_compiled
+from op_profiler.compilers.relay.lower import compile_model
+model = load_cached(get_frontend("local"), ModelRequest(source="local", name="mlp"))
+made = compile_model(model, resolve_target("cuda -arch=sm_90"))
+folder = pathlib.Path(sys.argv[1])
+write_compiled(folder, made)
+read = read_compiled(folder)
+(device,) = read.library.get_lib().imported_modules
+assert device.type_key == "cuda"
+again = folder / "again"
+again.mkdir()
+write_compiled(again, read)
+code = folder / json.loads((folder / "build.json").read_text())["modules"][1]
+assert code.read_bytes() == (again / code.name).read_bytes() and b"fused_nn" in code.read_bytes()
+assert read.launches == made.launches and made.launches
+assert [o.operator for o in read.occurrences] == [o.operator for o in made.occurrences]
+print(sorted(path.name for path in folder.iterdir()))
+"""
+
+
+@pytest.mark.skipif(bool(tvm_build.missing(compile_only=True)), reason="there is no TVM with CUDA")
+def test_the_code_of_a_gpu_is_kept_with_its_host_part(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    done = run(tmp_path, "-c", GPU, str(tmp_path / "kept"))
+    assert done.returncode == 0, done.stderr
+    assert "library0.bc" in done.stdout and "library1." in done.stdout

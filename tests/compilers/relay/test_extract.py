@@ -1,0 +1,130 @@
+"""Operators as the compiler emits them: what they are called, what they cost, and what identifies them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.compilers.relay import lower
+from op_profiler.compilers.relay.extract import describe
+from op_profiler.compilers.relay.lower import compile_model, optimize
+from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.errors import ModelError
+from op_profiler.measure.kernels import load_graph
+
+
+def _function(tvm: Any, expression: Any, parameters: list[Any]) -> Any:
+    module = tvm.IRModule.from_expr(tvm.relay.Function(parameters, expression))
+    return tvm.relay.transform.InferType()(module)["main"]
+
+
+def test_every_kernel_of_the_graph_has_its_operator(compiled_small: Any) -> None:
+    graph = json.loads(compiled_small.library.get_graph_json())
+    labels = [n["attrs"]["hash"] for n in graph["nodes"] if n["op"] == "tvm_op" and n["attrs"]["func_name"] != "__nop"]
+    assert labels and set(labels) <= set(compiled_small.by_label)
+    assert sorted(labels) == sorted(o.label for o in compiled_small.occurrences)
+
+
+def test_fusing_alone_finds_the_operators_of_a_build(small_network: Any, target: Any, compiled_small: Any) -> None:
+    fused = [o.operator.key for o in optimize(small_network, target)]
+    built = [o.operator.key for o in compiled_small.occurrences]
+    assert sorted(fused) == sorted(built)
+
+
+def test_networks_of_many_convolutions_are_lowered_to_the_same_operators(
+    tvm: Any, target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a pass that takes too long for them; a padding of its own, as nasnet has it, stays one either way."""
+    relay = tvm.relay
+    x, w = relay.var("x", shape=(1, 16, 14, 14)), relay.var("w", shape=(16, 16, 3, 3))
+    padded = relay.nn.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    network = relay.nn.relu(relay.nn.conv2d(padded, w, channels=16, kernel_size=(3, 3)))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, w], network)))
+    weights = {"w": tvm.nd.array(np.ones((16, 16, 3, 3), "float32"))}
+    model = RelayModel("padded", "test", module, weights, (InputSpec("x", (1, 16, 14, 14)),))
+    usual = [o.operator.key for o in optimize(model, target)]
+    monkeypatch.setattr(lower, "_MOST_CONVOLUTIONS", 0)
+    assert [o.operator.key for o in optimize(model, target)] == usual
+    compiled = compile_model(model, target)
+    assert [o.operator.key for o in compiled.occurrences] == usual
+    assert compiled.left_out == ("SimplifyExpr",)
+    assert "convolutions" in compiled.notes[0]
+
+
+def test_kernels_whose_debug_information_llvm_refuses_are_built_without_it(tvm: Any, target: Any) -> None:
+    relay = tvm.relay
+    x = relay.var("x", shape=(1, 6, 6, 8))
+    resized = relay.image.resize2d(
+        x, size=(12, 12), layout="NHWC", method="linear", coordinate_transformation_mode="half_pixel"
+    )
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], resized)))
+    compiled = compile_model(RelayModel("resize", "test", module, {}, (InputSpec("x", (1, 6, 6, 8)),)), target)
+    assert [o.operator.anchor for o in compiled.occurrences] == ["image.resize2d"]
+    assert compiled.left_out == ("tir.CommonSubexprElim",)
+    data = np.arange(6 * 6 * 8, dtype="float32").reshape(1, 6, 6, 8)
+    (found,) = load_graph(compiled, tvm.cpu(), {"x": data}).output_arrays()
+    assert found.shape == (1, 12, 12, 8)
+    np.testing.assert_allclose(found[0, 1:-1:2, 1:-1:2].mean(), found[0, 1:-1, 1:-1].mean(), rtol=0.1)
+    np.testing.assert_array_equal(found[0, 0, 0], data[0, 0, 0])
+
+
+def test_convolutions_are_anchors_and_their_flops_add_up(compiled_small: Any) -> None:
+    convolutions = [o.operator for o in compiled_small.occurrences if "conv2d" in o.operator.anchor]
+    expected = 2 * 16 * 16 * 9 * (32 * 32 + 32 * 32 + 16 * 16)
+    relu = 2 * 16 * 32 * 32
+    assert len(convolutions) == 3
+    assert sum(o.flops for o in convolutions) == expected + relu
+
+
+def test_key_does_not_depend_on_the_name_and_does_on_the_structure(compiled_small: Any) -> None:
+    operator = compiled_small.occurrences[0].operator
+    assert dataclasses.replace(operator, name="another").key == operator.key
+    assert dataclasses.replace(operator, structure="another").key != operator.key
+    assert dataclasses.replace(operator, flops=1).key == operator.key
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("conv2d", 2 * 8 * 14 * 14 * 4 * 9), ("depthwise", 2 * 4 * 14 * 14 * 9), ("grouped", 2 * 8 * 14 * 14 * 2 * 9)],
+)
+def test_flops_of_convolutions(tvm: Any, kind: str, expected: int) -> None:
+    relay = tvm.relay
+    groups = {"conv2d": 1, "depthwise": 4, "grouped": 2}[kind]
+    channels = 4 if kind == "depthwise" else 8
+    x = relay.var("x", shape=(1, 4, 16, 16))
+    w = relay.var("w", shape=(channels, 4 // groups, 3, 3))
+    conv = relay.nn.conv2d(x, w, groups=groups, channels=channels, kernel_size=(3, 3))
+    assert describe(_function(tvm, conv, [x, w]), (False, True)).flops == expected
+
+
+def test_flops_of_matrix_products_and_transposed_convolution(tvm: Any) -> None:
+    relay = tvm.relay
+    x, w = relay.var("x", shape=(5, 7)), relay.var("w", shape=(3, 7))
+    assert describe(_function(tvm, relay.nn.dense(x, w), [x, w]), (False, True)).flops == 2 * 5 * 7 * 3
+    a, b = relay.var("a", shape=(2, 5, 7)), relay.var("b", shape=(2, 3, 7))
+    assert describe(_function(tvm, relay.nn.batch_matmul(a, b), [a, b]), (False, False)).flops == 2 * 2 * 5 * 7 * 3
+    d, k = relay.var("d", shape=(1, 4, 8, 8)), relay.var("k", shape=(4, 6, 2, 2))
+    up = relay.nn.conv2d_transpose(d, k, channels=6, kernel_size=(2, 2), strides=(2, 2))
+    assert describe(_function(tvm, up, [d, k]), (False, True)).flops == 2 * 4 * 8 * 8 * 6 * 4
+
+
+def test_a_table_look_up_reads_what_it_returns(tvm: Any) -> None:
+    relay = tvm.relay
+    table, index = relay.var("t", shape=(30000, 64)), relay.var("i", shape=(8,), dtype="int32")
+    operator = describe(_function(tvm, relay.take(table, index, axis=0), [table, index]), (True, False))
+    assert operator.bytes_read == 8 * 64 * 4 + 8 * 4
+    assert operator.flops == 0
+
+
+def test_weights_and_activations_are_told_apart(compiled_small: Any) -> None:
+    dense = next(o.operator for o in compiled_small.occurrences if "dense" in o.operator.anchor)
+    assert len(dense.params) == 1 and len(dense.inputs) == 1
+
+
+def test_a_model_that_does_not_compile_names_the_reason(broken_network: Any, target: Any) -> None:
+    with pytest.raises(ModelError, match=r"broken does not compile: only support groups == 1"):
+        compile_model(broken_network, target)

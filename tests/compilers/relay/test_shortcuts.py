@@ -1,0 +1,96 @@
+"""What is done in place of two slow passes: the same operators and the same constants, without a kernel for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.compilers.relay import lower, shortcuts
+from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.targets.target import resolve_target
+
+
+@pytest.fixture(scope="module")
+def model() -> RelayModel:
+    """Convolutions with batch normalization, two branches, and what the simplification changes: a clip twice."""
+    tvm = load_tvm()
+    relay = tvm.relay
+    rng = np.random.default_rng(0)
+    data = relay.var("data", shape=(1, 3, 20, 20))
+    params: dict[str, Any] = {}
+
+    def constant(name: str, *shape: int) -> Any:
+        params[name] = tvm.nd.array(rng.uniform(0.5, 1.5, shape).astype("float32"))
+        return relay.var(name, shape=shape)
+
+    def block(x: Any, inputs: int, outputs: int, name: str) -> Any:
+        weight = constant(f"{name}_weight", outputs, inputs, 3, 3)
+        x = relay.nn.conv2d(x, weight, padding=(1, 1), channels=outputs, kernel_size=(3, 3))
+        norm = (constant(f"{name}_{part}", outputs) for part in ("gamma", "beta", "mean", "var"))
+        return relay.nn.relu(relay.nn.batch_norm(x, *norm)[0])
+
+    first = block(data, 3, 16, "first")
+    both = relay.add(block(first, 16, 16, "left"), relay.nn.max_pool2d(first, (3, 3), padding=(1, 1)))
+    body = relay.clip(relay.clip(block(both, 16, 32, "last"), 0.0, 6.0), 0.0, 6.0)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body)))
+    return RelayModel("blocks", "test", module, params, (InputSpec("data", (1, 3, 20, 20)),))
+
+
+def _run(model: RelayModel) -> tuple[list[str], np.ndarray]:
+    tvm = load_tvm()
+    from tvm.contrib.graph_executor import GraphModule
+
+    compiled = lower.compile_model(model, resolve_target("llvm"))
+    module = GraphModule(compiled.library["default"](tvm.cpu()))
+    module.set_input("data", model.inputs[0].random(np.random.default_rng(1)))
+    module.run()
+    return [occurrence.operator.key for occurrence in compiled.occurrences], module.get_output(0).numpy()
+
+
+def test_a_build_has_the_same_operators_and_computes_the_same(
+    model: RelayModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, output = _run(model)
+    lowered = [occurrence.operator.key for occurrence in lower.optimize(model, resolve_target("llvm"))]
+    for name in ("_fold", "_hide"):
+        monkeypatch.setattr(shortcuts, name, lambda *_: None)
+    plain_keys, plain_output = _run(model)
+    assert keys == plain_keys == lowered
+    np.testing.assert_array_equal(output, plain_output)
+
+
+def test_lowering_compiles_no_kernel(model: RelayModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    tvm = load_tvm()
+    build = tvm.driver.build
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        built.append(arguments)
+        return build(*arguments, **more)
+
+    monkeypatch.setattr(tvm.driver, "build", counted)
+    lower.optimize(model, resolve_target("llvm"))
+    assert not built
+
+
+@pytest.mark.parametrize(
+    ("shape", "source", "target"),
+    [((2, 32, 3, 5), "NCHW", "NCHW16c"), ((32, 16, 3, 3), "OIHW", "OIHW8i16o"), ((2, 3, 4, 5), "NCHW", "NHWC")],
+)
+def test_a_layout_is_what_the_compiler_makes_of_it(shape: tuple[int, ...], source: str, target: str) -> None:
+    tvm = load_tvm()
+    relay = tvm.relay
+    array = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+    function = relay.Function([], relay.layout_transform(relay.const(array), source, target))
+    folded = relay.transform.FoldConstant()(tvm.IRModule.from_expr(function))["main"].body
+    found = shortcuts.in_layout(array, source, target)
+    assert found is not None
+    np.testing.assert_array_equal(found, folded.data.numpy())
+
+
+def test_layouts_that_are_left_to_the_compiler() -> None:
+    assert shortcuts.in_layout(np.zeros((1, 30, 2, 2)), "NCHW", "NCHW16c") is None
+    assert shortcuts.in_layout(np.zeros((1, 2, 2, 2, 16)), "NCHW16c", "NCHW") is None

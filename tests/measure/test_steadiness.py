@@ -1,0 +1,36 @@
+"""The probe: kernels that never change, and times at the machine's usual state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
+from op_profiler.measure.rounds import Limits
+from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES, SteadinessProbe
+from op_profiler.measure.threads import ThreadPool, available_cores
+
+
+def test_both_kernels_take_time_and_are_steady(target: Any) -> None:
+    probe = SteadinessProbe(target)
+    ThreadPool().use(1)  # two threads wait for each other where a core is busy
+    first, again = (np.min([probe.timed() for _ in range(5)], axis=0) for _ in range(2))
+    assert len(first) == len(PROBE_NAMES)
+    for one, other in zip(first, again):
+        assert one > 5.0
+        assert 0.2 < one / other < 5.0  # a shared machine may be busy, but not a different machine
+
+
+def test_the_memory_kernel_reads_more_than_the_caches_in_use(target: Any) -> None:
+    wanted = min(caches_in_use_bytes(available_cores()), beyond_caches_bytes(1 << 60))
+    compute, memory = SteadinessProbe(target).sizes_bytes
+    assert memory >= wanted and memory != FIRST_MEMORY_BYTES and compute < 1 << 20
+
+
+def test_limits_of_a_number_of_rounds() -> None:
+    assert Limits().of_rounds(None) == Limits()
+    few = Limits().of_rounds(15)
+    assert few.maximum_rounds == 15
+    assert few.minimum_rounds <= 15
+    assert Limits().of_rounds(3).minimum_rounds == 3

@@ -1,0 +1,314 @@
+"""Streams, on a device that puts everything off as long as it may, and in an order of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from op_profiler.collect.request import CollectRequest
+from op_profiler.compilers.relay.lower import CompiledModel, compile_model
+from op_profiler.errors import MeasureError, UsageError
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.measure.calls import Kernel
+from op_profiler.measure.kernels import load_graph
+from op_profiler.measure.measurement import Device
+from op_profiler.measure.rounds import Limits
+from op_profiler.parallel.corun import CorunRequest
+from op_profiler.parallel.loaded_models import Models
+from op_profiler.parallel.measured_costs import in_order, measure_costs
+from op_profiler.parallel.measured_costs import plan_of as plan_for
+from op_profiler.parallel.planning.graph import KernelGraph
+from op_profiler.parallel.planning.plan import Group, Plan, Stage, Step
+from op_profiler.parallel.planning.policies import get_policy
+from op_profiler.parallel.runtime.stream_executor import StreamExecutor, one_of_each_in_turn
+from op_profiler.targets.cuda import gpu as machines
+
+FIRST_STREAM = 7
+ONCE = [{"grid": [1, 1, 1], "block": [1, 1, 1]}]
+INPUTS = {"data": np.random.default_rng(0).standard_normal((1, 8, 16, 16)).astype("float32")}
+
+
+class Gpu:
+    """In place of a GPU and its events: what is launched waits in the queue of its stream until somebody syncs, and is
+    then run, in a random order that keeps to the streams and to the events.
+
+    Attributes:
+        launched: streams and names of kernels, in the order of the calls; `ran`: in the order in which they ran.
+        stream: that is set; None for the default one, whose kernels run at once.
+        alive: streams that were created and not freed.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.launched: list[tuple[int, str]] = []
+        self.ran: list[tuple[int, str]] = []
+        self.alive: set[int] = set()
+        self._rng = np.random.default_rng(seed)
+        self._queues: dict[int, list[Callable[[], bool]]] = {}
+        self._recorded: dict[int, int] = {}  # how often each event was, by those who called
+        self._passed: dict[int, int] = {}  # and by the streams
+        self._times: dict[int, int] = {}
+        self.stream: int | None = None
+
+    def create_raw_stream(self) -> int:
+        stream = FIRST_STREAM + len(self._queues)
+        self._queues[stream] = []
+        self.alive.add(stream)
+        return stream
+
+    def free_raw_stream(self, stream: int) -> None:
+        self.alive.remove(stream)
+
+    def set_raw_stream(self, stream: int | None) -> None:
+        self.stream = stream
+
+    def launch(self, kernel: Kernel, run: Callable[[Kernel], bool]) -> bool:
+        if self.stream is None:
+            return run(kernel)
+        call = self.stream, kernel.name
+        self.launched.append(call)
+
+        def late() -> bool:
+            self.ran.append(call)
+            assert run(kernel)
+            return True
+
+        self._queues[self.stream].append(late)
+        return True
+
+    def record(self, number: int, stream: int) -> None:
+        count = self._recorded[number] = self._recorded.get(number, 0) + 1
+
+        def passed() -> bool:
+            self._passed[number] = count
+            self._times[number] = len(self.ran)
+            return True
+
+        self._queues[stream].append(passed)
+
+    def wait(self, number: int, stream: int) -> None:
+        count = self._recorded[number]
+        self._queues[stream].append(lambda: self._passed.get(number, 0) >= count)
+
+    def between_us(self, first: int, last: int) -> float:
+        return float(self._times[last] - self._times[first])
+
+    def sync(self, stream: int | None = None) -> None:
+        while waiting := [queue for queue in self._queues.values() if queue]:
+            queue = waiting[self._rng.integers(len(waiting))]
+            if queue[0]():
+                queue.pop(0)
+
+
+def _as_method(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda _, *given: call(*given)
+
+
+@pytest.fixture
+def gpu(tvm: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Gpu]:
+    found = Gpu(getattr(request, "param", 0))
+    run = Kernel.run
+    monkeypatch.setattr(Kernel, "run", lambda kernel: found.launch(kernel, run))
+    for name in ("create_raw_stream", "free_raw_stream", "set_raw_stream", "sync"):
+        monkeypatch.setattr(tvm.runtime.Device, name, _as_method(getattr(found, name)))
+    yield found
+    assert not found.alive
+
+
+@pytest.fixture(scope="module")
+def branches(tvm: Any, target: Any) -> CompiledModel:
+    """Four branches of convolutions of one size, added up twice: many tensors that could share memory."""
+    from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+
+    relay = tvm.relay
+    data = relay.var("data", shape=(1, 8, 16, 16))
+    rng = np.random.default_rng(0)
+    params = {f"w{i}": tvm.nd.array(rng.standard_normal((8, 8, 3, 3)).astype("float32") / 8) for i in range(16)}
+    weights = iter([relay.var(name, shape=(8, 8, 3, 3)) for name in params])
+    variables, x = [data], data
+    for _ in range(2):
+        ends = []
+        for _ in range(4):
+            y = x
+            for _ in range(2):
+                weight = next(weights)
+                variables.append(weight)
+                y = relay.nn.relu(relay.nn.conv2d(y, weight, padding=(1, 1), channels=8, kernel_size=(3, 3)))
+            ends.append(y)
+        x = relay.nn.max_pool2d(relay.concatenate(ends, 1), pool_size=(3, 3), padding=(1, 1))
+        x = relay.strided_slice(x, begin=[0, 4, 0, 0], end=[1, 12, 16, 16])
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(variables, x)))
+    model = RelayModel("branches", "test", module, params, (InputSpec("data", INPUTS["data"].shape),))
+    compiled = compile_model(model, target)
+    return dataclasses.replace(compiled, launches=dict.fromkeys(compiled.by_label, ONCE))
+
+
+@pytest.fixture(scope="module")
+def expected(tvm: Any, branches: CompiledModel) -> list[np.ndarray]:
+    loaded = load_graph(branches, tvm.cpu(), INPUTS)
+    return [array.copy() for array in loaded.output_arrays()]
+
+
+def plan_of(graph: KernelGraph, stages: tuple[Stage, ...]) -> Plan:
+    return Plan("test", graph.models, graph.digest, "device", "GPU", stages)
+
+
+def spread(graph: KernelGraph, streams: int, seed: int) -> Plan:
+    """Every operator as a stage of its own on a random stream: only events keep the order."""
+    rng = np.random.default_rng(seed)
+    return plan_of(
+        graph, tuple(Stage((Group((Step(n, 1),), (int(rng.integers(streams)),)),)) for n in range(len(graph)))
+    )
+
+
+@pytest.mark.parametrize("gpu", range(8), indirect=True)
+def test_outputs_are_those_of_one_kernel_after_the_other(
+    gpu: Gpu, tvm: Any, branches: CompiledModel, expected: list[np.ndarray]
+) -> None:
+    graph = KernelGraph.of(["branches"], [branches])
+    plan = spread(graph, 3, gpu.seed)
+    with StreamExecutor(graph, [branches], plan, tvm.cpu(), [INPUTS], gpu) as executor:
+        for _ in range(3):
+            executor.run()
+            assert all(map(np.array_equal, executor.outputs(), expected))
+        streams = executor.ran_on()
+    assert sorted(set(streams)) == [0, 1, 2]
+    assert [stream - FIRST_STREAM for stream, _ in gpu.launched[: len(graph)]] == list(streams)
+    assert gpu.ran != gpu.launched  # the device did take an order of its own
+
+
+@pytest.mark.parametrize("gpu", range(4), indirect=True)
+def test_two_models_at_once(gpu: Gpu, tvm: Any, branches: CompiledModel, expected: list[np.ndarray]) -> None:
+    graph = KernelGraph.of(["one", "two"], [branches] * 2)
+    half = len(graph) // 2
+    groups = [Group(tuple(Step(m * half + n, 1) for n in range(half)), (m,)) for m in range(2)]
+    plan = plan_of(graph, (Stage(tuple(groups)),))
+    with StreamExecutor(graph, [branches] * 2, plan, tvm.cpu(), [INPUTS] * 2, gpu) as executor:
+        executor.run()
+        assert all(map(np.array_equal, executor.outputs(), expected * 2))
+    assert [stream - FIRST_STREAM for stream, _ in gpu.launched] == [0, 1] * half
+
+
+@pytest.mark.parametrize("gpu", range(4), indirect=True)
+def test_operators_with_temporary_memory_do_not_run_side_by_side(gpu: Gpu, tvm: Any, branches: CompiledModel) -> None:
+    """TVM gives them all the same memory."""
+    several = dataclasses.replace(branches, launches={label: ONCE * 2 for label in branches.launches})
+    graph = KernelGraph.of(["branches"], [several])
+    plan = spread(graph, 3, gpu.seed)
+    with StreamExecutor(graph, [several], plan, tvm.cpu(), [INPUTS], gpu) as executor:
+        executor.run()
+    assert gpu.ran == gpu.launched
+
+
+def test_the_timeline_is_that_of_the_device(gpu: Gpu, tvm: Any, branches: CompiledModel) -> None:
+    graph = KernelGraph.of(["branches"], [branches])
+    plan = spread(graph, 3, seed=1)
+    with StreamExecutor(graph, [branches], plan, tvm.cpu(), [INPUTS], gpu) as executor:
+        executor.run()
+        spans = executor.timeline_us()
+        streams = executor.ran_on()
+    assert spans.shape == (len(graph), 2) and spans.min() == 0
+    assert (spans[:, 1] > spans[:, 0]).all()
+    for node in graph.nodes:
+        assert all(spans[source, 1] <= spans[node.index, 0] for source in node.inputs)
+    for stream in range(3):
+        mine = spans[streams == stream].ravel()
+        assert (np.diff(mine) >= 0).all()
+
+
+def test_a_kernel_that_fails_ends_the_run_with_its_name(
+    gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = KernelGraph.of(["branches"], [branches])
+    launch = gpu.launch
+    monkeypatch.setattr(gpu, "launch", lambda kernel, run: len(gpu.launched) < 5 and launch(kernel, run))
+    with StreamExecutor(graph, [branches], spread(graph, 2, 0), tvm.cpu(), [INPUTS], gpu) as executor:
+        with pytest.raises(MeasureError, match=f"{graph.nodes[5].name} failed: "):
+            executor.run()
+        assert len(gpu.ran) == 5 and gpu.stream is None
+        monkeypatch.setattr(gpu, "launch", launch)
+        executor.run()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"policy": "collaborate"}, "tunes for processors"),
+        ({"costs": "predicted"}, "leave out --costs"),
+        ({"db": "sqlite:///x.db"}, "and --db"),
+    ],
+)
+def test_what_is_not_possible_on_a_gpu_is_refused(changes: dict[str, Any], words: str) -> None:
+    model = CollectRequest(model=ModelRequest(source="local", name="mlp"), target="cuda", threads=(0,))
+    request = CorunRequest(models=(model,), policy="ios", cores=4)
+    with pytest.raises(UsageError, match=words):
+        dataclasses.replace(request, **changes).check()
+
+
+def test_groups_of_a_stage_are_launched_in_turn() -> None:
+    groups = tuple(Group(tuple(Step(n, 1) for n in nodes), (core,)) for core, nodes in ((0, (0, 1, 2)), (3, (3,))))
+    plan = Plan("", ("m",), "", "", "", (Stage(groups), Stage((Group((Step(4, 1),), (3,)),))))
+    found = [(step.node, group.cores) for step, group in one_of_each_in_turn(plan).steps]
+    assert found == [(0, (0,)), (3, (3,)), (1, (0,)), (2, (0,)), (4, (3,))]
+
+
+def test_streams_of_tvm_are_taken_and_given_back(tvm: Any, branches: CompiledModel, expected: list[np.ndarray]) -> None:
+    """A processor has none and takes the calls all the same."""
+    graph = KernelGraph.of(["branches"], [branches])
+    with StreamExecutor(graph, [branches], spread(graph, 3, 0), tvm.cpu(), [INPUTS], Mock()) as executor:
+        executor.run()
+        assert all(map(np.array_equal, executor.outputs(), expected))
+
+
+@pytest.fixture
+def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> Models:
+    """As `load_models` makes them for a GPU."""
+    device = Device(kind="cuda", target="cuda", processor="GPU", cores=132)
+    machine: Any = SimpleNamespace(
+        device=device, runtime=tvm.cpu(), threads=machines.NoThreads(), meter=lambda: None, limits=Limits()
+    )
+    monkeypatch.setattr(machines, "Events", lambda: gpu)
+    return Models(
+        graph=KernelGraph.of(["branches"], [branches]),
+        compiled=(branches,),
+        loaded=(load_graph(branches, tvm.cpu(), INPUTS),),
+        inputs=(INPUTS,),
+        batch_sizes=(1,),
+        contents=("branches",),
+        asked=(frozenset(),),
+        merged=(),
+        machine=machine,
+        cores=(0, 1, 2, 3),
+    )
+
+
+@pytest.mark.parametrize("policy", ["sequential", "threads", "greedy", "ios", "nash"])
+def test_policies_plan_for_streams_from_what_was_measured_there(
+    policy: str, models: Models, expected: list[np.ndarray]
+) -> None:
+    models.sequential().run()
+    assert all(map(np.array_equal, models.sequential_outputs(), expected))
+    costs = measure_costs(models).costs
+    assert costs.threads == (1,) and (costs.latency_us[1] > 0).all()
+    plan = plan_for(models, policy, get_policy(policy)(models.graph, costs, models.cores))
+    with models.executor(plan) as executor:
+        executor.run()
+        assert all(map(np.array_equal, executor.outputs(), expected))
+
+
+def test_a_kernel_can_be_exchanged_for_another(models: Models, tvm: Any) -> None:
+    called: list[int] = []
+    other = tvm.runtime.convert(lambda *arrays: called.append(len(arrays)))
+    with models.executor(in_order(models, 1)) as executor:
+        executor.use({0: other, 3: other})
+        executor.run()
+        assert len(called) == 2
+        executor.use({})
+        executor.run()
+        assert len(called) == 2

@@ -1,0 +1,164 @@
+"""The ranking of schedules, and the command that asks it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.predict.schedules.proposals import propose
+from op_profiler.predict.schedules.ranking import RankingModel, evaluate, examples
+from op_profiler.predict.schedules.suggestions import ScheduleQuery
+from op_profiler.schedules.records import Conditions, Record, keep
+from op_profiler.tuning.points import schedule_of
+from op_profiler.tuning.tasks import own_tasks
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def anchor(rows: int, columns: int, depth: int) -> Operator:
+    weight = TensorSpec((columns // 32, depth, 32), "float32")
+    return Operator(
+        name="nn_contrib_dense_pack",
+        anchor="nn.contrib_dense_pack",
+        op_names=("nn.contrib_dense_pack",),
+        inputs=(TensorSpec((rows, depth), "float32"),),
+        params=(weight,),
+        outputs=(TensorSpec((rows, columns), "float32"),),
+        attrs=({"weight_layout": "NC32n", "out_dtype": "float32"},),
+        layouts={},
+        structure=f"{rows}x{columns}x{depth}",
+        flops=2 * rows * columns * depth,
+        bytes_read=0,
+        bytes_written=0,
+    )
+
+
+def cost(operator: Operator, knobs: dict[str, int]) -> float:
+    """A law that has the best tile at 4 rows and 2 vectors, and likes unrolling; per operator another scale."""
+    off = abs(math.log2(knobs["tile_y"] / 4)) + abs(math.log2(knobs["tile_x"] / 2)) + (knobs["unroll"] == 0)
+    return operator.flops / 1e5 * (1 + 0.5 * off)
+
+
+def trials(operator: Operator, target: Any, count: int = 60) -> list[dict[str, Any]]:
+    import dataclasses
+
+    (spec,) = own_tasks(operator)
+    task = spec.create(target)
+    random.seed(1)
+    rows = []
+    for _ in range(count):
+        schedule = schedule_of(task, task.config_space.get_rand_index())
+        row = dataclasses.asdict(operator) | dataclasses.asdict(schedule.factors)
+        row |= {"operator_key": operator.key, "template": schedule.template, "knobs": schedule.knobs, "threads": 2}
+        row |= {"cache": "hot", "device_key": "d", "median_us": cost(operator, schedule.knobs)}
+        rows.append(row)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def rows(target: Any) -> list[dict[str, Any]]:
+    shapes = [(64, 128, 64), (128, 256, 64), (32, 512, 128), (64, 64, 256), (128, 128, 128), (16, 256, 256)]
+    return [row for shape in shapes for row in trials(anchor(*shape), target)]
+
+
+def test_the_ranking_carries_over_to_operators_it_has_not_seen(rows: list[dict[str, Any]]) -> None:
+    data = examples(rows)
+    keys = sorted({e.operator for e in data})
+    score = evaluate(data, [[key] for key in keys], ks=(1, 8))
+    assert (score.operators, score.trials) == (len(keys), len(data))
+    assert score.pairwise > 0.85
+    assert 1.0 <= score.top[8] <= score.top[1] < 1.5
+
+
+def test_proposals_are_better_than_chance(rows: list[dict[str, Any]], target: Any) -> None:
+    operator = anchor(64, 192, 96)
+    tasks = [(spec, spec.create(target)) for spec in own_tasks(operator)]
+    model = RankingModel.train(examples(rows))
+    proposals = propose(operator, tasks, model, [], count=8, threads=2)
+    assert len({p.candidate for p in proposals}) == 8
+    assert [p.score for p in proposals[:1]] == [min(p.score for p in proposals)]
+    best = min(cost(operator, p.schedule.knobs) for p in proposals)
+    usual = sorted(float(row["median_us"]) for row in trials(operator, target))
+    assert best <= usual[len(usual) // 10]
+
+
+def test_failed_trials_count_as_slow(rows: list[dict[str, Any]]) -> None:
+    data = examples([{**row, "median_us": None} if i % 10 == 0 else row for i, row in enumerate(rows)])
+    assert sum(math.isinf(e.latency_us) for e in data) == len(rows) // 10
+    assert RankingModel.train(data).predict([data[0].features]).shape == (1,)
+
+
+def test_too_few_trials_are_refused(rows: list[dict[str, Any]]) -> None:
+    with pytest.raises(ValueError, match="too few"):
+        RankingModel.train(examples(rows[:20]))
+
+
+def test_what_is_known_comes_before_what_is_predicted(rows: list[dict[str, Any]], target: Any) -> None:
+    query = ScheduleQuery(rows, target, None, Conditions(2, "hot"), ["d"])
+    known = query.answer(anchor(64, 128, 64), 3)
+    assert [s.source for s in known.suggestions] == ["measured"]
+    assert known.suggestions[0].latency_us == min(r["median_us"] for r in rows[:60])
+    unknown = query.answer(anchor(64, 192, 96), 3)
+    assert [s.source for s in unknown.suggestions] == ["predicted"] * 3
+    assert all(s.latency_us is None and s.verified_us is None for s in unknown.suggestions)
+
+
+def test_what_is_known_is_of_one_device_and_one_set_of_conditions(
+    rows: list[dict[str, Any]], target: Any, tmp_path: Path
+) -> None:
+    fastest = dict(rows[0])
+    mixed = list(rows)
+    for field, value in (("threads", 4), ("cache", "cold"), ("device_key", "other")):
+        mixed.append(fastest | {field: value, "median_us": 1e-3})
+    operator = anchor(64, 128, 64)
+
+    def known(threads: int, cache: str, device: str, file: Path | None = None) -> Any:
+        return ScheduleQuery(mixed, target, file, Conditions(threads, cache), [device]).answer(operator, 1)
+
+    assert known(2, "hot", "d").suggestions[0].latency_us == min(r["median_us"] for r in rows[:60])
+    for conditions in ((4, "hot", "d"), (2, "cold", "d"), (2, "hot", "other")):
+        (suggestion,) = known(*conditions).suggestions
+        assert (suggestion.source, suggestion.latency_us) == ("measured", 1e-3)
+    assert known(4, "cold", "d").suggestions[0].source == "predicted"
+    (spec,) = own_tasks(operator)
+    config = spec.create(target).config_space.get(0).to_json_dict()
+    for conditions_, seconds in ((Conditions(2, "hot"), 1.0), (Conditions(1, "cold"), 1e-9)):
+        keep(tmp_path / "x", Record("llvm", spec.template, spec.arguments, config, (seconds,), conditions=conditions_))
+    (record,) = known(2, "hot", "d", tmp_path / "x").suggestions
+    assert (record.source, record.latency_us, record.conditions) == ("record", 1e6, Conditions(2, "hot"))
+
+
+def test_the_command_measures_no_more_than_it_is_asked_to(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    environment["OP_PROFILER_SCHEDULES"] = str(tmp_path / "schedules")
+    database = f"sqlite:///{tmp_path / 'x.db'}"
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from op_profiler.cli import main; main()", *arguments, "--db", database]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
+
+    empty = run("schedule", "mlp", "--trials-from", "none")
+    assert empty.returncode == 5 and "too few" in empty.stderr and "--iftune true" in empty.stderr
+    tuned = run("collect", "--modelname", "mlp", "--threads", "1", "--iftune", "true", "--trials", "30", "--quiet")
+    assert tuned.returncode == 0, tuned.stderr
+    known = run("schedule", "mlp", "--threads", "1", "--json", "--trials-from", "none")
+    assert known.returncode == 0, known.stderr
+    answers = json.loads(known.stdout)
+    assert [[s["source"] for s in a["schedules"]] for a in answers] == [["record"]] * 3
+    arguments = ("--verify", "2", "--schedules", "none", "--k", "4", "--threads", "1", "--json")
+    verified = run("schedule", answers[0]["operator"], *arguments, "--trials-from", "none")
+    assert verified.returncode == 0, verified.stderr
+    (answer,) = json.loads(verified.stdout)
+    predicted = [s for s in answer["schedules"] if s["source"] == "predicted"]
+    assert len(predicted) == 4 and sum(s["verified_us"] is not None for s in predicted) == 2
+    assert run("schedule").returncode == 2
+    assert run("schedule", "0123456789abcdef", "--trials-from", "none").returncode == 2

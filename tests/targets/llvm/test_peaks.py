@@ -1,0 +1,41 @@
+"""The probe of a processor's peaks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
+from op_profiler.measure.threads import available_cores
+from op_profiler.targets.llvm import peaks as peaks_module
+from op_profiler.targets.llvm.host import Host
+from op_profiler.targets.open_machine import open_machine
+
+
+def test_a_device_is_probed_once(target: Any) -> None:
+    peaks = open_machine("llvm", target, None).device.properties["peaks"]
+    assert peaks["threads"][0] == 1
+    assert len(peaks["threads"]) == len(peaks["flops_per_us"]) == len(peaks["bytes_per_us"])
+    assert min(peaks["flops_per_us"]) > 2_000.0  # any processor of this century, busy or not
+    assert min(peaks["bytes_per_us"]) > 500.0
+    assert Host(target).device.properties["peaks"] == peaks
+    assert open_machine("llvm", target, None).device.properties["peaks"] == peaks  # and not measured again
+
+
+def test_peaks_of_an_earlier_version_are_measured_again(target: Any) -> None:
+    host = Host(target)
+    host.probe()
+    peaks = host.device.properties["peaks"]
+    assert peaks["read_bytes"] >= min(caches_in_use_bytes(available_cores()), beyond_caches_bytes(1 << 60))
+    file = peaks_module._file(host.device)
+    earlier = {name: value for name, value in peaks.items() if name != "read_bytes"}
+    file.write_text(json.dumps(earlier))
+    assert "peaks" not in Host(target).device.properties
+    file.write_text(json.dumps(peaks))
+
+
+def test_the_key_of_a_device_does_not_change_with_the_probe(target: Any) -> None:
+    host = Host(target)
+    before = host.device.key
+    host.probe()
+    assert host.device.key == before

@@ -1,0 +1,263 @@
+"""Real worker processes: what they measure, and that nothing a candidate does ends more than itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.compilers.relay.tvm_build import vector_lanes
+from op_profiler.errors import MeasureError
+from op_profiler.tuning.candidate import VENDOR, Candidate, TaskSpec
+from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
+
+BAD_TEMPLATE = '''
+"""A product whose only knob says how it goes wrong."""
+import os, time
+from op_profiler.compilers.relay.tvm_build import load_tvm
+tvm = load_tvm()
+te, autotvm = tvm.te, tvm.autotvm
+KINDS = ("good", "wrong", "crash", "hang", "memory", "invalid", "endless", "exit")
+
+@autotvm.template("dense_bad.test")
+def bad(m, n, k):
+    a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k), name="b")
+    cfg = autotvm.get_config()
+    cfg.define_knob("kind", list(range(len(KINDS))))
+    kind = KINDS[cfg["kind"].val]
+    if not cfg.is_fallback and not getattr(cfg, "_collect", False):
+        if kind == "crash":
+            os.abort()
+        if kind == "exit":
+            os._exit(3)
+        if kind == "hang":
+            time.sleep(600)
+        if kind == "memory":
+            bytearray(1 << 42)
+        if kind == "invalid":
+            raise ValueError("this schedule cannot be")
+    r = te.reduce_axis((0, k), name="r")
+    again = te.reduce_axis((0, 10**9 if kind == "endless" else 1), name="again")
+    extra = 1.0 if kind == "wrong" else 0.0
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[j, r], axis=[again, r]), name="c")
+    d = te.compute((m, n), lambda i, j: c[i, j] + extra, name="d")
+    return te.create_schedule(d.op), [d, a, b]
+'''
+KINDS = ("good", "wrong", "crash", "hang", "memory", "invalid", "endless", "exit")
+
+
+def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
+    return ("TENSOR", shape, "float32")
+
+
+GOOD = TaskSpec("dense_pack.op_profiler", (tensor(16, 64), tensor(4, 64, 16), None, "float32"))
+
+
+def packed(rows: int, columns: int, reduction: int, target: Any) -> TaskSpec:
+    """A product of TVM's own template, its weights packed as the template's default has them."""
+    width = 2 * vector_lanes(target)
+    weights = tensor(columns // width, reduction, width)
+    return TaskSpec("dense_pack.x86", (tensor(rows, reduction), weights, None, "float32"))
+
+
+@pytest.fixture(scope="module")
+def stock(target: Any) -> TaskSpec:
+    return packed(16, 64, 64, target)
+
+
+@pytest.fixture(scope="module")
+def runner(target: Any) -> Iterator[TrialRunner]:
+    with TrialRunner(str(target), 1) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bad_runner(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrialRunner]:
+    folder = tmp_path_factory.mktemp("templates")
+    (folder / "bad_template.py").write_text(BAD_TEMPLATE)
+    limits = TrialLimits(build_seconds=10.0, run_seconds=10.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        with TrialRunner(str(target), 1, limits=limits, modules=["bad_template"]) as made:
+            yield made
+
+
+def test_good_candidates_have_samples_and_were_checked(runner: TrialRunner, target: Any) -> None:
+    space = GOOD.create(target).config_space
+    indices = [i for i in range(0, space.range_length, 7) if space.is_index_valid(i)][:6]
+    results = runner.run([Candidate(GOOD, i) for i in indices], float("inf"))
+    assert len(results) == len(indices)
+    assert all(r.error is None and r.checked and r.build_seconds > 0 for r in results)
+    assert {len(r.samples_us) for r in results if not r.stopped_early} == {TrialLimits().samples}
+    assert all(len(r.samples_us) == 1 for r in results if r.stopped_early)
+
+
+def test_the_default_of_a_stock_template_needs_no_index(runner: TrialRunner, stock: TaskSpec) -> None:
+    (result,) = runner.run([Candidate(stock, None)], float("inf"))
+    assert result.error is None and result.checked and 0 < result.median_us < 1e5
+
+
+def test_a_candidate_far_behind_the_best_is_called_once(runner: TrialRunner, stock: TaskSpec) -> None:
+    (result,) = runner.run([Candidate(stock, None)], 1e-6)
+    assert result.stopped_early and len(result.samples_us) == 1
+
+
+def test_settings_are_read_back(runner: TrialRunner) -> None:
+    settings = runner.settings()
+    assert settings.threads == settings.threads_effective == 1
+    assert (settings.cache, settings.cache_mechanism, settings.executor) == ("hot", "repeat", "kernel")
+
+
+def test_flushed_weights_make_a_large_product_slower(target: Any) -> None:
+    large = Candidate(packed(1, 2048, 2048, target), None)
+    hot_us: list[float] = []
+    cold_us: list[float] = []
+    with TrialRunner(str(target), 1, cache="hot") as hot, TrialRunner(str(target), 1, cache="cold") as cold:
+        for _ in range(5):  # in turn, since others may use the machine
+            for runner, medians_us in ((hot, hot_us), (cold, cold_us)):
+                (result,) = runner.run([large], float("inf"))
+                assert result.error is None
+                medians_us.append(result.median_us)
+        assert (hot.settings().cache, cold.settings().cache) == ("hot", "cold")
+    assert min(cold_us) > min(hot_us)
+
+
+def test_candidates_are_compared_in_turns(runner: TrialRunner, stock: TaskSpec) -> None:
+    results = runner.compare([Candidate(stock, None), Candidate(stock, None)], 5)
+    assert [len(r.samples_us) for r in results] == [5, 5]
+
+
+def test_the_vendors_kernel_is_timed_and_named(runner: TrialRunner, stock: TaskSpec) -> None:
+    pytest.importorskip("torch")
+    product = TaskSpec("batch_matmul.x86", (tensor(2, 8, 16), tensor(2, 8, 16), (2, 8, 8), "float32", 0, 1))
+    rest = ((1, 1), (1, 1, 1, 1), (1, 1), "NCHW8c", "NCHW8c", "float32")
+    convolution = TaskSpec("conv2d_NCHWc.x86", (tensor(1, 1, 8, 8, 8), tensor(1, 1, 3, 3, 8, 8), *rest))
+    for task, name in ((stock, "linear"), (product, "bmm"), (convolution, "conv2d")):
+        (result,) = runner.compare([Candidate(task, VENDOR)], 3)
+        assert result.error is None and result.kernel is not None and name in result.kernel
+
+
+def test_each_way_to_fail_is_recorded_and_ends_nothing_else(bad_runner: TrialRunner) -> None:
+    spec = TaskSpec("dense_bad.test", (4, 4, 8))
+    started = time.monotonic()
+    results = bad_runner.run([Candidate(spec, i) for i in range(len(KINDS))] + [Candidate(spec, 0)], float("inf"))
+    found = dict(zip(KINDS, results))
+    assert results[0].error is None and results[-1].error is None
+    assert found["wrong"].failure in (None, "wrong")  # no reference for a template of this project's tests
+    assert found["crash"].failure == "crash" and "SIGABRT" in str(found["crash"].error)
+    assert found["exit"].failure == "crash" and "exit code 3" in str(found["exit"].error)
+    assert found["hang"].failure == "timeout" and "building" in str(found["hang"].error)
+    assert found["endless"].failure == "timeout" and "running" in str(found["endless"].error)
+    assert found["memory"].failure == "memory"
+    assert found["invalid"].failure == "invalid" and "this schedule cannot be" in str(found["invalid"].error)
+    assert all(r.samples_us == () for r in results if r.error is not None)
+    assert time.monotonic() - started < 300  # one of them sleeps for 600 s
+
+
+def test_wrong_numbers_are_told(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "wrong_template.py").write_text(
+        "from op_profiler.compilers.relay.tvm_build import load_tvm\n"
+        "tvm = load_tvm()\n"
+        "te, autotvm = tvm.te, tvm.autotvm\n"
+        "@autotvm.template('dense_wrong.test')\n"
+        "def wrong(a, b):\n"
+        "    autotvm.get_config().define_knob('add', [0, 1])\n"
+        "    add = float(autotvm.get_config()['add'].val)\n"
+        "    r = te.reduce_axis((0, int(a.shape[1])), name='r')\n"
+        "    c = te.compute((a.shape[0], b.shape[0]), lambda i, j: te.sum(a[i, r] * b[j, r] + add, axis=r))\n"
+        "    return te.create_schedule(c.op), [c, a, b]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = TaskSpec("dense_wrong.test", (tensor(4, 8), tensor(6, 8)))
+    with TrialRunner(str(target), 1, modules=["wrong_template"]) as runner:
+        right, wrong = runner.run([Candidate(spec, 0), Candidate(spec, 1)], float("inf"))
+    assert right.error is None and right.checked
+    assert wrong.failure == "wrong" and "off by" in str(wrong.error) and wrong.samples_us == ()
+
+
+def test_workers_that_cannot_start_are_an_error(target: Any) -> None:
+    broken = TrialRunner(str(target), 1, modules=["no_such_module_anywhere"])
+    with broken as runner, pytest.raises(MeasureError, match="could be started"):
+        runner.run([Candidate(GOOD, 0)], float("inf"))
+
+
+def kill_workers(runner: TrialRunner) -> int:
+    """Kill all that are idle, as the system does when memory runs out; how many there were."""
+    workers = [worker._process for worker in runner._workers if worker is not None]
+    processes = [process for process in workers if process.is_alive()]
+    for process in processes:
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(10)
+    return len(processes)
+
+
+def test_workers_that_are_killed_while_they_are_idle_are_replaced(target: Any, stock: TaskSpec) -> None:
+    candidates = [Candidate(stock, None)] * 4
+    with TrialRunner(str(target), 1) as runner:
+        uses: list[Callable[[], list[Any]]] = [
+            lambda: runner.run(candidates, float("inf")),
+            lambda: runner.compare(candidates[:2], 3),
+        ]
+        for use in uses * 2:
+            assert all(result.error is None for result in use())
+            assert kill_workers(runner) > 0
+            settings = runner.settings()
+            assert (settings.threads, settings.threads_effective) == (1, 1)
+            assert kill_workers(runner) == 1
+
+
+def test_what_a_killed_worker_had_built_is_built_again(
+    target: Any, stock: TaskSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are killed when all is built and nothing was timed yet."""
+    with TrialRunner(str(target), 1) as runner:
+        build = runner._build
+        killed: list[int] = []
+
+        def built_and_killed(*arguments: Any, **options: Any) -> list[Any]:
+            done = list(build(*arguments, **options))
+            if len(killed) < 2:
+                killed.append(kill_workers(runner))
+            return done
+
+        monkeypatch.setattr(runner, "_build", built_and_killed)
+        for use in (
+            lambda: runner.run([Candidate(stock, None)] * 3, float("inf")),
+            lambda: runner.compare([Candidate(stock, None)] * 2, 3),
+        ):
+            killed.clear()
+            assert all(result.error is None and result.samples_us for result in use())
+            assert len(killed) == 2 and all(killed)
+
+
+def test_a_candidate_that_no_process_survives_is_a_failure(
+    target: Any, stock: TaskSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TrialRunner(str(target), 1) as runner:
+        build = runner._build
+
+        def built_and_killed(*arguments: Any, **options: Any) -> list[Any]:
+            done = list(build(*arguments, **options))
+            kill_workers(runner)
+            return done
+
+        monkeypatch.setattr(runner, "_build", built_and_killed)
+        for results in (
+            runner.run([Candidate(stock, None)], float("inf")),
+            runner.compare([Candidate(stock, None)], 3),
+        ):
+            assert [result.failure for result in results] == ["crash"]
+
+
+def test_no_process_is_left_behind(target: Any, stock: TaskSpec) -> None:
+    import psutil
+
+    with TrialRunner(str(target), 1) as runner:
+        runner.run([Candidate(stock, None)] * 4, float("inf"))
+        processes = [w._process.pid for w in runner._workers if w is not None]
+    assert processes and not any(psutil.pid_exists(pid) for pid in processes)

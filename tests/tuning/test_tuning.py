@@ -1,0 +1,122 @@
+"""The search: every tuner, what it costs to go on, and which tasks an operator has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from op_profiler.compilers.relay.lower import compile_model
+from op_profiler.errors import UnknownNameError
+from op_profiler.schedules.chosen import chosen_schedules
+from op_profiler.schedules.templates import SUFFIX, register_templates
+from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
+from op_profiler.tuning.search import OperatorSearch, Search
+from op_profiler.tuning.tasks import anchor_of, own_tasks, tunables
+from op_profiler.tuning.trials.runner import TrialRunner
+from op_profiler.tuning.tuners import TUNERS, make_tuner
+
+
+def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
+    return ("TENSOR", shape, "float32")
+
+
+DENSE = TaskSpec("dense_pack.op_profiler", (tensor(16, 64), tensor(4, 64, 16), None, "float32"))
+STOCK = TaskSpec("dense_pack.x86", DENSE.arguments)
+REST = ((1, 1), (1, 1, 1, 1), (1, 1), "NCHW8c", "NCHW8c", "float32")
+CONV = TaskSpec("conv2d_NCHWc.op_profiler", (tensor(1, 2, 8, 8, 8), tensor(2, 2, 3, 3, 8, 8), *REST))
+WINOGRAD = TaskSpec("conv2d_NCHWc_winograd.op_profiler", (tensor(1, 2, 8, 8, 8), tensor(6, 6, 2, 16, 8), *REST))
+
+
+@pytest.fixture(scope="module")
+def runner(target: Any) -> Iterator[TrialRunner]:
+    with TrialRunner(str(target), 1) as made:
+        yield made
+
+
+class Counting:
+    """A runner that counts what it is asked for."""
+
+    def __init__(self, runner: TrialRunner) -> None:
+        self.runner = runner
+        self.asked = 0
+
+    def run(self, candidates: Any, best_us: float) -> list[TrialResult]:
+        self.asked += len(candidates)
+        return self.runner.run(candidates, best_us)
+
+    def compare(self, candidates: Any, rounds: int) -> list[TrialResult]:
+        return self.runner.compare(candidates, rounds)
+
+
+@pytest.mark.parametrize("tuner", TUNERS)
+def test_every_tuner_makes_its_trials(tuner: str, runner: TrialRunner, target: Any) -> None:
+    trials = 40 if tuner.startswith("xgb") else 16  # a cost model is trained after 32
+    search = OperatorSearch([DENSE], target, runner, tuner=tuner, trials=trials).run()
+    tried = len({t.candidate.index for t in search.trials})
+    assert len(search.trials) == tried
+    assert tried == trials or (tuner == "droplet" and tried >= 2)  # it stops where no neighbour is better
+    assert search.finalists and search.finalists[0].result.median_us <= search.finalists[-1].result.median_us
+    assert search.best_after(trials) == min(t.result.median_us for t in search.trials)
+
+
+def test_unknown_tuner(target: Any) -> None:
+    with pytest.raises(UnknownNameError, match="random"):
+        make_tuner("randm", DENSE.create(target), 0)
+
+
+@pytest.mark.parametrize("tuner", ["random", "xgb_knob", "ga"])
+def test_what_is_known_is_not_measured_again(tuner: str, runner: TrialRunner, target: Any) -> None:
+    def search(trials: int, known: dict[str, TrialResult]) -> tuple[Search, int]:
+        counting = Counting(runner)
+        done = OperatorSearch(
+            [DENSE], target, counting, tuner=tuner, trials=trials, defaults=[STOCK], known=lambda task: known
+        ).run()
+        return done, counting.asked
+
+    first, asked = search(20, {})
+    assert asked == 21 and first.trials[0].candidate == Candidate(STOCK, None)
+    memory = {t.schedule.key: t.result for t in first.trials}
+    again, asked = search(20, memory)
+    assert asked == 0 and not any(t.new for t in again.trials)
+    assert [t.schedule.key for t in again.trials] == [t.schedule.key for t in first.trials]
+    longer, asked = search(30, memory)
+    assert asked == 10 and [t.new for t in longer.trials] == [False] * 21 + [True] * 10
+
+
+def test_each_template_gets_a_share_and_the_best_the_rest(runner: TrialRunner, target: Any) -> None:
+    search = OperatorSearch([CONV, WINOGRAD], target, runner, tuner="random", trials=16).run()
+    by_template = [t.candidate.task.template for t in search.trials]
+    assert len(by_template) == 16
+    assert min(by_template.count(spec.template) for spec in (CONV, WINOGRAD)) >= 4
+    assert {f.candidate.task.template for f in search.finalists} == {CONV.template, WINOGRAD.template}
+
+
+def test_own_tasks_are_those_that_a_build_asks_for(small_network: Any, target: Any) -> None:
+    register_templates()
+    with chosen_schedules() as choices:
+        compiled = compile_model(small_network, target)
+    seen = 0
+    for occurrence in compiled.occurrences:
+        asked = [TaskSpec(*task) for task in choices.tasks_of(occurrence)]
+        own = [spec for spec in asked if spec.template.endswith(SUFFIX)]
+        mine = [spec for spec in (own_tasks(anchor_of(occurrence)) if own else ()) if "winograd" not in spec.template]
+        assert mine == own
+        seen += len(own)
+    assert seen >= 4
+
+
+def test_operators_with_one_anchor_are_tuned_once(small_network: Any, target: Any) -> None:
+    register_templates()
+    with chosen_schedules() as choices:
+        compiled = compile_model(small_network, target)
+    items = tunables(list(compiled.occurrences), choices)
+    assert len({item.anchor.key for item in items}) == len(items)
+    convolutions = [item for item in items if "conv2d" in item.anchor.anchor]
+    winograd = [[t.template for t in item.tasks] for item in convolutions]
+    assert ["conv2d_NCHWc.op_profiler", "conv2d_NCHWc_winograd.op_profiler"] in winograd
+    assert ["conv2d_NCHWc.op_profiler"] in winograd  # the one with stride 2
+    assert all(item.default is not None and item.default.template.endswith(".x86") for item in items)
+    assert all(item.anchor.op_names == (item.anchor.anchor,) for item in items)
+    assert tunables([], choices) == []
