@@ -8,10 +8,11 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from op_profiler.errors import UsageError
+from op_profiler.files import atomic_folder
 
 ABOUT = "about.json"
 """Written last into the folder of an entry: an object whose ``title`` says what the entry is for."""
@@ -83,7 +84,7 @@ def limit_bytes() -> int:
 
 
 def entries(kinds: Iterable[str] = tuple(KINDS)) -> list[Entry]:
-    """What there is, by kind, the least recently used first; half of an entry (`writing`) is one too."""
+    """What there is, by kind, the least recently used first; half of an entry (`keep`) is one too."""
     found = [
         _entry(kind, path) for kind in kinds for path in cache_folder().joinpath(kind).glob(_DEPTHS.get(kind, "*"))
     ]
@@ -110,21 +111,14 @@ def _title(about: Path) -> str:
         return ""
 
 
-@contextlib.contextmanager
-def writing(folder: Path) -> Iterator[Path]:
-    """A folder to fill in this block, which then takes its place as `folder`: a reader never sees half of it.
+def keep(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Keep what `fill` writes into the folder that it is given as the entry `folder`: a reader never sees half of it.
 
-    What was there stays: another process was faster. A full disk costs the entry, no more.
+    What was there stays: another process was faster. A full disk, or a cache that cannot be written, costs the entry,
+    no more.
     """
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}")
-    try:
-        partial.mkdir(parents=True)
-        yield partial
-        partial.rename(folder)
-    except OSError:
-        pass
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with contextlib.suppress(OSError), atomic_folder(folder) as partial:
+        fill(partial)
     trim()
 
 

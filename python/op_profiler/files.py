@@ -1,9 +1,10 @@
-"""Files that a user asked for: tried before anything is measured, and whole when they appear."""
+"""Files and folders that are whole when they appear, and files of a user that are tried before anything is measured."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -35,20 +36,54 @@ def check_writable(files: Mapping[str, Path | None]) -> None:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """A name beside `path` to write to, renamed at the end and removed where anything fails: an older file stays until
-    the new one is whole. What a link points to is replaced, not the link.
+    the new one is whole. What a link points to is replaced, not the link. A missing folder is made.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = _beside(path)
+    try:
+        yield partial
+        partial.replace(os.path.realpath(path))
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A folder beside `path` to fill, renamed at the end and removed where anything fails. Where another process was
+    faster, what it made stays.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        try:
+            partial.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """An `atomic_file` that a user asked for, in a folder that exists.
 
     Raises:
         OpProfilerError: the file cannot be written.
     """
     with _explained(str(path)):
-        partial = _beside(path)
-        try:
+        _beside(path)
+        with atomic_file(path) as partial:
             yield partial
-            partial.replace(os.path.realpath(path))
-        finally:
-            partial.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -165,9 +165,12 @@ def _convolutions_asked(small: Any, target: Any) -> set[Any]:
 def test_the_oldest_goes_when_there_is_too_much(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(name: str, age: float) -> Path:
         place = folder / "built" / "base" / name
-        with cache.writing(place) as partial:
+
+        def fill(partial: Path) -> None:
             (partial / "data").write_bytes(bytes(2**20))
             (partial / cache.ABOUT).write_text(json.dumps({"title": name}))
+
+        cache.keep(place, fill)
         os.utime(place / cache.ABOUT, (time.time() - age,) * 2)
         return place
 
@@ -188,6 +191,13 @@ def test_the_oldest_goes_when_there_is_too_much(folder: Path, monkeypatch: pytes
         monkeypatch.setenv("OP_PROFILER_CACHE_GIB", wrong)
         with pytest.raises(UsageError, match="OP_PROFILER_CACHE_GIB"):
             cache.limit_bytes()
+
+
+def test_a_cache_that_cannot_be_written_costs_the_entry_no_more(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "built").write_text("a file in the place of the folder")
+    cache.keep(folder / "built" / "base" / "name", lambda partial: None)
+    assert (folder / "built").is_file()
 
 
 def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:

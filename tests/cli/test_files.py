@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from op_profiler.errors import OpProfilerError
-from op_profiler.files import check_writable, whole_file, write_whole
+from op_profiler.files import atomic_file, atomic_folder, check_writable, whole_file, write_whole
 
 
 @pytest.mark.parametrize("path", ["missing/file", "folder", "a file/below", "/dev/null", "n" * 256])
@@ -27,6 +27,31 @@ def test_what_fails_midway_keeps_the_older_file(tmp_path: Path) -> None:
         new.write_text("half")
         raise OSError(28, "No space left on device")
     assert path.read_text() == "older" and os.listdir(tmp_path) == ["file"]
+
+
+def test_a_file_of_the_package_s_own_makes_its_folder_and_leaves_nothing_of_what_fails(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "kind" / "file"
+    with pytest.raises(ValueError, match="midway"), atomic_file(path) as partial:
+        partial.write_text("half")
+        raise ValueError("midway")
+    assert list(path.parent.iterdir()) == []
+    with atomic_file(path) as partial:
+        partial.write_text("whole")
+        assert not path.exists()
+    assert path.read_text() == "whole" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_appears_whole_and_what_another_process_made_meanwhile_stays(tmp_path: Path) -> None:
+    path = tmp_path / "kind" / "folder"
+    with pytest.raises(ValueError, match="midway"), atomic_folder(path) as partial:
+        (partial / "half").touch()
+        raise ValueError("midway")
+    assert list(path.parent.iterdir()) == []
+    with atomic_folder(path) as partial, atomic_folder(path) as faster:
+        (partial / "slower").touch()
+        (faster / "faster").touch()
+        assert not path.exists()
+    assert [file.name for file in path.iterdir()] == ["faster"] and list(path.parent.iterdir()) == [path]
 
 
 def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:

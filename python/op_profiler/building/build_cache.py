@@ -136,17 +136,20 @@ def _keep(place: Path, request: CollectRequest, built: Built) -> None:
 
     if cache.limit_bytes() == 0:
         return
+
+    def fill(folder: Path) -> None:
+        write_compiled(folder, built.compiled)
+        about: dict[str, Any] = {
+            "title": f"{request.model.source}:{request.model.name}, batch {request.model.batch_size}, "
+            f"{request.precision}, {request.target}",
+            "asked": sorted(built.asked),
+            "schedules": {key: dataclasses.asdict(schedule) for key, schedule in built.schedules.items()},
+            "files": {path.name: _hash(path) for path in sorted(folder.iterdir())},
+        }
+        (folder / cache.ABOUT).write_text(json.dumps(about | {"digest": _digest(about)}))
+
     try:
-        with cache.writing(place) as folder:
-            write_compiled(folder, built.compiled)
-            about: dict[str, Any] = {
-                "title": f"{request.model.source}:{request.model.name}, batch {request.model.batch_size}, "
-                f"{request.precision}, {request.target}",
-                "asked": sorted(built.asked),
-                "schedules": {key: dataclasses.asdict(schedule) for key, schedule in built.schedules.items()},
-                "files": {path.name: _hash(path) for path in sorted(folder.iterdir())},
-            }
-            (folder / cache.ABOUT).write_text(json.dumps(about | {"digest": _digest(about)}))
+        cache.keep(place, fill)
     except (NotKept, load_tvm().TVMError):
         pass  # what it was built into has no form as files; it is built again next time
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from op_profiler.cache import cache_folder
+from op_profiler.files import atomic_file
 from op_profiler.targets.target import resolve_target
 
 if TYPE_CHECKING:
@@ -72,10 +71,8 @@ class References:
         """Remember what a run in float32 gave."""
         if self._path.is_file():
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._path.with_name(f".{os.getpid()}-{self._path.name}")
-        np.savez(partial, *outputs)
-        Path(partial).replace(self._path)
+        with atomic_file(self._path) as partial, partial.open("wb") as file:
+            np.savez(file, *outputs)
 
     def outputs(self, model: RelayModel) -> list[np.ndarray]:
         """What was remembered; else what this machine's processor computes."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import os
-import shutil
 import tarfile
 import urllib.error
 import urllib.parse
@@ -16,7 +14,7 @@ from typing import IO
 
 from op_profiler.cache import cache_folder
 from op_profiler.errors import ModelError
-from op_profiler.files import write_whole
+from op_profiler.files import atomic_file, atomic_folder, write_whole
 from op_profiler.frontends.fingerprints import hash_files
 
 _TIMEOUT_SECONDS = 20
@@ -50,7 +48,6 @@ def download(address: str, *, again: bool = False) -> Path:
     request = urllib.request.Request(address, headers={"User-Agent": "op_profiler"} | _if_changed(kept or {}))
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
-            folder.mkdir(parents=True, exist_ok=True)
             digest = _copy_whole(answer, file, address)
             validators = {k: answer.headers[k] for k in _VALIDATORS if answer.headers[k]}
             write_whole(state, json.dumps({"address": address, "sha256": digest} | validators))
@@ -82,19 +79,14 @@ def _if_changed(known: dict[str, str]) -> dict[str, str]:
 
 
 def _copy_whole(answer: http.client.HTTPResponse, file: Path, address: str) -> str:
-    """Into a file beside, then renamed: one that broke off is never taken for the model. The digest of its content."""
-    partial = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
+    """The digest of the file's content; one that broke off is never taken for the model."""
+    with atomic_file(file) as partial:
         with partial.open("wb") as out:
             _copy(answer, out, _LARGEST_BYTES, address)
         announced = answer.headers["Content-Length"]
         if announced and partial.stat().st_size != int(announced):
             raise ModelError(f"{address} broke off after {partial.stat().st_size} of {announced} bytes")
-        digest = hash_files([partial])
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
-    return digest
+        return hash_files([partial])
 
 
 def _copy(source: http.client.HTTPResponse | IO[bytes], out: IO[bytes], limit: int, name: str) -> int:
@@ -119,22 +111,15 @@ def unpack(archive: Path, digest: str) -> Path:
     folder = cache_folder() / "archives" / digest
     if folder.is_dir():
         return folder
-    partial = folder.with_name(f"{digest}.{os.getpid()}")
     try:
-        partial.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(archive, "r:gz") as tar:
+        with atomic_folder(folder) as partial, tarfile.open(archive, "r:gz") as tar:
             _unpack_members(tar, partial, archive)
-        partial.rename(folder)
-    except (tarfile.TarError, EOFError, OSError) as error:  # gzip's and zlib's errors are among them
-        if folder.is_dir():  # another process was faster
-            return folder
+    except (tarfile.TarError, EOFError, OSError) as error:  # gzip's errors are among them
         raise ModelError(f"{archive} cannot be unpacked: {error}") from error
     except Exception as error:
         if type(error).__module__ == "zlib":
             raise ModelError(f"{archive} cannot be unpacked: {error}") from error
         raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return folder
 
 

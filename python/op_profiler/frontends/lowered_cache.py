@@ -67,7 +67,10 @@ def _write(folder: Path, model: RelayModel) -> None:
         "notes": list(model.notes),
         "inputs": [dataclasses.asdict(i) for i in model.inputs],
     }
-    with cache.writing(folder) as partial:
+
+    def fill(partial: Path) -> None:
         (partial / "module.json").write_text(tvm.ir.save_json(model.mod))
         (partial / "params.bin").write_bytes(params)
         (partial / cache.ABOUT).write_text(json.dumps(about))
+
+    cache.keep(folder, fill)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from op_profiler.cache import cache_folder
 from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import ModelError
+from op_profiler.files import atomic_file
 from op_profiler.frontends.fingerprints import check_file, fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 
@@ -60,12 +60,10 @@ def write_batch(name: str, batch: Sequence[Sampled], asked: Iterable[str] = ()) 
         asked: the computations that it asked schedule records of when it was made.
     """
     path = batch_path(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
     about = {"format": _FORMAT, "tvm": load_tvm().__version__, "asked": sorted(asked)}
     lines = [about, *map(dataclasses.asdict, batch)]
-    partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    partial.rename(path)
+    with atomic_file(path) as partial:
+        partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def kept_batches(start: str) -> Iterator[tuple[str, list[str]]]:

@@ -17,6 +17,7 @@ from op_profiler.analysis.correlations import Correlation, comparable
 from op_profiler.analysis.table import Factor, FactorTable
 from op_profiler.analysis.turnaround import Turnaround
 from op_profiler.errors import DatasetError, MissingPackageError
+from op_profiler.files import atomic_file
 
 if TYPE_CHECKING:
     import pandas
@@ -48,7 +49,6 @@ def write_plots(
     written: list[Path] = []
     enough = {(c.anchor, c.factor) for c in found if c.not_enough is None}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for (anchor, frame), factor in itertools.product(table.frame.groupby("anchor", sort=True), factors):
             curves = [t for t in turnarounds if (t.anchor, t.factor) == (anchor, factor.name)]
             if curves or (anchor, factor.name) in enough:
@@ -72,7 +72,8 @@ def _figure(width: float, height: float) -> Any:
 def _save(figure: Any, folder: Path, name: str) -> list[Path]:
     paths = [folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}.{format}" for format in FORMATS]
     for path in paths:
-        figure.savefig(path, dpi=120)
+        with atomic_file(path) as partial:
+            figure.savefig(partial, dpi=120, format=path.suffix[1:])
     return paths
 
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import OpProfilerError, UsageError
+from op_profiler.files import atomic_file
 
 AUTO, NONE = "auto", "none"
 _LOG_VERSION = 0.2
@@ -332,9 +333,8 @@ def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
             return False
         kept = [line for line, rival in zip(lines, rivals) if not rival]
         text = "".join(line + "\n" for line in (*kept, record.to_json(str(load_tvm().__version__))))
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        with atomic_file(path) as partial:
+            partial.write_text(text, encoding="utf-8")
     return True
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from op_profiler.cache import cache_folder
 from op_profiler.compilers.relay.lower import last_line
 from op_profiler.errors import MeasureError
-from op_profiler.files import whole_file
+from op_profiler.files import atomic_file
 from op_profiler.measure.calls import Call
 
 _SOURCE = Path(__file__).with_name("lanes.c")
@@ -213,8 +213,7 @@ def native_library() -> Any:
     name = hashlib.sha256(_SOURCE.read_bytes() + " ".join((*compiler(), *_FLAGS)).encode()).hexdigest()[:16]
     path = cache_folder() / "lanes" / f"{name}.so"
     if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as partial:
+        with atomic_file(path) as partial:
             make_library(str(partial), [str(_SOURCE)])
     library = ctypes.CDLL(str(path))
     library.lanes_open.restype = ctypes.c_void_p

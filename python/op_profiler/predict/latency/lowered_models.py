@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.cache import cache_folder
-from op_profiler.errors import ModelError, OpProfilerError
-from op_profiler.files import write_whole
+from op_profiler.errors import ModelError
+from op_profiler.files import atomic_file
 from op_profiler.operators.operator import Operator
 
 if TYPE_CHECKING:
@@ -103,11 +104,8 @@ def _write(model: LoweredModel, path: Path) -> None:
             "inputs": model.input_dtypes,
         }
     )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, f"{_digest(content)}\n{content}")
-    except (OSError, OpProfilerError):
-        pass
+    with contextlib.suppress(OSError), atomic_file(path) as partial:
+        partial.write_text(f"{_digest(content)}\n{content}", encoding="utf-8")
 
 
 def _read(path: Path) -> LoweredModel | None:

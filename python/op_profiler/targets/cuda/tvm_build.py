@@ -15,12 +15,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import uuid
 from pathlib import Path
 from typing import Any
 
 from op_profiler.errors import MeasureError, OpProfilerError
+from op_profiler.files import atomic_file
 
 WHEEL = "bitblas==0.1.0.post1"
 _LIBRARIES = {"cuda_runtime": "libcudart.so.12", "cuda_nvrtc": "libnvrtc.so.12"}
@@ -159,14 +159,10 @@ def _stub(folder: Path) -> Path:
         raise OpProfilerError(
             f"compiling for cuda without {_DRIVER} needs a C compiler (cc), and there is none on PATH"
         )
-    folder.mkdir(parents=True, exist_ok=True)
     source = "\n".join(f"int {name}(void) {{ return {_ERROR_STUB_LIBRARY}; }}" for name in _DRIVER_FUNCTIONS)
-    with tempfile.TemporaryDirectory(dir=folder) as name:
-        text, made = Path(name) / "driver.c", Path(name) / _DRIVER
-        text.write_text(source)
-        command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{_DRIVER}", "-o", str(made), str(text)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with atomic_file(path) as made:
+        command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{_DRIVER}", "-o", str(made), "-x", "c", "-"]
+        done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
         if done.returncode:
             raise OpProfilerError(f"the stand-in for {_DRIVER} does not compile: {done.stderr.strip()[-300:]}")
-        made.replace(path)
     return path

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from op_profiler.cache import cache_folder
 from op_profiler.compilers.relay.tvm_build import load_tvm, vector_lanes
+from op_profiler.files import atomic_file
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.calls import Kernel
 
@@ -54,10 +54,8 @@ def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
     """The device with its peaks among its properties: these, else those that were measured earlier, if any."""
     file = _file(device)
     if peaks is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(f".{file.name}.{os.getpid()}.part")
-        partial.write_text(json.dumps(dataclasses.asdict(peaks)))
-        partial.rename(file)
+        with atomic_file(file) as partial:
+            partial.write_text(json.dumps(dataclasses.asdict(peaks)))
     if not file.is_file():
         return device
     found = json.loads(file.read_text())
