@@ -23,8 +23,8 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
     """By thread count: whole model in us, our ratio, the debug executor's, and 1.0 where foreign load was marked."""
     from tvm.contrib.debugger import debug_executor
 
-    from op_profiler.collect.request import CollectRequest
-    from op_profiler.collect.session import Session
+    from op_profiler.collection.request import CollectRequest
+    from op_profiler.collection.session import Session
     from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.compilers.relay.tvm_build import load_tvm
     from op_profiler.cores import usable_cores

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
@@ -107,7 +107,7 @@ def results_of(
 def requests_of(names: str) -> tuple[CollectRequest, ...]:
     """What to build for models that are joined by +."""
     from op_profiler.cli.options import parse_model
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.frontends.frontend import ModelRequest
 
     found = (parse_model(name, "local") for name in names.split("+"))

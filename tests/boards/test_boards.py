@@ -281,7 +281,7 @@ def test_a_process_of_a_board_that_is_killed_while_it_is_idle_is_replaced(lab: A
 @pytest.fixture
 def side_by_side(lab: Any) -> Any:
     """Two models that choose between this processor and a board."""
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.parallel.several_targets import TargetsRequest
 

@@ -16,7 +16,7 @@ import pytest
 
 from op_profiler import cache
 from op_profiler.building.build_cache import Built, build
-from op_profiler.collect.request import CollectRequest
+from op_profiler.collection.request import CollectRequest
 from op_profiler.errors import ModelError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.kernels import load_graph
@@ -214,7 +214,7 @@ def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedPr
 
 NO_COMPILER = """
 import sys
-if "op_profiler.collect.worker" in " ".join(sys.orig_argv):
+if "op_profiler.collection.worker" in " ".join(sys.orig_argv):
     import op_profiler.compilers.relay.lower as lower
     def compile_model(*_):
         raise SystemExit("it was built again")

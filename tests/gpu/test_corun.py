@@ -41,7 +41,7 @@ def streams_of(result: dict[str, Any]) -> set[int]:
 
 ANY_STREAM = """
 import numpy as np
-from op_profiler.collect.request import CollectRequest
+from op_profiler.collection.request import CollectRequest
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.loaded_models import load_models
 from op_profiler.parallel.planning.plan import Group, Stage, Step

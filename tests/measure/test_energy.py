@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from op_profiler.collect.request import CollectRequest
-from op_profiler.collect.session import Session
+from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.session import Session
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.energy import Rapl
 from op_profiler.measure.kernels import load_graph

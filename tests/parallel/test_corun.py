@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.collect.request import CollectRequest
+from op_profiler.collection.request import CollectRequest
 from op_profiler.dataset import Dataset
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.load import ForeignLoad

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from op_profiler.cli.corun import corun
 from op_profiler.cli.options import parse_targets
-from op_profiler.collect.request import CollectRequest
+from op_profiler.collection.request import CollectRequest
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.threads import available_cores

@@ -92,9 +92,9 @@ def test_kernels_that_compute_something_else_are_not_timed(
 
 
 def test_a_study_times_torch_where_its_operators_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from op_profiler.collect.request import CollectRequest, TuneRequest
-    from op_profiler.collect.studies import tune
-    from op_profiler.collect.studies.vendor import VendorComparison
+    from op_profiler.collection.request import CollectRequest, TuneRequest
+    from op_profiler.collection.studies import tune
+    from op_profiler.collection.studies.vendor import VendorComparison
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.tuning.trials import runner as trial_runner
 

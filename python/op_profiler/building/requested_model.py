@@ -12,7 +12,7 @@ from op_profiler.errors import ModelError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
 
 

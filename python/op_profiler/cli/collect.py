@@ -10,7 +10,7 @@ import typer
 from op_profiler import json_text
 
 if TYPE_CHECKING:
-    from op_profiler.collect.summary import ModelReport
+    from op_profiler.collection.summary import ModelReport
     from op_profiler.targets.machine import Place
 
 EXAMPLES = """Examples:
@@ -210,10 +210,10 @@ def collect(  # noqa: PLR0913 - the options are the interface
 ) -> None:
     """Measure every operator of a model, as the compiler emits it, and the whole model beside them."""
     from op_profiler.cli import options
-    from op_profiler.collect.request import CollectRequest, Studies, TuneRequest
-    from op_profiler.collect.studies.vendor import check_vendor
-    from op_profiler.collect.supervisor import Collection
-    from op_profiler.collect.sweep import parse_sweeps, swept
+    from op_profiler.collection.request import CollectRequest, Studies, TuneRequest
+    from op_profiler.collection.studies.vendor import check_vendor
+    from op_profiler.collection.supervisor import Collection
+    from op_profiler.collection.sweep import parse_sweeps, swept
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
     from op_profiler.frontends import get_frontend
@@ -326,7 +326,7 @@ def _measure_module(
 ) -> None:
     """Time a ready-made function of the user's."""
     from op_profiler.cli import options
-    from op_profiler.collect.user_module import measure_module
+    from op_profiler.collection.user_module import measure_module
     from op_profiler.errors import UsageError
     from op_profiler.files import write_whole
 

@@ -106,7 +106,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
 ) -> None:
     """Run operators side by side: plan it, measure it beside one after the other, and check the outputs."""
     from op_profiler.cli import options
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
     from op_profiler.frontends import get_frontend

@@ -189,7 +189,7 @@ def _dims(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
 
 def _network(request: ModelRequest, target: str, precision: str, dtype: str, note: Note) -> Network:
     """The model's operators; what takes long is said."""
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.errors import UsageError
     from op_profiler.predict.latency.lowered_models import lowered_model
 

@@ -13,7 +13,7 @@ from op_profiler import json_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from op_profiler.collect.sampling.run import Batch, SampleReport
+    from op_profiler.collection.sampling.run import Batch, SampleReport
     from op_profiler.frontends.frontend import ModelRequest
 
 EXAMPLES = """Examples:
@@ -93,9 +93,9 @@ def sample(  # noqa: PLR0913 - the options are the interface
 ) -> None:
     """Measure operators that no model brought along: a grid, random draws, or those of other models' shapes."""
     from op_profiler.cli import options
-    from op_profiler.collect.request import CollectRequest
-    from op_profiler.collect.sampling import grid, run, spaces
-    from op_profiler.collect.supervisor import Collection
+    from op_profiler.collection.request import CollectRequest
+    from op_profiler.collection.sampling import grid, run, spaces
+    from op_profiler.collection.supervisor import Collection
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
@@ -149,7 +149,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
             if name not in spaces.space_names():
                 raise UnknownNameError("kind of operator", name, spaces.space_names())
         if adaptive:
-            from op_profiler.collect.sampling.adaptive import adaptive_batches
+            from op_profiler.collection.sampling.adaptive import adaptive_batches
 
             found = adaptive_batches(db, names, seed)
         else:
@@ -167,7 +167,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
 
 
 def _rules(skipped: tuple[str, ...]) -> list[str]:
-    from op_profiler.collect.sampling import grid
+    from op_profiler.collection.sampling import grid
     from op_profiler.errors import UnknownNameError
 
     for name in skipped:

@@ -12,7 +12,7 @@ import typer
 from op_profiler import json_text
 
 if TYPE_CHECKING:
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.measure.measurement import Cache
     from op_profiler.operators.operator import Operator
     from op_profiler.predict.schedules.ranking import Score
@@ -125,7 +125,7 @@ def _request(
     verify: int,
     cache: str,
 ) -> CollectRequest:
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.frontends.frontend import ModelRequest
 
     model = ModelRequest(source=modelsource, name=subject, batch_size=batchsize, sequence_length=sequence_length)
@@ -187,7 +187,7 @@ def _silent(text: str) -> None:
 
 def _anchors(request: CollectRequest) -> list[Operator]:
     """The operator of a key, or those of a model that can be tuned."""
-    from op_profiler.collect.studies.tune import tunables_of
+    from op_profiler.collection.studies.tune import tunables_of
     from op_profiler.dataset import Dataset
     from op_profiler.errors import UsageError
     from op_profiler.frontends import get_frontend

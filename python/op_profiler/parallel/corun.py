@@ -26,7 +26,7 @@ from op_profiler.parallel.stored_coruns import record_coruns
 from op_profiler.parallel.timing import Timed, Way, time_in_turn
 
 if TYPE_CHECKING:
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
 
 AUTO, COLLABORATE = "auto", "collaborate"
 CHOICES = (*(name for name in POLICIES if name != "exhaustive"), "exhaustive", COLLABORATE, AUTO)

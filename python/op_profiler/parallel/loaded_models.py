@@ -21,7 +21,7 @@ from op_profiler.parallel.runtime.stream_executor import StreamExecutor
 from op_profiler.parallel.timing import Way
 
 if TYPE_CHECKING:
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.compilers.relay.lower import CompiledModel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.parallel.planning.plan import Plan

@@ -31,7 +31,7 @@ from op_profiler.parallel.timing import Timed, Way, compare_outputs, finite, tim
 from op_profiler.targets.target import BOARD_KINDS, resolve_target, target_kind, use_build_for
 
 if TYPE_CHECKING:
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.compilers.relay.lower import CompiledModel
     from op_profiler.targets.machine import Place
 

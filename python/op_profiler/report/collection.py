@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    from op_profiler.collect.summary import ModelReport
+    from op_profiler.collection.summary import ModelReport
     from op_profiler.dataset import Dataset
     from op_profiler.operators.operator import Operator
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from op_profiler.collect.summary import ModelReport
+    from op_profiler.collection.summary import ModelReport
 
 _COLUMNS = ("threads", "whole model us", "float32 / this", "relative error", "largest error", "cosine", "same top-1")
 

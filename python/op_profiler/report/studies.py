@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.collect.studies.report import StudyReport
-    from op_profiler.collect.summary import ModelReport
+    from op_profiler.collection.studies.report import StudyReport
+    from op_profiler.collection.summary import ModelReport
     from op_profiler.operators.operator import Operator
 
 

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from op_profiler.collect.request import CollectRequest
+from op_profiler.collection.request import CollectRequest
 from op_profiler.compilers.relay.lower import CompiledModel, compile_model
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest

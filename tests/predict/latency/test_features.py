@@ -62,9 +62,9 @@ def test_functions_are_counted_for_every_element() -> None:
 
 def test_tiles_are_those_that_tvm_takes(tvm: Any) -> None:
     """The default knobs of real builds, against the rules; compiled for the vectors that features reckon with."""
-    from op_profiler.collect.sampling.batches import batch_name, operators_of_points, sampled
-    from op_profiler.collect.sampling.kinds import Conv2d
-    from op_profiler.collect.sampling.kinds import Dense as DensePoint
+    from op_profiler.collection.sampling.batches import batch_name, operators_of_points, sampled
+    from op_profiler.collection.sampling.kinds import Conv2d
+    from op_profiler.collection.sampling.kinds import Dense as DensePoint
     from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.frontends import get_frontend
     from op_profiler.frontends.frontend import ModelRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from op_profiler.collect.request import CollectRequest
+from op_profiler.collection.request import CollectRequest
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.predict.latency.lowered_models import LoweredModel, lowered_model

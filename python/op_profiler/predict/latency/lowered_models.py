@@ -16,7 +16,7 @@ from op_profiler.files import atomic_file
 from op_profiler.operators.operator import Operator
 
 if TYPE_CHECKING:
-    from op_profiler.collect.request import CollectRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.predict.latency.network import Network
 
 _VERSION = 1

@@ -1,0 +1,122 @@
+"""Operators as models of their own: for a model that does not build or run as a whole."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.errors import BoardLostError, MeasureError, ModelError
+from op_profiler.measure.measurement import Measurement, ModelTiming, Settings
+from op_profiler.schedules.schedule import UNKNOWN, Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from op_profiler.collection.session import OperatorResult
+    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.operators.operator import Operator
+    from op_profiler.targets.machine import Machine
+
+_MECHANISM = "repeat, outside the model"
+
+
+def measure_alone(
+    request: CollectRequest, occurrence: Occurrence, target: Any, machine: Machine
+) -> tuple[Schedule, list[OperatorResult]]:
+    """One operator at every thread count, and the schedule that the compiler took; a failure is a result too.
+
+    Without its model an operator meets its own previous call in the caches, whatever state was asked for; the
+    settings say so in `cache_mechanism`.
+
+    Raises:
+        BoardLostError: the machine went away meanwhile.
+    """
+    import numpy as np
+
+    from op_profiler.collection.session import Session
+    from op_profiler.compilers.relay.lower import compile_model, single_operator_model
+    from op_profiler.measure.rounds import Samples
+    from op_profiler.schedules.chosen import chosen_schedules
+
+    operator = occurrence.operator
+    schedule = UNKNOWN
+    try:
+        model = single_operator_model(occurrence)
+        with chosen_schedules() as choices:
+            compiled = compile_model(model, target)
+        schedule = choices.schedule_of(occurrence)
+        rng = np.random.default_rng(0)
+        graph = machine.load(compiled, {i.name: i.random(rng) for i in model.inputs})
+        if len(graph.labels) != 1:
+            raise ModelError(f"{operator.name} alone compiles to {len(graph.labels)} kernels, not one")
+        session = Session(
+            request,
+            machine,
+            graph,
+            [operator],
+            limits=dataclasses.replace(machine.limits, usual_rounds=30, usual_seconds=0.25, maximum_seconds=3.0),
+        )
+        session.check_kernels(lambda _: None)
+        results = session.measure({n: Samples() for n in request.threads}, lambda *_: None)
+    except BoardLostError:
+        raise
+    except (ModelError, MeasureError, ValueError) as error:
+        return schedule, failed_operator(request, operator, str(error))
+    return schedule, [
+        dataclasses.replace(r, settings=dataclasses.replace(r.settings, cache_mechanism=_MECHANISM))
+        for result in results
+        for r in result.operators
+    ]
+
+
+def _settings(request: CollectRequest, threads: int) -> Settings:
+    """What was asked for, where nothing could be read back."""
+    return Settings(
+        threads=threads,
+        cache=request.cache,
+        precision=request.precision,  # type: ignore[arg-type]  # checked by CollectRequest.check
+        executor="vm" if request.executor == "vm" else "graph",
+        **request.asked(threads),
+    )
+
+
+def refused_threads(machine: Machine, counts: Sequence[int]) -> dict[int, str]:
+    """The thread counts that a machine does not give, and what it answers instead."""
+    refused = {}
+    for threads in counts:
+        try:
+            machine.threads.use(threads)
+        except BoardLostError:
+            raise
+        except MeasureError as error:
+            refused[threads] = str(error)
+    return refused
+
+
+def failed_operator(request: CollectRequest, operator: Operator, reason: str) -> list[OperatorResult]:
+    """The record of an operator that has no time, one for each thread count."""
+    from op_profiler.collection.session import OperatorResult
+
+    failed = Measurement(error=reason)
+    return [OperatorResult(operator, _settings(request, n), failed) for n in request.threads]
+
+
+def whole_model_failed(
+    request: CollectRequest,
+    threads: int,
+    reason: str,
+    occurrences: Sequence[Operator],
+    stored: dict[str, Measurement],
+) -> tuple[Settings, ModelTiming]:
+    """The timing of a model that does not run: no whole, and a sum only where every operator has a time."""
+    times = [stored[o.key].median_us if o.key in stored else None for o in occurrences]
+    missing = tuple(dict.fromkeys(o.key for o, t in zip(occurrences, times) if t is None))
+    timing = ModelTiming(
+        whole_model=Measurement(error=reason or "the model does not run as a whole"),
+        before_us=None,
+        after_us=None,
+        sum_of_operators_us=None if missing else float(sum(t for t in times if t is not None)),
+        unmeasured=missing,
+    )
+    return _settings(request, threads), timing

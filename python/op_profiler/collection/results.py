@@ -1,0 +1,153 @@
+"""What a worker writes to the dataset of its model: which one it is, its operators, their times and failures."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.collection.one_by_one import refused_threads, whole_model_failed
+from op_profiler.collection.resume import StoredResults
+from op_profiler.dataset import Row
+from op_profiler.measure.failures import machine_state
+from op_profiler.schedules.schedule import UNKNOWN, Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from op_profiler.collection.session import OperatorResult, ThreadResult
+    from op_profiler.collection.worker_task import WorkerTask
+    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.dataset import Dataset
+    from op_profiler.measure.measurement import Device, ModelTiming, Settings
+    from op_profiler.operators.operator import Operator
+    from op_profiler.targets.machine import Machine
+
+
+class Results:
+    """What is known of one model so far, and the part of the dataset that it belongs to.
+
+    Attributes:
+        device: the one that the model is measured on; None until its machine is open.
+        schedules: what the build gave to the operators, by workload key.
+        launches: grid and block of each launch of a GPU, by workload key.
+        details: of the build, stored with the time of the model.
+        request: the one of the task; from `identify` on with those thread counts only that are still to be measured.
+        model_key: of the model in the dataset, known from `identify` on.
+        earlier: what the dataset has of it already.
+    """
+
+    def __init__(self, dataset: Dataset, task: WorkerTask) -> None:
+        self.device: Device | None = None
+        self.schedules: dict[str, Schedule] = {}
+        self.launches: dict[str, list[dict[str, Any]]] = {}
+        self.details: dict[str, Any] = {}
+        self.request = task.request
+        self.model_key = ""
+        self._dataset = dataset
+        self._task = task
+
+    def identify(self, content: str, asked: Iterable[str]) -> None:
+        """Which model of the dataset this is: known once the build has asked for records and the machine is open.
+
+        Args:
+            content: of the model (`RelayModel.content`).
+            asked: computations that the build looked for records of.
+        """
+        ordered = self._task.request
+        machine = self.device.identity if self.device is not None else ordered.machine() or ""
+        self._asked = tuple(sorted(asked))
+        self._base_key = ordered.base_key(content, machine)
+        self.model_key = ordered.model_key(self._base_key, self._asked)
+        self.earlier = StoredResults(self._dataset, ordered, self.model_key, self._task.since)
+        self._narrow(tuple(n for n in ordered.threads if not self.earlier.answers(n)))
+
+    def leave_out(self, machine: Machine) -> bool:
+        """Leave out the thread counts that the machine does not give, and record that; and those that another process
+        measured while this one waited for its turn. Whether any is left."""
+        refused = refused_threads(machine, self.request.threads)
+        for threads, reason in refused.items():
+            self.record_whole(*whole_model_failed(self.request, threads, reason, [], {}))
+        self._narrow(tuple(n for n in self.request.threads if n not in refused and not self.earlier.answers(n)))
+        return bool(self.request.threads)
+
+    def _narrow(self, threads: tuple[int, ...]) -> None:
+        self.request = dataclasses.replace(self._task.request, threads=threads)
+        self.earlier = dataclasses.replace(self.earlier, request=self.request)
+
+    def store_operators(self, operators: Sequence[Operator], model: RelayModel, notes: Sequence[str]) -> None:
+        """The model and its operators with their positions, before anything is measured.
+
+        Args:
+            operators: in the order in which the model calls them.
+            notes: what the user should know of the model and of its build.
+        """
+        positions: dict[str, list[int]] = {}
+        by_key: dict[str, Operator] = {}
+        for index, operator in enumerate(operators):
+            positions.setdefault(operator.key, []).append(index)
+            by_key[operator.key] = operator
+        request = self.request
+        with self._dataset.transaction():
+            self._dataset.add_model(
+                key=self.model_key,
+                name=request.model.name,
+                source=request.model.source,
+                batch_size=model.batch_size,
+                precision=request.precision,
+                executor=request.executor,
+                target=request.target,
+                notes=notes,
+                device_key=self.device.key if self.device is not None else None,
+                base_key=self._base_key,
+                asked=self._asked,
+            )
+            self._dataset.add_operators(
+                self.model_key,
+                [(by_key[k], tuple(p)) for k, p in positions.items()],
+                self.schedules,
+                self.launches,
+            )
+
+    def keep(self, results: Sequence[ThreadResult]) -> None:
+        """Store what is there; called during the rounds, so that a kill costs less than a second of measuring."""
+        with self._dataset.transaction():
+            for result in results:
+                timing = dataclasses.replace(result.timing, details=result.timing.details | self.details)
+                stored = self.record_whole(result.settings, timing, complete=result.complete)
+                self.record(result.operators, complete=result.complete, replace=stored)
+
+    def record_whole(self, settings: Settings, timing: ModelTiming, *, complete: bool = True) -> bool:
+        """Store the model's time or failure; whether it was taken."""
+        assert self.device is not None
+        return self._dataset.record_model_timing(
+            self.model_key,
+            settings,
+            self.device,
+            timing,
+            complete=complete,
+            replace=complete and self.earlier.replaced(settings.threads),
+            machine_state=machine_state() if timing.whole_model.error is not None else None,
+        )
+
+    def record(self, results: Sequence[OperatorResult], *, complete: bool = True, replace: bool = False) -> None:
+        """Store operators, failures too.
+
+        Args:
+            complete: False for a check point of a measurement that is still going on.
+            replace: they were measured beside a whole model whose time was stored, so they belong to it.
+        """
+        assert self.device is not None
+        rows = [
+            Row(
+                operator_key=r.operator.key,
+                schedule=self.schedules.get(r.operator.key, UNKNOWN),
+                settings=r.settings,
+                device=self.device,
+                model_key=self.model_key if r.settings.cache == "model" else "",
+                measurement=r.measurement,
+                complete=complete,
+                machine_state=machine_state() if complete and r.measurement.error is not None else None,
+            )
+            for r in results
+        ]
+        self._dataset.record_all(rows, replace=replace)

@@ -1,0 +1,112 @@
+"""What the dataset has of a model already: of the same request, or of the same operators elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.measure.failures import cause_of
+from op_profiler.measure.measurement import Measurement
+
+if TYPE_CHECKING:
+    from op_profiler.collection.session import Session
+    from op_profiler.dataset import Dataset, StoredMeasurement, StoredTiming
+    from op_profiler.measure.rounds import Samples
+
+_COVERAGE_BEFORE_IT_WAS_STORED = 0.95
+
+
+def to_repeat(measurement: Measurement, remeasure: str) -> bool:
+    """Whether something is measured again although the dataset has it.
+
+    Args:
+        remeasure: as in `CollectRequest`; what failed because of the machine is tried again in any case.
+    """
+    if measurement.error is not None:
+        return cause_of(measurement.error) == "machine" or remeasure in ("failed", "all")
+    noisy = measurement.foreign_load or measurement.settled is False
+    return remeasure == "all" or (remeasure == "noisy" and noisy)
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredResults:
+    """What was stored of a model before, under the settings that a request asks for.
+
+    Attributes:
+        model_key: identity of the lowered model in the dataset.
+        since: when the command began; what was stored later is its own and never repeated.
+    """
+
+    dataset: Dataset
+    request: CollectRequest
+    model_key: str
+    since: str
+
+    def _stored(self, threads: int) -> dict[str, StoredMeasurement]:
+        asked = self.request.asked(threads)
+        return self.dataset.measurements_of(self.model_key, threads=threads, cache=self.request.cache, resources=asked)
+
+    def timing(self, threads: int) -> StoredTiming | None:
+        """The whole model at a thread count, complete or not."""
+        return self.dataset.find_model_timing(
+            self.model_key, threads=threads, cache=self.request.cache, resources=self.request.asked(threads)
+        )
+
+    def answers(self, threads: int) -> bool:
+        """Whether nothing needs to be measured at a thread count."""
+        timing = self.timing(threads)
+        if timing is None or not timing.complete:
+            return False
+        if any(self._repeated(row) for row in self._stored(threads).values()):
+            return False
+        whole = timing.timing.whole_model
+        no_pair = self.request.remeasure == "noisy" and timing.timing.not_a_pair is not None
+        if timing.measured_at < self.since and (no_pair or to_repeat(whole, self.request.remeasure)):
+            return False
+        return whole.error is not None or self._covers(timing)
+
+    def _covers(self, timing: StoredTiming) -> bool:
+        return (timing.timing.coverage or _COVERAGE_BEFORE_IT_WAS_STORED) >= self.request.coverage
+
+    def replaced(self, threads: int) -> bool:
+        """Whether what is there at a thread count was asked for again, so that a worse time takes its place too."""
+        timing = self.timing(threads)
+        return bool(self.request.remeasure) or (timing is not None and not self._covers(timing))
+
+    def _repeated(self, row: StoredMeasurement) -> bool:
+        return row.measured_at < self.since and to_repeat(row.measurement, self.request.remeasure)
+
+    def complete(self, threads: int) -> dict[str, Measurement]:
+        """By workload key, what was measured, or failed, at a thread count."""
+        return {key: row.measurement for key, row in self._stored(threads).items() if row.complete}
+
+    def kept(self, threads: int) -> set[str]:
+        """Workload keys of what needs not be measured again at a thread count."""
+        return {key for key, row in self._stored(threads).items() if row.complete and not self._repeated(row)}
+
+    def known(self) -> dict[int, dict[str, Measurement]]:
+        """Times that hold in any model; in the state ``model`` there are none."""
+        if self.request.cache == "model":
+            return {}
+        kept = {threads: self.kept(threads) for threads in self.request.threads}
+        complete = {threads: self.complete(threads) for threads in self.request.threads}
+        return {n: {k: m for k, m in rows.items() if k in kept[n] and not m.error} for n, rows in complete.items()}
+
+    def samples(self, session: Session) -> dict[int, Samples]:
+        """Samples that a process of the same request stored before it was killed.
+
+        Rounds visit all thread counts, so the samples are of use only if each count has as many of them.
+        """
+        from op_profiler.measure.rounds import Samples
+
+        samples = {}
+        for threads in self.request.threads:
+            timing = self.timing(threads)
+            if timing is None or timing.complete:
+                return {n: Samples() for n in self.request.threads}
+            stored = {key: row.measurement for key, row in self._stored(threads).items() if not row.complete}
+            samples[threads] = session.restore(stored, timing.timing.whole_model)
+        if len({s.rounds for s in samples.values()}) != 1:
+            return {n: Samples() for n in self.request.threads}
+        return samples

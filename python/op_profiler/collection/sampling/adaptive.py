@@ -1,0 +1,84 @@
+"""Operators that a predictor is least sure of: the budget goes where it is worst.
+
+Pool-based active learning with the expected error as criterion (Settles, Active Learning Literature Survey, 2009,
+section 3): of a pool of random operators, those are measured whose interval is the widest. The predictor is fitted
+again after every batch.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.collection.sampling import spaces
+from op_profiler.collection.sampling.run import Batch, batches_of_points
+from op_profiler.errors import DatasetError
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.predict.latency.examples import Examples
+
+_POOL = 160
+_CHOSEN = 40
+_POOL_BATCH = 32
+_FEWEST = 200
+"""Measurements that a predictor needs before its opinion counts; until then operators are drawn."""
+
+
+def adaptive_batches(db: str, names: Sequence[str], seed: int) -> Iterator[Batch]:
+    """Batches without end; the first ones are random where the dataset holds little.
+
+    Args:
+        db: dataset that grows while the batches are measured.
+        names: kinds of operators, as for `spaces.draw`.
+    """
+    from op_profiler.predict.latency.fit import fingerprint
+
+    drawn = batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
+    number = 0
+    while True:
+        examples = _examples(db)
+        if examples is None:
+            yield next(drawn)
+            continue
+        yield Batch(
+            f"adaptive{seed}-{number:04d}",
+            [seed, number, list(names), fingerprint(examples)],
+            lambda target, e=examples, n=number: _least_certain(e, target, names, seed + n),  # type: ignore[misc]
+        )
+        number += 1
+
+
+def _examples(db: str) -> Examples | None:
+    """What is known of this machine; None where that is too little."""
+    from op_profiler.predict.latency.open_predictor import examples_for
+
+    try:
+        found = examples_for(db=db, device=None)
+    except DatasetError:
+        return None
+    return found if len(found) >= _FEWEST else None
+
+
+def _least_certain(examples: Examples, target: Any, names: Sequence[str], seed: int) -> list[Occurrence]:
+    import numpy as np
+
+    from op_profiler.collection.sampling.batches import distinct, operators_of_points
+    from op_profiler.predict.latency.fit import fit
+    from op_profiler.predict.latency.predictor import SAMPLED
+
+    rng = random.Random(seed)
+    points = spaces.draw(rng, names)
+    pool: list[Occurrence] = []
+    for _ in range(_POOL // _POOL_BATCH):
+        pool += operators_of_points([next(points) for _ in range(_POOL_BATCH)], target, rng.randrange(2**30))
+    pool = distinct(pool)
+    predictor = fit(examples, choice="xgboost", folds=2, seed=seed)
+    traffic = float(np.median(examples.traffic_bytes))
+    found = predictor.predict([o.operator for o in pool], threads=max(predictor.thread_counts), traffic_bytes=traffic)
+    width = np.where(np.isfinite(found.latency_us), np.log(found.high_us / found.low_us), np.inf)
+    known = np.isin([int(o.operator.key, 16) for o in pool], [int(o.key, 16) for o in examples.operators])
+    width[(found.tier <= SAMPLED) | known] = -1.0
+    chosen = [int(i) for i in np.argsort(-width)[:_CHOSEN] if width[i] >= 0]
+    return [pool[i] for i in chosen]

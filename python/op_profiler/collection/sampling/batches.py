@@ -1,0 +1,67 @@
+"""From points and models to batches of fused functions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from op_profiler.collection.sampling.kinds import Point, Scope
+from op_profiler.compilers.relay.extract import Occurrence
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.frontends.sample import Sampled
+
+_ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape"})
+_LAYOUT_SHARE = 0.1
+
+
+def operators_of_points(points: Sequence[Point], target: Any, seed: int) -> list[Occurrence]:
+    """What the compiler makes of points: each operator once.
+
+    Changes of layout alone stand in front of every convolution and would be half of all operators; a few are kept.
+    """
+    from op_profiler.compilers.relay.lower import fuse
+
+    tvm = load_tvm()
+    scope = Scope(tvm.relay)
+    outputs = [point.expression(scope) for point in points]
+    main = tvm.relay.Function([*scope.inputs, *scope.weights], tvm.relay.Tuple(outputs))
+    module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(main))
+    found = distinct(fuse(module, target, {}, {variable.name_hint for variable in scope.weights}))
+    rng = random.Random(seed)
+    return [o for o in found if not set(o.operator.op_names) <= _ONLY_LAYOUT or rng.random() < _LAYOUT_SHARE]
+
+
+def distinct(occurrences: Iterable[Occurrence]) -> list[Occurrence]:
+    """The first occurrence of each operator that can be put into a batch: its inputs are tensors of known shape."""
+    found: dict[str, Occurrence] = {}
+    for occurrence in occurrences:
+        if _is_static(occurrence):
+            found.setdefault(occurrence.operator.key, occurrence)
+    return list(found.values())
+
+
+def sampled(occurrence: Occurrence) -> Sampled:
+    """An operator as a batch keeps it."""
+    return Sampled(str(load_tvm().ir.save_json(occurrence.function)), occurrence.constant)
+
+
+def batch_name(label: str, identity: object) -> str:
+    """A name that tells a label and all that decides a batch's content.
+
+    Args:
+        identity: plain JSON values.
+    """
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+    return f"{re.sub(r'[^A-Za-z0-9_.]+', '-', label)}-{digest}"
+
+
+def _is_static(occurrence: Occurrence) -> bool:
+    tvm = load_tvm()
+    types = [parameter.checked_type for parameter in occurrence.function.params]
+    return all(
+        isinstance(ty, tvm.relay.TensorType) and all(isinstance(d, tvm.tir.IntImm) for d in ty.shape) for ty in types
+    )

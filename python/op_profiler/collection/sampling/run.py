@@ -1,0 +1,262 @@
+"""Measures batches of operators until there are enough, or the time is up."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.sampling.kinds import Point
+from op_profiler.errors import OpProfilerError
+from op_profiler.frontends.frontend import ModelRequest
+
+if TYPE_CHECKING:
+    from op_profiler.collection.supervisor import Collection, Progress
+    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.schedules.applied import Applied
+
+P = TypeVar("P", bound=Point)
+
+_BATCH_SIZES = (10, 20, 32, 48)
+"""Points of the batches that are cut out of a pool, in which points are in the order of their size: what goes through
+the caches between two calls of an operator then differs from batch to batch as it does between networks."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Operators that are measured as one model.
+
+    Attributes:
+        label: for people, the start of the batch's name.
+        identity: plain JSON values; together with the target and the schedule records that the operators ask for they
+            decide the content. Where only lowering tells them, what answers with them.
+        operators: makes the content; called where no file has it yet.
+    """
+
+    label: str
+    identity: object | Callable[[], object]
+    operators: Callable[[object], Sequence[Occurrence]]
+
+
+@dataclasses.dataclass
+class SampleReport:
+    """What a sampling run did.
+
+    Attributes:
+        operators: sampled ones, of this run and of earlier runs of the same command.
+        measured, reused, failed: measurements, those of what stands around sampled operators included.
+        errors: of batches that could not be measured.
+        seconds: the run took.
+        ended: why: ``count``, ``budget`` or ``exhausted``.
+    """
+
+    batches: int = 0
+    operators: int = 0
+    measured: int = 0
+    reused: int = 0
+    failed: int = 0
+    errors: list[str] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+    ended: str = "exhausted"
+
+
+def batches_of_points(points: Iterator[P], label: str, seed: int) -> Iterator[Batch]:
+    """Points in the order in which they come, in batches of changing size."""
+    from op_profiler.collection.sampling.batches import operators_of_points
+
+    number = 0
+    while pool := sorted(itertools.islice(points, sum(_BATCH_SIZES)), key=lambda point: point.work()[1]):
+        for size in _BATCH_SIZES:
+            chunk, pool = pool[:size], pool[size:]
+            if not chunk:
+                break
+            identity = [[type(point).__name__, dataclasses.asdict(point)] for point in chunk]
+            yield Batch(
+                f"{label}-{number:04d}",
+                identity,
+                lambda target, chunk=chunk, number=number: operators_of_points(chunk, target, seed + number),  # type: ignore[misc]
+            )
+            number += 1
+
+
+def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:
+    """The distinct operators of each model, one batch a model."""
+    from op_profiler.frontends import get_frontend
+
+    for request in requests:
+        frontend = get_frontend(request.source)
+        frontend.check(request)
+        shapes = "_".join("x".join(map(str, shape)) for shape in request.input_shapes)
+        details = [f"b{request.batch_size}", shapes, f"s{request.sequence_length}" if request.sequence_length else ""]
+        label = "-".join(filter(None, ["of", Path(request.name).name, *details]))
+        content = frontend.fingerprint(request) or functools.partial(_content, request)
+        yield Batch(label, content, functools.partial(_operators_of_model, request))
+
+
+def _content(request: ModelRequest) -> str:
+    return _lowered(request).content
+
+
+def _operators_of_model(request: ModelRequest, target: object) -> list[Occurrence]:
+    from op_profiler.collection.sampling.batches import distinct
+    from op_profiler.compilers.relay.lower import optimize
+
+    return distinct(optimize(_lowered(request), target))
+
+
+def _lowered(request: ModelRequest) -> RelayModel:
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends.lowered_cache import load_cached
+
+    return load_cached(get_frontend(request.source), request)
+
+
+def shuffled(points: Sequence[P], seed: int) -> Iterator[P]:
+    """All points in an order that is random but always the same, so that a run that is cut short covers every axis."""
+    order = list(points)
+    random.Random(seed).shuffle(order)
+    return iter(order)
+
+
+def measure_batches(
+    batches: Iterator[Batch],
+    request: CollectRequest,
+    collection: Collection,
+    progress: Progress,
+    *,
+    count: int | None,
+    budget_seconds: float | None,
+) -> SampleReport:
+    """Measure batch after batch; one that the dataset has already costs nothing.
+
+    Args:
+        request: everything but the model.
+        count: stop when this many operators are measured; None for no limit.
+        budget_seconds: begin no batch after this time; None for no limit.
+
+    Raises:
+        OpProfilerError: the request cannot work.
+    """
+    request.check()
+    report = SampleReport()
+    started = time.monotonic()
+    total = float(count) if count is not None else (budget_seconds or 0.0)
+    progress.start(1)
+    try:
+        for batch in batches:
+            report.seconds = time.monotonic() - started
+            if budget_seconds is not None and report.seconds >= budget_seconds:
+                report.ended = "budget"
+                break
+            done = (report.operators if count is not None else report.seconds) / total if total else 0.0
+            steps = _Within(progress, batch.label, report.operators, min(done, 1.0))
+            _measure(batch, request, collection, steps, report)
+            if count is not None and report.operators >= count:
+                report.ended = "count"
+                break
+    finally:
+        progress.stop()
+    report.seconds = round(time.monotonic() - started, 1)
+    return report
+
+
+def _measure(
+    batch: Batch, request: CollectRequest, collection: Collection, progress: Progress, report: SampleReport
+) -> None:
+    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends.sample import batch_path
+
+    report.batches += 1
+    try:
+        name = _written(batch, request, progress)
+    except OpProfilerError as error:
+        report.errors.append(f"{batch.label}: {error}")
+        progress.problem(f"error: {batch.label}: {error}")
+        return
+    model = ModelRequest(source="sample", name=name)
+    found = collection.run(get_frontend("sample"), [dataclasses.replace(request, model=model)], progress)[0]
+    with batch_path(name).open() as file:
+        report.operators += sum(1 for _ in file) - 1  # the first line says what the file is
+    for threads in found.threads.values():
+        report.measured += threads.measured
+        report.reused += threads.reused
+        report.failed += threads.failed
+    if found.error is not None:
+        report.errors.append(f"{batch.label}: {found.error}")
+
+
+def _written(batch: Batch, request: CollectRequest, progress: Progress) -> str:
+    """The name of the batch, once a file holds it."""
+    from op_profiler.collection.sampling.batches import batch_name, sampled
+    from op_profiler.frontends.sample import kept_batches, write_batch
+    from op_profiler.schedules import records
+    from op_profiler.targets.llvm.identity import processor_name
+    from op_profiler.targets.target import compiler_identity, use_build_for
+
+    machine = request.target if not request.on_host else [request.target, processor_name()]
+    use_build_for(request.target)
+    identity = batch.identity() if callable(batch.identity) else batch.identity
+    base = batch_name(batch.label, [identity, machine, compiler_identity(request.target)])
+
+    def named(asked: Iterable[str]) -> str:
+        """Records that its operators do not ask for leave no trace, as in the key of a model."""
+        used = records.digest(request.record_file(), asked, request.conditions)
+        return f"{base}-{used}" if used else base
+
+    for name, asked in kept_batches(base):
+        if named(asked) == name:
+            return name
+    progress.step("lowering", 0.0)
+    operators, in_use = _lower(batch, request)
+    name = named(in_use.asked)
+    write_batch(name, [sampled(operator) for operator in operators], in_use.asked)
+    return name
+
+
+def _lower(batch: Batch, request: CollectRequest) -> tuple[Sequence[Occurrence], Applied]:
+    """The operators under the records of today, and all computations that a build of them asks records of: more than
+    those that lowering asks for, since a record of Winograd's changes what is lowered once there is one."""
+    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.schedules.applied import applied
+    from op_profiler.schedules.chosen import weigh_all
+    from op_profiler.targets.target import resolve_target
+
+    load_tvm()
+    target = resolve_target(request.target)
+    with applied(request.record_file(), request.conditions) as in_use:
+        operators = batch.operators(target)
+        weigh_all(operators, target)
+    return operators, in_use
+
+
+@dataclasses.dataclass(frozen=True)
+class _Within:
+    """The progress of one batch as part of the run's."""
+
+    outer: Progress
+    label: str
+    operators: int
+    done: float
+
+    def start(self, models: int) -> None:
+        """The bar is there already."""
+
+    def stop(self) -> None:
+        """It stays until the run is over."""
+
+    def step(self, description: str, done_models: float) -> None:
+        doing = description.rpartition(": ")[2]
+        self.outer.step(f"{self.operators} operators; {self.label}: {doing}", self.done)
+
+    def note(self, text: str) -> None:
+        self.outer.note(text)
+
+    def problem(self, text: str) -> None:
+        self.outer.problem(text)

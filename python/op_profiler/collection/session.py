@@ -1,0 +1,290 @@
+"""Measures one compiled model and turns the samples into measurements of its operators."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.measure.energy import energy_per_call_mj
+from op_profiler.measure.measurement import Cache, Measurement, ModelTiming, Settings
+from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
+from op_profiler.measure.statistics import median_interval, summarize
+from op_profiler.measure.steadiness import PROBE_NAMES
+from op_profiler.operators.operator import Operator
+from op_profiler.resources import read_back
+from op_profiler.targets.machine import LoadedModel, Machine
+
+_BATCH_US = 2e4
+"""Of calls between two looks at the clock while energy is measured."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorResult:
+    """One operator at one thread count."""
+
+    operator: Operator
+    settings: Settings
+    measurement: Measurement
+
+
+@dataclasses.dataclass(frozen=True)
+class ThreadResult:
+    """Everything at one thread count: the operators, and the model beside them."""
+
+    threads: int
+    settings: Settings
+    operators: tuple[OperatorResult, ...]
+    timing: ModelTiming
+    complete: bool
+
+
+Checkpoint = Callable[[float, list[ThreadResult]], None]
+
+
+class Session:
+    """One loaded model under one request.
+
+    Args:
+        model: on its device, ready to run.
+        kernel_operators: the operator behind each kernel of `model`, in the same order.
+        known: by thread count and workload key, what needs not be timed again (hot and cold operators that another
+            model brought in); it counts in the sum.
+    """
+
+    def __init__(
+        self,
+        request: CollectRequest,
+        machine: Machine,
+        model: LoadedModel,
+        kernel_operators: Sequence[Operator],
+        *,
+        limits: Limits | None = None,
+        known: dict[int, dict[str, Measurement]] | None = None,
+    ) -> None:
+        self.request = request
+        self.machine = machine
+        self.model = model
+        self.limits = limits or machine.limits
+        keys = [operator.key for operator in kernel_operators]
+        order = list(dict.fromkeys(keys))
+        by_key = dict(zip(keys, kernel_operators))
+        self.operators = [by_key[key] for key in order]
+        self.groups = np.asarray([order.index(key) for key in keys], dtype=np.intp)
+        self.pool = machine.threads
+        self.errors: dict[int, str] = {}
+        self._energy: dict[tuple[int, int | None], float | None] = {}
+        self._known = known or {}
+
+    def check_kernels(self, step: Callable[[Operator], None]) -> None:
+        """Run every kernel once with TVM's own checks, in order; remember what fails.
+
+        Args:
+            step: called before each kernel, so that the last call tells which one took the process down.
+        """
+        for index, group in enumerate(self.groups):
+            step(self.operators[group])
+            error = self.model.kernel_error(index)
+            if error is not None:
+                self.errors[int(group)] = error
+
+    def measure(self, samples: dict[int, Samples], checkpoint: Checkpoint) -> list[ThreadResult]:
+        """Run the rounds.
+
+        Args:
+            samples: by thread count, empty or what an earlier process of the same request left; added to.
+            checkpoint: called every so often with the share that is done and the results so far.
+        """
+        threads = self.request.threads
+        rounds = Rounds(
+            self.model,
+            self.pool,
+            threads=threads,
+            cache=self.request.cache,
+            groups=self.groups,
+            skipped=[int(g) in self.errors or self._is_known(self.operators[g]) for g in self.groups],
+            coverage=self.request.coverage,
+            limits=self.limits,
+            meter=self.machine.meter(max(threads)),
+            probe=self.machine.steadiness_probe(),
+        )
+        settings = {n: self._settings(n) for n in threads}
+        before = {n: rounds.whole_model_us(n) for n in threads}
+
+        def report(share: float) -> None:
+            checkpoint(share, [self._result(n, settings[n], samples[n], None, before[n], None) for n in threads])
+
+        outcome = rounds.run(samples, report)
+        after = {n: rounds.whole_model_us(n) for n in threads}
+        self._measure_energy(samples)
+        return [self._result(n, settings[n], samples[n], outcome, before[n], after[n]) for n in threads]
+
+    def _measure_energy(self, samples: dict[int, Samples]) -> None:
+        """Energy of the whole model and of each heavy operator, where the machine has a counter.
+
+        A counter moves every few milliseconds at best, so an operator is called many times in a row: its energy is that
+        of hot caches, whatever state its times are of.
+        """
+        counter = self.machine.energy_mj
+        if counter() is None:
+            return
+        heavy = heavy_operators(samples[max(samples)].matrix(), self.groups, self.request.coverage)
+        for threads in self.request.threads:
+            self.pool.use(threads)
+            self._energy[threads, None] = energy_per_call_mj(counter, self._run_model_once)
+            for group in np.flatnonzero(heavy):
+                if int(group) not in self.errors:
+                    first = int(np.flatnonzero(self.groups == group)[0])
+                    run = partial(self._run_for_a_while, first, samples[threads])
+                    self._energy[threads, int(group)] = energy_per_call_mj(counter, run)
+
+    def _run_model_once(self) -> int:
+        self.model.run_model()
+        return 1
+
+    def _run_for_a_while(self, kernel: int, samples: Samples) -> int:
+        """Call a kernel for some milliseconds; how often."""
+        times_us = samples.matrix()[:, kernel]
+        shortest_us = np.nanmin(times_us) if not np.isnan(times_us).all() else _BATCH_US
+        calls = max(int(_BATCH_US / max(shortest_us, 0.1)), 1)
+        return calls if self.model.repeat_kernel(kernel, calls) else 0
+
+    def _is_known(self, operator: Operator) -> bool:
+        return all(operator.key in self._known.get(n, {}) for n in self.request.threads)
+
+    def _settings(self, threads: int) -> Settings:
+        """Asked for, and read back after the pool has run a kernel with it."""
+        self.pool.use(threads)
+        self.model.run_model()
+        return Settings(
+            threads=threads,
+            threads_effective=self.pool.effective_threads(),
+            core_set_effective=self.pool.effective_core_set(),
+            cache=self.request.cache,
+            cache_mechanism=self.model.cache_mechanism(self.request.cache),
+            precision=self.request.precision,  # type: ignore[arg-type]  # checked by CollectRequest.check
+            executor="vm" if self.request.executor == "vm" else "graph",
+            **self.request.asked(threads),
+            **(read_back(of_gpu=self.request.on_gpu) if self.request.place is None else {}),
+        )
+
+    def _result(
+        self,
+        threads: int,
+        settings: Settings,
+        samples: Samples,
+        outcome: Outcome | None,
+        before: float,
+        after: float | None,
+    ) -> ThreadResult:
+        load_before, load_after = (outcome.load_before, outcome.load_after) if outcome else (None, None)
+        foreign = any(samples.foreign)
+        settled = outcome.settled if outcome else None
+        overhead_us = samples.overhead_us()
+        matrix = samples.matrix() - (overhead_us or 0.0)
+        results = []
+        for group, operator in enumerate(self.operators):
+            columns = matrix[:, self.groups == group]
+            rows = columns[~np.isnan(columns).any(axis=1)]
+            if group in self.errors:
+                measurement = Measurement(error=self.errors[group])
+            elif len(rows):
+                measurement = summarize(rows, load_before=load_before, load_after=load_after, foreign_load=foreign)
+                energies = self._energies(threads, group)
+                measurement = dataclasses.replace(
+                    measurement, settled=settled, call_overhead_us=overhead_us, **energies
+                )
+                if (measurement.min_us or 0.0) < 0:
+                    measurement = Measurement(error=f"cannot be told from the cost of a call, {overhead_us} us")
+            else:
+                continue
+            results.append(OperatorResult(operator, settings, measurement))
+        whole = summarize(
+            np.asarray(samples.whole_us)[:, None],
+            load_before=load_before,
+            load_after=load_after,
+            foreign_load=foreign,
+        )
+        whole = dataclasses.replace(whole, settled=settled, **self._energies(threads, None))
+        timing = self._timing(threads, whole, results, samples, matrix, outcome, before, after)
+        return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
+
+    def _energies(self, threads: int, group: int | None) -> dict[str, Any]:
+        """The fields of `Measurement` about the energy of an operator; None: of the whole model."""
+        energy_mj = self._energy.get((threads, group))
+        state: Cache = "model" if group is None else "hot"
+        return {"energy_mj": energy_mj, "energy_cache": state if energy_mj is not None else None}
+
+    def _timing(
+        self,
+        threads: int,
+        whole: Measurement,
+        results: Sequence[OperatorResult],
+        samples: Samples,
+        matrix: np.ndarray,
+        outcome: Outcome | None,
+        before: float,
+        after: float | None,
+    ) -> ModelTiming:
+        times = {key: m.median_us for key, m in self._known.get(threads, {}).items()}
+        times |= {r.operator.key: r.measurement.median_us for r in results}
+        missing = tuple(o.key for o in self.operators if times.get(o.key) is None)
+        counts = np.bincount(self.groups)
+        total = None if missing else sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, counts))
+        details: dict[str, Any] = {"rounds": samples.rounds, "running_seconds": self.machine.running_seconds()}
+        ratios = matrix.sum(axis=1) / np.asarray(samples.whole_us)
+        if total is not None and not np.isnan(ratios).any():  # every kernel was timed in every round
+            details["ratio_per_round"] = float(np.median(ratios))
+            details["ratio_per_round_ci"] = [end if np.isfinite(end) else None for end in median_interval(ratios)]
+        if samples.probe_us:
+            windows = zip(samples.window_rounds, samples.probe_us)
+            details["gauge_windows_us"] = [[rounds, *(round(us, 3) for us in probed)] for rounds, probed in windows]
+            details["gauge_us"] = dict(zip(PROBE_NAMES, np.median(samples.probe_us, axis=0).round(3).tolist()))
+            probe = self.machine.steadiness_probe()
+            details["gauge_bytes"] = dict(zip(PROBE_NAMES, probe.sizes_bytes)) if probe is not None else None
+        if outcome is not None:
+            details |= {
+                "repeated_rounds": outcome.repeated_rounds,
+                "measuring_seconds": round(outcome.seconds, 3),
+            }
+        return ModelTiming(
+            whole_model=whole,
+            before_us=before,
+            after_us=after,
+            sum_of_operators_us=total,
+            unmeasured=missing,
+            coverage=self.request.coverage,
+            details=details,
+        )
+
+    def restore(self, stored: dict[str, Measurement], whole: Measurement) -> Samples:
+        """Samples of one thread count from what an earlier process stored; empty where they do not fit together.
+
+        Hot and cold operators may have been timed in some of the rounds only (`Rounds._wanted`). In which is not told,
+        and nothing depends on it: they come back in the first ones.
+        """
+        rounds = len(whole.samples_us)
+        overheads_us = [kept.call_overhead_us for kept in stored.values() if kept.error is None]
+        if any((one is None) != (self.model.call_overhead_us() is None) for one in overheads_us):
+            return Samples()  # an older version timed calls in another way
+        matrix = np.full((rounds, len(self.groups)), np.nan)
+        for group, operator in enumerate(self.operators):
+            columns = np.flatnonzero(self.groups == group)
+            kept = stored.get(operator.key)
+            if kept is None or kept.error is not None:
+                continue
+            rows = np.asarray(kept.samples_us)
+            expected = len(rows) if self.request.cache != "model" and len(rows) < rounds else rounds
+            if rows.shape != (expected, len(columns)):
+                return Samples()
+            matrix[: len(rows), columns] = rows + (kept.call_overhead_us or 0.0)
+        return Samples(
+            [row[0] for row in whole.samples_us],
+            matrix.tolist(),
+            [whole.foreign_load] * rounds,
+            call_overhead_us=[one for one in overheads_us if one is not None],
+        )

@@ -1,0 +1,222 @@
+"""One model under default and under recorded schedules, in one process, in turns."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.collection.studies.study import Study
+from op_profiler.errors import ModelError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.operators.operator import Operator
+    from op_profiler.targets.machine import LoadedModel
+
+_ROUNDS = 40
+_SECONDS = 20.0
+_LEAST_ROUNDS = 11
+_TOLERANCE = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorPair:
+    """One call of an operator in both builds, times in microseconds."""
+
+    position: int
+    name: str
+    default_key: str
+    tuned_key: str
+    template: str
+    default_us: float
+    tuned_us: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """One model at one thread count.
+
+    Attributes:
+        default_us, tuned_us: medians of the whole model.
+        speedup: median over the rounds of default over tuned, each from neighbouring runs.
+        speedup_low, speedup_high: its 95 % interval (order statistics); None with too few rounds.
+        difference: largest difference between the outputs, as a share of the largest value.
+        agree: whether that is within the tolerance.
+        operators: call by call; empty where the builds do not have the same calls.
+    """
+
+    threads: int
+    default_us: float
+    tuned_us: float
+    speedup: float
+    speedup_low: float | None
+    speedup_high: float | None
+    rounds: int
+    difference: float
+    agree: bool
+    operators: tuple[OperatorPair, ...]
+
+
+class ModelComparison(Study):
+    """Runs the model with default and with recorded schedules."""
+
+    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+        """A `Compared` for each thread count, as plain values."""
+        from op_profiler.schedules.applied import applied
+
+        self.announce(stage="compiling")
+        default = load_build(self, model, None)
+        self.announce(stage="compiling", share=0.5)
+        file = self.request.record_file()
+        with applied(file, self.request.conditions) as in_use:
+            if not in_use.chosen:
+                raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
+        tuned = load_build(self, model, file)
+        self.announce(stage="measuring", share=0.0)
+        pool = self.machine.threads
+        difference = self._difference(default.loaded, tuned.loaded)
+        results = []
+        for done, threads in enumerate(self.request.threads):
+            self.announce(stage="measuring", share=done / len(self.request.threads))
+            pool.use(threads)
+            whole, kernels = in_turns([default.loaded, tuned.loaded])
+            pairs = _pairs(default.operators, tuned.operators, tuned.templates, kernels)
+            results.append(dataclasses.asdict(_compared(threads, whole, difference, pairs)))
+        return results
+
+    def _difference(self, default: LoadedModel, tuned: LoadedModel) -> float:
+        """The largest difference between the builds, over every kernel where they have the same ones.
+
+        The last output alone says little: a softmax over the logits of random weights is often the same whatever the
+        network before it does.
+        """
+        self.machine.threads.use(max(self.request.threads))
+        for build in (default, tuned):
+            build.run_model()
+        pairs = zip(default.output_arrays(), tuned.output_arrays(), strict=True)
+        largest = max(difference(one, other) for one, other in pairs)
+        steps = zip(default.kernel_outputs(), tuned.kernel_outputs())
+        if len(default.labels) == len(tuned.labels):
+            for one, other in steps:
+                if one.shape != other.shape:
+                    break
+                largest = max(largest, difference(one, other))
+        return largest
+
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """A model on the device.
+
+    Attributes:
+        operators: behind each kernel, in order.
+        templates: by workload key of the operator.
+    """
+
+    loaded: LoadedModel
+    operators: list[Operator]
+    templates: dict[str, str]
+
+
+def load_build(study: Study, model: RelayModel, record_file: Path | None) -> Build:
+    """Build the model and load it.
+
+    Args:
+        record_file: schedule records to build with; None for none.
+
+    Raises:
+        ModelError, MeasureError: it cannot be built or run.
+    """
+    from op_profiler.building.build_cache import build
+    from op_profiler.building.requested_model import random_inputs
+
+    built = build(study.request, model, study.target, record_file)
+    compiled = built.compiled
+    loaded = study.machine.load(compiled, study.inputs or random_inputs(list(model.inputs)))
+    occurrences = [compiled.by_label[label] for label in loaded.labels]
+    templates = {o.operator.key: built.schedules[o.operator.key].template for o in occurrences}
+    return Build(loaded, [o.operator for o in occurrences], templates)
+
+
+def in_turns(builds: Sequence[LoadedModel]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Whole-model times, shape (rounds, builds), and times of the kernels of each build, (rounds, kernels)."""
+    import numpy as np
+
+    count = len(builds)
+    whole: list[list[float]] = []
+    kernels: list[list[list[float]]] = [[] for _ in builds]
+    started = time.perf_counter()
+    while len(whole) < _LEAST_ROUNDS or (len(whole) < _ROUNDS and time.perf_counter() - started < _SECONDS):
+        turn = len(whole)
+        order = [(turn + i) % count for i in range(count)]
+        row = [0.0] * count
+        for which in order:
+            build = builds[which]
+            build.run_model()
+            row[which] = build.time_model()
+            kernels[which].append(build.walk("model", [True] * len(build.labels)))
+        whole.append(row)
+    return np.asarray(whole), [np.asarray(k) for k in kernels]
+
+
+def same_calls(default: Sequence[Operator], other: Sequence[Operator]) -> bool:
+    """Whether two builds differ in schedules only."""
+    return len(default) == len(other) and all(a.outputs == b.outputs for a, b in zip(default, other))
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> float:
+    """Largest difference of two tensors as a share of the largest finite value; inf where only one has a number."""
+    import numpy as np
+
+    one, other = one.astype("float64"), other.astype("float64")
+    finite = np.isfinite(one)
+    if not np.array_equal(finite, np.isfinite(other)):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    scale = float(np.abs(one[finite]).max()) or 1.0
+    return float(np.abs(one[finite] - other[finite]).max()) / scale
+
+
+def _pairs(
+    default: list[Operator], tuned: list[Operator], templates: dict[str, str], kernels: list[np.ndarray]
+) -> tuple[OperatorPair, ...]:
+    """Calls of both builds side by side; none where they differ in more than schedules."""
+    import numpy as np
+
+    if not same_calls(default, tuned):
+        return ()
+    medians = [np.median(times, axis=0) for times in kernels]
+    return tuple(
+        OperatorPair(i, a.name, a.key, b.key, templates[b.key], float(medians[0][i]), float(medians[1][i]))
+        for i, (a, b) in enumerate(zip(default, tuned))
+    )
+
+
+def _compared(threads: int, whole: np.ndarray, difference: float, pairs: tuple[OperatorPair, ...]) -> Compared:
+    import math
+
+    import numpy as np
+
+    from op_profiler.measure.statistics import median_interval
+
+    ratios = whole[:, 0] / whole[:, 1]
+    low, high = median_interval(ratios)
+    return Compared(
+        threads=threads,
+        default_us=float(np.median(whole[:, 0])),
+        tuned_us=float(np.median(whole[:, 1])),
+        speedup=float(np.median(ratios)),
+        speedup_low=low if math.isfinite(low) else None,
+        speedup_high=high if math.isfinite(high) else None,
+        rounds=len(whole),
+        difference=difference,
+        agree=difference <= _TOLERANCE,
+        operators=pairs,
+    )

@@ -1,0 +1,194 @@
+"""Schedules in the place where they are to run: builds of a whole model that are walked in turns, call by call.
+
+What is the fastest alone need not be so between other operators: Winograd's weights are four times as large, and where
+they come from memory the direct method wins. So the finalists of all operators are built into the model, the first of
+each into one build, the second into another, and every build is timed beside the default one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.collection.studies.compare import Build, in_turns, load_build, same_calls
+from op_profiler.errors import MeasureError, ModelError
+from op_profiler.measure.statistics import median_interval
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from op_profiler.collection.studies.study import Study
+    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.measure.measurement import Cache
+    from op_profiler.schedules.records import Record
+    from op_profiler.tuning.tasks import Tunable
+
+MOST_CANDIDATES = 3
+"""Of one operator that are built into the model."""
+_STATE_ROUNDS = 9
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One operator and what could be its record.
+
+    Attributes:
+        candidates: records other than the default, at most `MOST_CANDIDATES`.
+        champion: the one of them that has been in use so far.
+    """
+
+    item: Tunable
+    candidates: tuple[Record, ...]
+    champion: Record | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """What is to be used in the model; None is the default. Microseconds per call, with what is fused to it."""
+
+    winner: Record | None
+    default_us: float
+    winner_us: float
+
+
+class InModel:
+    """The default build of a model, and others beside it.
+
+    Raises:
+        ModelError, MeasureError: the model cannot be built or run as a whole.
+    """
+
+    def __init__(self, study: Study, model: RelayModel) -> None:
+        self._study = study
+        self._model = model
+        self._default = load_build(study, model, None)
+
+    def cache_states(self, items: Sequence[Tunable]) -> dict[str, Cache]:
+        """By anchor, whether its operators take as long in the model as with hot caches, or rather as with cold ones.
+
+        It is measured, since the size of a cache says little where others share it.
+        """
+        import numpy as np
+
+        loaded = self._default.loaded
+        self._study.machine.threads.use(self._study.threads)
+        wanted = [any(o.key in item.operators for item in items) for o in self._default.operators]
+        states: list[Cache] = ["model", "hot"]
+        with contextlib.suppress(MeasureError):
+            loaded.cache_mechanism("cold")
+            states.append("cold")
+        walks: dict[str, list[list[float]]] = {state: [] for state in states}
+        for _ in range(_STATE_ROUNDS):
+            for state in states:
+                loaded.run_model()
+                walks[state].append(loaded.walk(state, wanted))
+        medians = {state: np.median(np.asarray(times), axis=0) for state, times in walks.items()}
+        found: dict[str, Cache] = {}
+        for item in items:
+            at = self._positions(item)
+            total = {state: float(median[at].sum()) for state, median in medians.items()}
+            off: dict[Cache, float] = {
+                state: abs(math.log(total[state] / total["model"])) for state in states[1:] if at
+            }
+            found[item.anchor.key] = min(off, key=lambda s: off[s]) if off else "hot"
+        return found
+
+    def decide(self, entries: Sequence[Entry]) -> dict[str, Decision]:
+        """By anchor, what is surely the fastest in the model; anchors that no build could be compared for are left out.
+
+        The winners are built together and compared with the default once more; what is not surely faster then either
+        stays with the default.
+        """
+        ranks = range(max((len(entry.candidates) for entry in entries), default=0))
+        builds = [self._built([e.candidates[rank] for e in entries if rank < len(e.candidates)]) for rank in ranks]
+        times = self._times(builds)
+        first = {e.item.anchor.key: self._first(e, times) for e in entries if self._positions(e.item)}
+        chosen = {key: winner for key, winner in first.items() if winner is not None}
+        (final,) = self._times([self._built(list(chosen.values()))])[1:] or [None]
+        decisions = {}
+        for entry in entries:
+            key, at = entry.item.anchor.key, self._positions(entry.item)
+            if not at or times[0] is None:
+                continue
+            default_us = float(_median(times[0][:, at]))
+            winner = chosen.get(key)
+            if winner is None or final is None:
+                decisions[key] = Decision(None, default_us, default_us)
+                continue
+            default, beside = self._last_default[:, at], final[:, at]
+            holds = is_faster(beside.sum(axis=1), default.sum(axis=1))
+            default_us = float(_median(default))
+            us = float(_median(beside)) if holds else default_us
+            decisions[key] = Decision(winner if holds else None, default_us, us)
+        return decisions
+
+    def _first(self, entry: Entry, times: Sequence[np.ndarray | None]) -> Record | None:
+        """The fastest candidate if it surely beats what is in use and the default; else what is in use if that does."""
+        default, *others = times
+        if default is None:
+            return None
+        at = self._positions(entry.item)
+        sums = {
+            number: build[:, at].sum(axis=1)
+            for number, (_, build) in enumerate(zip(entry.candidates, others))
+            if build is not None
+        }
+        if not sums:
+            return None
+        best = min(sums, key=lambda number: float(_median(sums[number])))
+        if entry.champion in entry.candidates:
+            champion = entry.candidates.index(entry.champion)
+            if champion in sums and not is_faster(sums[best], sums[champion]):
+                best = champion
+        return entry.candidates[best] if is_faster(sums[best], default[:, at].sum(axis=1)) else None
+
+    def _positions(self, item: Tunable) -> list[int]:
+        """Of the calls of an anchor's operators."""
+        return [i for i, operator in enumerate(self._default.operators) if operator.key in item.operators]
+
+    def _built(self, chosen: Sequence[Record]) -> Build | None:
+        """The model with these records; None where it cannot be built or run with them."""
+        from op_profiler.schedules import records
+
+        with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+            file = Path(folder) / "records.jsonl"
+            for record in chosen:
+                records.keep(file, record)
+            try:
+                return load_build(self._study, self._model, file)
+            except (ModelError, MeasureError) as error:
+                self._study.announce(problem=f"a build with candidates failed: {error}")
+                return None
+
+    def _times(self, builds: Sequence[Build | None]) -> list[np.ndarray | None]:
+        """Of the default build and of these the kernels' times in turns, shape (rounds, kernels) each.
+
+        None for one whose calls are not those of the default build.
+        """
+        same = [b if b is not None and same_calls(self._default.operators, b.operators) else None for b in builds]
+        there = [self._default, *(build for build in same if build is not None)]
+        self._study.machine.threads.use(self._study.threads)
+        _, kernels = in_turns([build.loaded for build in there])
+        measured = iter(kernels)
+        self._last_default = next(measured)
+        return [self._last_default, *(next(measured) if build is not None else None for build in same)]
+
+
+def is_faster(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether it surely is: the 95 % interval of the ratio of what was timed in turns says so.
+
+    Args:
+        one, other: shape (rounds,), of the same rounds.
+    """
+    return median_interval(other / one)[0] > 1.0
+
+
+def _median(times: np.ndarray) -> Any:
+    import numpy as np
+
+    return np.median(times.mean(axis=1) if times.ndim == 2 else times)

@@ -1,0 +1,55 @@
+"""What every study of a model's operators is given."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.collection.request import CollectRequest, TuneRequest
+from op_profiler.measure.measurement import Device
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.dataset import Dataset
+    from op_profiler.targets.machine import Machine
+
+
+@dataclasses.dataclass
+class Study:
+    """Work on a model whose outcome is a result for the report, beside what it stores.
+
+    Attributes:
+        tune: which operators; of a search, also how.
+        open_machine: the machine that the model is measured on.
+        target: `tvm.target.Target`.
+        inputs: that the user gave; empty for random ones.
+        announce: told what is being done, as `Worker.announce`.
+    """
+
+    request: CollectRequest
+    tune: TuneRequest
+    dataset: Dataset
+    open_machine: Callable[[], Machine]
+    target: Any
+    announce: Callable[..., None]
+    inputs: dict[str, Any]
+
+    @property
+    def machine(self) -> Machine:
+        """Opened when first asked for: a search on boards asks for them by itself."""
+        return self.open_machine()
+
+    @property
+    def device(self) -> Device:
+        """What the dataset keeps of the machine."""
+        return self.machine.device
+
+    @property
+    def threads(self) -> int:
+        """That operators alone run with: the most that were asked for."""
+        return max(self.request.threads)
+
+    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+        """Do it; plain values, one entry an anchor or a thread count."""
+        raise NotImplementedError

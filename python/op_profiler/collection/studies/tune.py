@@ -1,0 +1,374 @@
+"""Tunes the heavy operators of a model: every trial into the dataset, the best into the schedule records."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+from op_profiler.collection.studies.study import Study
+from op_profiler.errors import MeasureError, ModelError
+from op_profiler.measure.measurement import Cache, Device, Measurement, Settings
+
+if TYPE_CHECKING:
+    from op_profiler.collection.studies.in_model import Decision, Entry, InModel
+    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.dataset import Row
+    from op_profiler.schedules.records import Conditions, Record
+    from op_profiler.targets.remote.trial_runner import BoardRunner
+    from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
+    from op_profiler.tuning.search import Finalist, Search, Trial
+    from op_profiler.tuning.tasks import Tunable
+    from op_profiler.tuning.trials.runner import TrialRunner
+
+PARTIAL = (100, 300, 500, 1000)
+"""Trials after which ``--ifpartial`` reports the best."""
+_BUFFERED = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """What the search for one anchor came to; all times in microseconds, measured side by side.
+
+    Attributes:
+        anchor: workload key of the anchor alone.
+        operators: workload keys of the fused operators that hold it.
+        default_us: of the schedule that the compiler takes without records; None where it has no time.
+        best_us: of the schedule that became the record.
+        template: of that schedule.
+        default_in_model_us, best_in_model_us: of both in the model, per call and with what is fused to the op; None
+            where they were not decided there.
+        trials, failed, new: candidates tried; of them failed, and measured by this run.
+        partial_us: best after so many trials.
+    """
+
+    anchor: str
+    operators: tuple[str, ...]
+    default_us: float | None
+    best_us: float | None
+    template: str | None
+    trials: int
+    failed: int
+    new: int
+    partial_us: dict[int, float | None]
+    default_in_model_us: float | None = None
+    best_in_model_us: float | None = None
+
+
+@dataclasses.dataclass
+class ModelTuner(Study):
+    """Searches for better schedules.
+
+    Attributes:
+        cache: state in which candidates are timed.
+        runner: where candidates are timed on boards.
+        decided_in: ``model`` where the finalists are compared in the model; None where they are compared alone.
+        began: seconds since 1970, the time stamp of the records.
+    """
+
+    cache: Cache = "hot"
+    runner: BoardRunner | None = None
+    decided_in: Cache | None = None
+    began: float = dataclasses.field(default_factory=time.time)
+
+    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+        """Search for one anchor after the other, then decide for all of them in the model; a `Tuned` each, plain."""
+        self.announce(stage="fusing")
+        items = tunables_of(model, self.target, set(self.tune.operators))[0]
+        place = self._in_model(model)
+        self.decided_in = "model" if place is not None else None
+        states = place.cache_states(items) if place is not None else {}
+        found: list[tuple[Tunable, Search, Candidate | None]] = []
+        with contextlib.ExitStack() as stack:
+            runners: dict[Cache, TrialRunner | BoardRunner] = {}
+            for done, item in enumerate(items):
+                self.announce(stage="tuning", share=done / len(items), detail=f"{done + 1} of {len(items)} operators")
+                if self.request.place is None:  # on boards all trials run hot
+                    self.cache = self._cache_of_trials(item) or states.get(item.anchor.key, "hot")
+                if self.cache not in runners:
+                    runners[self.cache] = self._runner(stack)
+                found.append(self._search(item, runners[self.cache], done, len(items)))
+        self.announce(stage="tuning", share=1.0, detail="the finalists in the model")
+        decisions = place.decide([self._entry(*one) for one in found]) if place is not None else {}
+        return [dataclasses.asdict(self._decided(*one, decisions.get(one[0].anchor.key))) for one in found]
+
+    def _cache_of_trials(self, item: Tunable) -> Cache | None:
+        """The state that earlier trials of an anchor met, so that an interrupted search goes on; None without any."""
+        counts: dict[Cache, int] = {"hot": 0, "cold": 0}
+        for state in counts:
+            self.cache = state
+            counts[state] = sum(len(self._known(item, spec)) for spec in item.tasks)
+        most = max(counts, key=counts.__getitem__)
+        return most if counts[most] else None
+
+    def _in_model(self, model: RelayModel) -> InModel | None:
+        """The model to decide in; None on boards, which searches hold, and where it does not run as a whole."""
+        from op_profiler.collection.studies.in_model import InModel
+
+        if self.request.place is not None or self.request.executor == "vm":
+            return None
+        try:
+            return InModel(self, model)
+        except (ModelError, MeasureError) as error:
+            self.announce(problem=f"schedules are decided for operators alone, since the model does not run: {error}")
+            return None
+
+    def _runner(self, stack: contextlib.ExitStack) -> TrialRunner | BoardRunner:
+        """On this machine, or on all boards of the key."""
+        from op_profiler.targets.remote.trial_runner import BoardRunner
+        from op_profiler.tuning.trials.runner import TrialRunner
+
+        request = self.request
+        if request.place is not None:
+            boards = BoardRunner(request.target, str(self.target), request.place, self.threads)
+            self.runner = stack.enter_context(boards)
+            return self.runner
+        return stack.enter_context(TrialRunner(str(self.target), self.threads, cache=self.cache, name=request.target))
+
+    def device_of(self, result: TrialResult) -> Device:
+        """The machine that a result is from."""
+        return self.boards()[result.machine] if result.machine is not None else self.device
+
+    def boards(self) -> dict[str, Device]:
+        """The boards that candidates are timed on, by address; empty where that is this machine."""
+        return self.runner.devices() if self.runner is not None else {}
+
+    def _search(
+        self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int
+    ) -> tuple[Tunable, Search, Candidate | None]:
+        """An anchor, what its search found, and the schedule that has been in use for it."""
+        from op_profiler.tuning.points import candidate_of
+        from op_profiler.tuning.search import OperatorSearch
+
+        self.dataset.add_anchor(item.anchor)
+        keeper = _Keeper(self, item, runner)
+
+        def on_trial(trial: Trial) -> None:
+            keeper.add(trial)
+            share = (done + min(keeper.count / self.tune.trials, 1.0)) / count
+            best = f", best {keeper.best_us:.0f} us" if keeper.best_us < float("inf") else ""
+            detail = f"{done + 1} of {count} operators, trial {keeper.count} of {self.tune.trials}{best}"
+            self.announce(stage="tuning", share=share, detail=detail)
+
+        known = [candidate_of(record, item.specs, self.target) for record in self._present(item)]
+        champion = next((candidate for candidate in known if candidate is not None), None)
+        search = OperatorSearch(
+            item.tasks,
+            self.target,
+            runner,
+            tuner=self.tune.tuner,
+            trials=self.tune.trials,
+            seed=self.tune.seed,
+            defaults=(item.default,) if item.default is not None else (),
+            champion=champion,
+            known=lambda spec: self._known(item, spec),
+            on_trial=on_trial,
+        ).run()
+        keeper.flush()
+        best = {f.candidate.task.template: f for f in reversed(search.finalists)}
+        settings = runner.settings() if best else None
+        self.dataset.record_all(
+            self.row(item, dataclasses.replace(f.schedule, origin="tuned"), settings, f.result)
+            for f in best.values()
+            if settings is not None
+        )
+        return item, search, champion
+
+    @property
+    def conditions(self) -> Conditions:
+        """For which the records are that this search decides on."""
+        from op_profiler.schedules.records import Conditions
+
+        return Conditions(self.threads, self.decided_in or self.cache)
+
+    def _present(self, item: Tunable) -> list[Record]:
+        """The records that an anchor has under these conditions."""
+        from op_profiler.schedules import records
+
+        file = self.request.record_file()
+        known = records.read_records(file)[0] if file is not None and file.is_file() else []
+        wanted = records.computation_of(item.tasks[0].template, item.tasks[0].arguments)
+        return [r for r in known if r.computation == wanted and r.conditions == self.conditions]
+
+    def _entry(self, item: Tunable, search: Search, champion: Candidate | None) -> Entry:
+        """Of the finalists the best of each template, what has been in use, and then the next best."""
+        from op_profiler.collection.studies.in_model import MOST_CANDIDATES, Entry
+
+        others = [f for f in search.finalists if f is not search.default]
+        first = [next(f for f in others if f.candidate.task == task) for task in {f.candidate.task: 0 for f in others}]
+        used = [f for f in others if f.candidate == champion]
+        chosen = {f.candidate: self.record(f) for f in (*first, *used, *others)}
+        kept = tuple(chosen.values())[:MOST_CANDIDATES]
+        return Entry(item, kept, chosen[used[0].candidate] if used else None)
+
+    def record(self, finalist: Finalist) -> Record:
+        """A finalist as a record, with its time alone."""
+        from op_profiler.schedules import records
+
+        return records.Record(
+            str(self.target),
+            finalist.candidate.task.template,
+            finalist.candidate.task.arguments,
+            finalist.config,
+            (finalist.result.median_us / 1e6,),
+            timestamp=self.began,
+            conditions=self.conditions,
+        )
+
+    def _decided(self, item: Tunable, search: Search, champion: Candidate | None, decision: Decision | None) -> Tuned:
+        """Write the record of an anchor: what won in the model, or alone where there was none to decide in."""
+        from op_profiler.schedules import records
+
+        if decision is None and self.decided_in == "model":
+            return _tuned(item, search, None, None)
+        winner = winner_of(search, champion)
+        if decision is not None:
+            alike = [f for f in search.finalists if self.record(f) == decision.winner]
+            winner = alike[0] if alike else search.default
+        file = self.request.record_file()
+        if winner is not None and file is not None:
+            record = self.record(winner)
+            if decision is not None:
+                record = dataclasses.replace(record, seconds=(decision.winner_us / 1e6,))
+            if not records.keep(file, record, self._present(item)):
+                self.announce(problem=f"{item.anchor.name}: another run has written a record meanwhile, which stays")
+        return _tuned(item, search, winner, decision)
+
+    def _known(self, item: Tunable, spec: TaskSpec) -> Mapping[str, TrialResult]:
+        """What was tried before, on this machine or on any of the boards."""
+        known: dict[str, TrialResult] = {}
+        machines: dict[str | None, Device] = {address: device for address, device in self.boards().items()}
+        for address, device in (machines or {None: self.device}).items():
+            stored = self.dataset.trials_of(
+                item.anchor.key,
+                template=spec.template,
+                device_key=device.key,
+                threads=self.threads,
+                cache=self.cache,
+            )
+            found = {row.schedule.key: trial_result(row.measurement) for row in stored}
+            known |= {key: dataclasses.replace(result, machine=address) for key, result in found.items()}
+        return known
+
+    def row(self, item: Tunable, schedule: Any, settings: Settings, result: TrialResult) -> Row:
+        """A row of the dataset for one candidate of an anchor."""
+        from op_profiler.dataset import Row
+
+        return Row(
+            operator_key=item.anchor.key,
+            schedule=schedule,
+            settings=settings,
+            device=self.device_of(result),
+            measurement=measurement_of(result),
+        )
+
+
+class _Keeper:
+    """Stores trials a batch at a time, so that a kill costs seconds of searching."""
+
+    def __init__(self, tuner: ModelTuner, item: Tunable, runner: TrialRunner | BoardRunner) -> None:
+        self._tuner = tuner
+        self._item = item
+        self._runner = runner
+        self._settings: Settings | None = None
+        self._rows: list[Row] = []
+        self.count = 0
+        self.best_us = float("inf")
+
+    def add(self, trial: Trial) -> None:
+        self.count += 1
+        self.best_us = min(self.best_us, trial.result.median_us)
+        if not trial.new:
+            return
+        if self._settings is None:
+            self._settings = self._runner.settings()
+        self._rows.append(self._tuner.row(self._item, trial.schedule, self._settings, trial.result))
+        if len(self._rows) >= _BUFFERED:
+            self.flush()
+
+    def flush(self) -> None:
+        self._tuner.dataset.record_all(self._rows)
+        self._rows = []
+
+
+def measurement_of(result: TrialResult) -> Measurement:
+    """A trial as the dataset keeps it."""
+    import numpy as np
+
+    from op_profiler.measure.statistics import summarize
+
+    if result.error is not None:
+        return Measurement(error=f"{result.failure}: {result.error}")
+    return summarize(np.asarray(result.samples_us)[:, None])
+
+
+def trial_result(measurement: Measurement) -> TrialResult:
+    """The inverse of `measurement_of`."""
+    from op_profiler.tuning.candidate import Failure, TrialResult
+
+    if measurement.error is not None:
+        kind, _, text = measurement.error.partition(": ")
+        failure = cast(Failure, kind) if kind in get_args(Failure) else "run"
+        return TrialResult(failure=failure, error=text or kind)
+    samples = tuple(row[0] for row in measurement.samples_us)
+    return TrialResult(samples_us=samples, stopped_early=len(samples) == 1)
+
+
+def tunables_of(model: RelayModel, target: Any, keys: set[str] | None) -> tuple[list[Tunable], int]:
+    """What can be tuned in a model, without building it, and the bytes of all its weights.
+
+    Args:
+        keys: workload keys of the operators that are asked for; None for all that are heavy.
+    """
+    from op_profiler.compilers.relay.lower import optimize
+    from op_profiler.operators.cost import HEAVY, size_bytes
+    from op_profiler.schedules.chosen import chosen_schedules
+    from op_profiler.schedules.templates import register_templates
+    from op_profiler.tuning.tasks import tunables
+
+    register_templates()
+    occurrences = optimize(model, target)
+    heavy = [o for o in occurrences if o.operator.anchor in HEAVY]
+    wanted: list[Occurrence] = [o for o in heavy if keys is None or o.operator.key in keys]
+    with chosen_schedules() as choices:
+        for occurrence in {o.operator.key: o for o in wanted}.values():
+            choices.weigh(occurrence, target)
+    weights = sum(size_bytes(t) for o in occurrences for t in o.operator.params)
+    return tunables(wanted, choices), weights
+
+
+def winner_of(search: Search, champion: Candidate | None) -> Finalist | None:
+    """The fastest, if it surely is faster than the champion, or where there is none, than the default; else these.
+
+    Args:
+        champion: what has been used so far.
+    """
+    import numpy as np
+
+    from op_profiler.collection.studies.in_model import is_faster
+
+    first = search.finalists[0] if search.finalists else None
+    known = next((f for f in search.finalists if f.candidate == champion), search.default)
+    if first is None or known is None or first is known:
+        return first
+    times = [np.asarray(f.result.samples_us) for f in (first, known)]
+    return first if is_faster(*times) else known
+
+
+def _tuned(item: Tunable, search: Search, winner: Finalist | None, decision: Decision | None) -> Tuned:
+    return Tuned(
+        anchor=item.anchor.key,
+        operators=item.operators,
+        default_us=search.default.result.median_us if search.default else None,
+        best_us=winner.result.median_us if winner else None,
+        template=winner.candidate.task.template if winner else None,
+        trials=len(search.trials),
+        failed=sum(1 for t in search.trials if t.result.error is not None),
+        new=sum(1 for t in search.trials if t.new),
+        default_in_model_us=decision.default_us if decision else None,
+        best_in_model_us=decision.winner_us if decision else None,
+        partial_us={n: search.best_after(n) for n in PARTIAL if n <= len(search.trials)},
+    )

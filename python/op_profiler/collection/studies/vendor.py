@@ -1,0 +1,132 @@
+"""Operators in the vendor's kernels (torch's), beside the default and the best known schedule."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.collection.studies.study import Study
+from op_profiler.errors import MissingPackageError, UsageError
+from op_profiler.targets.target import BOARD_KINDS, target_kind
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.targets.machine import Place
+    from op_profiler.tuning.tasks import Tunable
+    from op_profiler.tuning.trials.runner import TrialRunner
+
+_ROUNDS = 21
+_TORCH_WITH_CUDA = (
+    "a torch that was built with CUDA, and the one that is installed was not. Install one with: "
+    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class VendorTimes:
+    """One anchor, timed side by side with hot caches; microseconds, None where there is no time.
+
+    Attributes:
+        operators: workload keys of the fused operators that hold it.
+        vendor_kernel: what of torch was the fastest, with its memory layout.
+        error: why the vendor's kernel has no time.
+    """
+
+    anchor: str
+    operators: tuple[str, ...]
+    default_us: float | None
+    tuned_us: float | None
+    vendor_us: float | None
+    vendor_kernel: str | None
+    error: str | None
+
+
+def check_vendor(target: str, place: Place | None) -> None:
+    """Refuse what has no kernels of the vendor's.
+
+    Raises:
+        UsageError: a machine behind RPC, where there is no torch.
+        MissingPackageError: torch, or for a GPU torch with CUDA, is not installed.
+    """
+    from op_profiler.targets.cuda.vendor import cuda_of_torch
+
+    kind = target_kind(target)
+    if place is not None or kind in BOARD_KINDS:
+        raise UsageError("--vendor true times torch on this machine's processor or its GPU; leave it out for a board")
+    if importlib.util.find_spec("torch") is None:
+        raise MissingPackageError("torch", "--vendor true")
+    if kind == "cuda" and cuda_of_torch() is None:
+        raise MissingPackageError("torch", "--vendor true with --target cuda", build=_TORCH_WITH_CUDA)
+
+
+class VendorComparison(Study):
+    """Times the vendor's kernels beside the default and the best recorded schedule."""
+
+    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+        """A `VendorTimes` for each anchor, as plain values."""
+        from op_profiler.collection.studies.tune import tunables_of
+        from op_profiler.tuning.trials.runner import TrialRunner
+
+        self.announce(stage="fusing")
+        items, _ = tunables_of(model, self.target, set(self.tune.operators))
+        results = []
+        with TrialRunner(str(self.target), self.threads, name=self.request.target) as runner:
+            for done, item in enumerate(items):
+                detail = f"{done + 1} of {len(items)} operators"
+                self.announce(stage="timing the vendor's kernels", share=done / len(items), detail=detail)
+                results.append(dataclasses.asdict(self._compare(item, runner)))
+        return results
+
+    def _compare(self, item: Tunable, runner: TrialRunner) -> VendorTimes:
+        from op_profiler.tuning.candidate import VENDOR, Candidate
+
+        best = self._best(item)
+        candidates = {"vendor": Candidate((item.default or item.tasks[0]), VENDOR)}
+        if item.default is not None:
+            candidates["default"] = Candidate(item.default, None)
+        if best is not None and best not in candidates.values():
+            candidates["tuned"] = best
+        results = dict(zip(candidates, runner.compare(list(candidates.values()), _ROUNDS)))
+        times = {name: r.median_us if r.samples_us else None for name, r in results.items()}
+        if best is not None and "tuned" not in times:  # the default is the fastest that is known
+            times["tuned"] = times["default"]
+        vendor = results["vendor"]
+        self._store(item, runner, vendor)
+        return VendorTimes(
+            item.anchor.key,
+            item.operators,
+            times.get("default"),
+            times.get("tuned"),
+            times["vendor"],
+            vendor.kernel,
+            vendor.error,
+        )
+
+    def _best(self, item: Tunable) -> Any:
+        """The candidate that a build takes; None where there is no record."""
+        from op_profiler.schedules import records
+        from op_profiler.tuning.points import candidate_of
+
+        path = self.request.record_file()
+        known = records.read_records(path)[0] if path is not None and path.is_file() else []
+        task = item.tasks[0]
+        best = records.choose(known, self.request.conditions).get(records.computation_of(task.template, task.arguments))
+        return candidate_of(best, item.specs, self.target) if best is not None else None
+
+    def _store(self, item: Tunable, runner: TrialRunner, result: Any) -> None:
+        from op_profiler.collection.studies.tune import measurement_of
+        from op_profiler.dataset import Row
+        from op_profiler.schedules.schedule import Schedule
+
+        self.dataset.add_anchor(item.anchor)
+        kernel = result.kernel or "torch"
+        self.dataset.record(
+            Row(
+                operator_key=item.anchor.key,
+                schedule=Schedule(kernel.split(" ")[0], {"kernel": kernel}, "vendor"),
+                settings=runner.settings(),
+                device=self.device,
+                measurement=measurement_of(result),
+            )
+        )

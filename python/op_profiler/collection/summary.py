@@ -1,0 +1,170 @@
+"""What a collection found, one report a model: read from the dataset, so that new and reused numbers are the same."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.studies.report import StudyReport
+from op_profiler.dataset.row import Failure
+from op_profiler.errors import EXIT_FAILURES_RECORDED, EXIT_OK
+from op_profiler.measure.measurement import RESOURCES, Measurement, ModelTiming, Settings, effective
+from op_profiler.operators.operator import Operator
+
+
+@dataclasses.dataclass(frozen=True)
+class ThreadReport:
+    """One model at one thread count.
+
+    Attributes:
+        measurements: by workload key.
+        measured, reused: operators that this run timed, and that it found in the dataset.
+    """
+
+    settings: Settings | None
+    timing: ModelTiming | None
+    measurements: dict[str, Measurement]
+    measured: int
+    reused: int
+
+    @property
+    def failed(self) -> int:
+        return sum(1 for m in self.measurements.values() if m.error is not None)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelReport:
+    """One model of a collection.
+
+    Attributes:
+        model_key: identity of the lowered model in the dataset.
+        operators: each distinct operator and how often the model calls it.
+        threads: by thread count; empty in a dry run and where the model could not be lowered.
+        error: why the model has no numbers, or not all of them.
+        error_code: the exit code that goes with `error`.
+        notes: what the user should know about the model.
+        base: the same model with default schedules, where studies were asked for.
+        studies: what they found.
+        batch_size: of the model as it was lowered; None where it could not be.
+        launches: by workload key, grid and block of each launch on a GPU.
+        kept_failures: of what has a time from before.
+        started: when the command began, UTC, ISO 8601.
+    """
+
+    request: CollectRequest
+    model_key: str = ""
+    operators: tuple[tuple[Operator, int], ...] = ()
+    threads: dict[int, ThreadReport] = dataclasses.field(default_factory=dict)
+    error: str | None = None
+    error_code: int = EXIT_OK
+    notes: tuple[str, ...] = ()
+    base: ModelReport | None = None
+    studies: StudyReport | None = None
+    batch_size: int | None = None
+    launches: dict[str, list[dict[str, list[int]]]] = dataclasses.field(default_factory=dict)
+    kept_failures: tuple[Failure, ...] = ()
+    started: str = ""
+
+    @property
+    def label(self) -> str:
+        """Name and batch of the model for a title."""
+        return self.request.model.name + (f", batch {self.batch_size}" if self.batch_size is not None else "")
+
+    @property
+    def exit_code(self) -> int:
+        if self.error is None and self.studies is not None and self.studies.failed:
+            return EXIT_FAILURES_RECORDED
+        if self.error is not None:
+            return self.error_code or EXIT_FAILURES_RECORDED
+        failed = any(t.failed for t in self.threads.values())
+        failed = failed or any(f.failed_at >= self.started for f in self.kept_failures)
+        return EXIT_FAILURES_RECORDED if failed else EXIT_OK
+
+    def share(self, key: str) -> float | None:
+        """Share of an operator in the sum of operators, at the largest thread count with times; None without one."""
+        if not self.threads:
+            return None
+        report = self.threads[max((n for n, t in self.threads.items() if t.measurements), default=max(self.threads))]
+        times = {k: m.median_us for k, m in report.measurements.items()}
+        counts = {operator.key: count for operator, count in self.operators}
+        total = sum(float(t) * counts.get(k, 0) for k, t in times.items() if t is not None)
+        mine = times.get(key)
+        return None if mine is None or not total else mine * counts[key] / total
+
+    def ranked(self) -> list[tuple[Operator, int]]:
+        """Operators by falling share; those without a time, by falling FLOPs, last."""
+
+        def rank(item: tuple[Operator, int]) -> tuple[float, float]:
+            share = self.share(item[0].key)
+            return (share if share is not None else -1.0, float(item[0].flops * item[1]))
+
+        return sorted(self.operators, key=rank, reverse=True)
+
+    def heavy(self) -> list[tuple[Operator, int]]:
+        """The operators that make up the requested coverage of the time."""
+        chosen: list[tuple[Operator, int]] = []
+        reached = 0.0
+        for operator, count in self.ranked():
+            share = self.share(operator.key)
+            if share is None or reached >= self.request.coverage:
+                break
+            chosen.append((operator, count))
+            reached += share
+        return chosen or self.ranked()
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One plain object a thread count; a single one without times for a dry run or a failed model."""
+        request = self.request
+        base: dict[str, Any] = {
+            "model": request.model.name,
+            "source": request.model.source,
+            "batch_size": self.batch_size,
+            "target": request.target,
+            "precision": request.precision,
+            "executor": request.executor,
+            "cache": request.cache,
+            "resources": request.resources,
+            "operators": len(self.operators),
+            "occurrences": sum(count for _, count in self.operators),
+            "flops": sum(operator.flops * count for operator, count in self.operators),
+            "error": self.error,
+            "notes": list(self.notes),
+            "kept_failures": [dataclasses.asdict(failure) for failure in self.kept_failures],
+            "schedules": self.request.schedules,
+        }
+        if self.studies is not None:
+            base |= self.studies.to_json()
+        if not self.threads:
+            return [base | _times(n, None) for n in request.threads]
+        return [base | _times(n, report) for n, report in sorted(self.threads.items())]
+
+
+def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
+    timing = report.timing if report else None
+    whole = timing.whole_model if timing else None
+    settings = report.settings if report else None
+    return {
+        "threads": threads,
+        "threads_effective": settings.threads_effective if settings else None,
+        "core_set_effective": list(settings.core_set_effective) if settings else None,
+        **{effective(name): getattr(settings, effective(name)) if settings else None for name in RESOURCES},
+        "whole_model_us": whole.median_us if whole else None,
+        "whole_model_ci_us": [whole.ci_low_us, whole.ci_high_us] if whole else None,
+        "whole_model_before_us": timing.before_us if timing else None,
+        "whole_model_after_us": timing.after_us if timing else None,
+        "sum_of_operators_us": timing.sum_of_operators_us if timing else None,
+        "ratio": timing.ratio if timing else None,
+        "not_a_pair": timing.not_a_pair if timing else None,
+        "energy_mj": whole.energy_mj if whole else None,
+        "accuracy": timing.details.get("accuracy") if timing else None,
+        "not_in_sum": list(timing.unmeasured) if timing else None,
+        "measured": report.measured if report else 0,
+        "reused": report.reused if report else 0,
+        "failed": report.failed if report else 0,
+        "foreign_load": whole.foreign_load if whole else None,
+        "settled": whole.settled if whole else None,
+        "rounds": timing.details.get("rounds") if timing else None,
+        "running_seconds": timing.details.get("running_seconds") if timing else None,
+        "build_seconds": timing.details.get("build_seconds") if timing else None,
+    }

@@ -1,0 +1,384 @@
+"""Runs a collection: looks up what is there already, and gives the rest to worker processes that it watches."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from op_profiler.collection import lookup
+from op_profiler.collection.request import CollectRequest, Studies, TuneRequest
+from op_profiler.collection.studies.report import StudyReport
+from op_profiler.collection.summary import ModelReport, ThreadReport
+from op_profiler.collection.worker_task import WorkerTask
+from op_profiler.dataset.engine import utc_now
+from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
+from op_profiler.frontends.frontend import Frontend
+from op_profiler.measure.turns import COMMAND, told_command
+from op_profiler.schedules import records
+
+if TYPE_CHECKING:
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.row import Failure
+
+_MOST_CRASHES = 20
+_MOST_STUDY_CRASHES = 3
+# Which part of a model's time each stage takes, roughly (resnet-18); it feeds the estimate of the progress bar.
+_STAGES = {
+    "loading TVM": (0.0, 0.03),
+    "lowering": (0.03, 0.05),
+    "fusing": (0.05, 0.5),
+    "compiling": (0.05, 0.7),
+    "loading": (0.7, 0.72),
+    "checking": (0.72, 0.75),
+    "calibrating": (0.05, 0.1),
+    "comparing with float32": (0.75, 0.75),
+    "measuring": (0.75, 1.0),
+    "measuring operators alone": (0.5, 1.0),
+    "tuning": (0.05, 1.0),
+    "timing the vendor's kernels": (0.2, 1.0),
+}
+_WHOLE = (0.0, 1.0)
+# Python looks for modules in the current folder first; a torch.py that lies there by chance is not the library.
+_WORKER = "import sys; del sys.path[0]; from op_profiler.collection.worker import main; sys.exit(main())"
+
+
+class Progress(Protocol):
+    """Where a collection says what it is doing."""
+
+    def start(self, models: int) -> None: ...
+    def step(self, description: str, done_models: float) -> None: ...
+    def stop(self) -> None: ...
+    def note(self, text: str) -> None: ...
+    def problem(self, text: str) -> None: ...
+
+
+@dataclasses.dataclass
+class _Outcome:
+    """How a worker ended.
+
+    Attributes:
+        stage: what it did last.
+        operator: workload key of the operator that it announced last in that stage.
+        one_by_one: why the model cannot be measured as a whole; None if it can.
+        excluded: operators, by workload key, that take their machine down, and how.
+        crash: the signal or exit code that ended it unannounced.
+        result: of work that answers with one.
+        model_key: identity of the model in the dataset, once that is known.
+    """
+
+    stage: str = "starting"
+    model_key: str = ""
+    operator: str | None = None
+    notes: tuple[str, ...] = ()
+    one_by_one: str | None = None
+    excluded: dict[str, str] = dataclasses.field(default_factory=dict)
+    error: str | None = None
+    code: int = 0
+    crash: str | None = None
+    done: bool = False
+    result: list[dict[str, Any]] | None = None
+
+
+class Collection:
+    """The models of one command, collected into one dataset.
+
+    Args:
+        db: SQLAlchemy address; the dataset is created where it does not exist.
+    """
+
+    def __init__(self, db: str) -> None:
+        self._db = db
+        self._dataset: Dataset | None = None
+
+    def __enter__(self) -> Collection:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._dataset is not None:
+            self._dataset.close()
+
+    @property
+    def dataset(self) -> Dataset:
+        """Opened when first needed, which is after every request was checked."""
+        if self._dataset is None:
+            from op_profiler.dataset import Dataset
+
+            self._dataset = Dataset.open(self._db)
+        return self._dataset
+
+    def run(
+        self,
+        frontend: Frontend,
+        requests: Sequence[CollectRequest],
+        progress: Progress,
+        studies: Studies | None = None,
+    ) -> list[ModelReport]:
+        """Collect one model after the other.
+
+        Args:
+            studies: what to do with the heavy operators of each model beside measuring them.
+
+        Raises:
+            OpProfilerError: a single request cannot work, or the dataset cannot be used. Among several requests, one
+                that cannot work becomes a report with its error, and the others go on.
+        """
+        for request in requests:
+            request.check(tuned=studies is not None and studies.tune is not None)
+        if len(requests) == 1:
+            frontend.check(requests[0].model)
+        reports = []
+        progress.start(len(requests))
+        try:
+            for index, request in enumerate(requests):
+                if studies is not None and not request.dry_run:
+                    reports.append(self._studied(frontend, request, studies, progress, index))
+                else:
+                    reports.append(self._one(frontend, request, progress, index))
+        finally:
+            progress.stop()
+        for report in reports:
+            if report.error is not None:
+                progress.problem(f"error: {report.request.model.name}: {report.error}")
+        return reports
+
+    def _studied(
+        self, frontend: Frontend, request: CollectRequest, studies: Studies, progress: Progress, index: int
+    ) -> ModelReport:
+        """A model with default schedules, what the studies find of its heavy operators, and the model as asked for."""
+        base = self._one(frontend, dataclasses.replace(request, schedules=records.NONE), progress, index, (0.0, 0.1))
+        if not base.threads:
+            return base
+        heavy = tuple(operator.key for operator, _ in base.heavy())
+        found = StudyReport()
+        for work, begin, end in (("tune", 0.1, 0.7), ("compare", 0.8, 0.9), ("vendor", 0.9, 1.0)):
+            if not getattr(studies, work):
+                continue
+            tune = dataclasses.replace(studies.tune or TuneRequest(), operators=heavy)
+            task = WorkerTask(request, work=work, tune=tune)  # type: ignore[arg-type]
+            outcome = self._study(task, progress, index, (begin, end))
+            if outcome.result is None:
+                reason = outcome.error or f"the process died ({outcome.crash}) while {outcome.stage}"
+                found = dataclasses.replace(found, problems=(*found.problems, f"{work}: {reason}"))
+            else:
+                found = found.with_result(work, outcome.result)
+        report = (
+            self._one(frontend, request, progress, index, (0.7, 0.8)) if request.schedules != records.NONE else base
+        )
+        return dataclasses.replace(report, base=base, studies=found)
+
+    def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+        """One piece of work that answers with a result; what is stored on the way is not done again after a crash."""
+        for _ in range(_MOST_STUDY_CRASHES):
+            outcome = _run_worker(task, progress, index, span)
+            if outcome.crash is None:
+                break
+        return outcome
+
+    def _one(
+        self,
+        frontend: Frontend,
+        request: CollectRequest,
+        progress: Progress,
+        index: int,
+        span: tuple[float, float] = _WHOLE,
+    ) -> ModelReport:
+        progress.step(f"{request.model.name}: looking up", index + span[0])
+        started = utc_now()
+        try:
+            frontend.check(request.model)
+            found = self._found(frontend, request, started)
+        except OpProfilerError as error:
+            return ModelReport(request, error=str(error), error_code=error.exit_code)
+        if found is not None and (request.dry_run or found.answered >= set(request.threads)):
+            outcome = _Outcome(done=True, model_key=found.key)
+        else:
+            outcome = self._work_with_resources(WorkerTask(request, since=started), progress, index, span)
+        return self._report(request, outcome, started)
+
+    def _found(self, frontend: Frontend, request: CollectRequest, since: str) -> lookup.Found | None:
+        """What the dataset has of it; None also where only a worker can tell, which lowers it or asks the machine."""
+        content, machine = frontend.fingerprint(request.model), request.machine()
+        if content is None or machine is None:
+            return None
+        return lookup.find(self.dataset, request, request.base_key(content, machine), since)
+
+    def _work_with_resources(
+        self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
+    ) -> _Outcome:
+        """Workers inherit what this process is given; it is restored here, whatever happens to them."""
+        from op_profiler.resources import ResourceError, applied
+
+        try:
+            with applied(task.request.resources):
+                return self._work(task, progress, index, span)
+        except ResourceError as error:
+            return _Outcome(error=str(error), code=error.exit_code)
+
+    def _work(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+        """Workers until the task is carried out: a new one after each crash, without the operator that crashed."""
+        key = ""
+        for _ in range(_MOST_CRASHES):
+            outcome = _run_worker(task, progress, index, span)
+            key = outcome.model_key = outcome.model_key or key
+            if outcome.one_by_one is not None and not task.one_by_one:
+                task = dataclasses.replace(
+                    task, one_by_one=True, reason=outcome.one_by_one, excluded={**task.excluded, **outcome.excluded}
+                )
+                continue
+            if outcome.crash is None:
+                return outcome
+            reason = f"the process died ({outcome.crash}) while {outcome.stage}"
+            if outcome.operator is not None:
+                task = dataclasses.replace(task, excluded={**task.excluded, outcome.operator: reason})
+            elif task.one_by_one or outcome.stage not in ("compiling", "loading", "measuring"):
+                outcome.error, outcome.code = f"{reason} {task.request.model.name}", EXIT_ENVIRONMENT
+                return outcome
+            task = dataclasses.replace(task, one_by_one=True, reason=task.reason or reason)
+        outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
+        return outcome
+
+    def _report(self, request: CollectRequest, outcome: _Outcome, started: str) -> ModelReport:
+        """What the dataset now says about this model; what was stored since `started` was measured by this run,
+        or by one that it waited for."""
+        key = outcome.model_key
+        operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
+        threads: dict[int, ThreadReport] = {}
+        for count in () if request.dry_run else request.threads:
+            asked = request.asked(count)
+            stored = self.dataset.measurements_of(key, threads=count, cache=request.cache, resources=asked)
+            timing = self.dataset.find_model_timing(key, threads=count, cache=request.cache, resources=asked)
+            if not stored and timing is None:
+                continue
+            complete = [row for row in stored.values() if row.complete]
+            new = sum(1 for row in complete if row.measured_at >= started)
+            threads[count] = ThreadReport(
+                settings=timing.settings if timing else next(iter(stored.values())).settings,
+                timing=timing.timing if timing else None,
+                measurements={k: row.measurement for k, row in stored.items()},
+                measured=new,
+                reused=len(complete) - new,
+            )
+        found = self.dataset.find_model(key)
+        return ModelReport(
+            request,
+            key,
+            operators,
+            threads,
+            outcome.error or _failure_of_the_whole(threads),
+            outcome.code,
+            tuple(found.notes) if found else outcome.notes,
+            launches=self.dataset.launches_of(key),
+            batch_size=found.batch_size if found else None,
+            kept_failures=self._kept_failures(request, key),
+            started=started,
+        )
+
+    def _kept_failures(self, request: CollectRequest, key: str) -> tuple[Failure, ...]:
+        """What failed after a time that is still the one in the dataset."""
+        return tuple(
+            f
+            for f in self.dataset.failures(key)
+            if f.timed_at is not None
+            and f.timed_at < f.failed_at
+            and (f.settings.cache, f.settings.threads in request.threads) == (request.cache, True)
+        )
+
+
+def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
+    """Why a model has no time as a whole, whichever run found that out; None where it has one."""
+    errors = {
+        f"measured operator by operator, since {error}" if thread.measurements else f"{count} threads: {error}": None
+        for count, thread in threads.items()
+        if thread.timing is not None and (error := thread.timing.whole_model.error) is not None
+    }
+    return "; ".join(errors) or None
+
+
+def _run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+    """One worker process from its start to its end.
+
+    Args:
+        span: the part of the model's work that this is, from 0 to 1.
+    """
+    outcome = _Outcome()
+    read_end, write_end = os.pipe()
+    with tempfile.NamedTemporaryFile("w+", prefix="op_profiler-worker-", suffix=".log", delete=False) as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _WORKER, str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(write_end,),
+            env=_environment(),
+            text=True,
+        )
+    os.close(write_end)
+    try:
+        assert process.stdin is not None
+        process.stdin.write(task.to_json())
+        process.stdin.close()
+        with os.fdopen(read_end) as events:
+            for line in events:
+                _take(json.loads(line), outcome, task, progress, index, span)
+        code = process.wait()
+    except BaseException:
+        process.kill()
+        process.wait()
+        Path(log.name).unlink(missing_ok=True)
+        raise
+    if not outcome.done and outcome.error is None and outcome.one_by_one is None:
+        outcome.crash = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if outcome.crash or outcome.code == EXIT_ENVIRONMENT:
+        progress.problem(f"the worker's log: {log.name}")
+    else:
+        Path(log.name).unlink(missing_ok=True)
+    return outcome
+
+
+def _take(
+    event: dict[str, Any],
+    outcome: _Outcome,
+    task: WorkerTask,
+    progress: Progress,
+    index: int,
+    span: tuple[float, float],
+) -> None:
+    """Note one announcement of a worker."""
+    if "stage" in event:
+        outcome.stage = event["stage"]
+        outcome.operator = event.get("operator")
+        begin, end = _STAGES.get(outcome.stage, (0.0, 1.0))
+        share = begin + (end - begin) * float(event.get("share", 0.0))
+        what = f"{outcome.stage} {event['detail']}" if "detail" in event else outcome.stage
+        progress.step(f"{task.request.model.name}: {what}", index + span[0] + (span[1] - span[0]) * share)
+    outcome.model_key = event.get("model_key", outcome.model_key)
+    outcome.result = event.get("result", outcome.result)
+    outcome.notes = tuple(event.get("notes", outcome.notes))
+    outcome.one_by_one = event.get("one_by_one", outcome.one_by_one)
+    outcome.excluded |= event.get("excluded", {})
+    outcome.error = event.get("error", outcome.error)
+    if "note" in event:
+        progress.note(event["note"])
+    if "problem" in event:
+        progress.problem(event["problem"])
+    outcome.code = int(event.get("code", outcome.code))
+    outcome.done = bool(event.get("done", outcome.done))
+
+
+def _environment() -> dict[str, str]:
+    """The worker finds this package wherever it was imported from, whether installed or not."""
+    environment = dict(os.environ)
+    package_root = str(Path(__file__).resolve().parents[2])
+    paths = [package_root, *filter(None, [environment.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    environment[COMMAND] = told_command()
+    return environment

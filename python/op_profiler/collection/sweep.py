@@ -1,0 +1,53 @@
+"""Requests for every combination of values of resources."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.errors import UsageError
+from op_profiler.resources import resource_to_sweep
+
+
+def parse_sweeps(words: Sequence[str]) -> list[dict[str, Any]]:
+    """Every combination of the values of resources; a single empty one where there are no words.
+
+    Args:
+        words: each ``NAME=VALUE,VALUE,...``.
+
+    Raises:
+        UsageError: a word is none of these, a resource is there twice or cannot be set here, or a value is none of its
+            range.
+    """
+    values: dict[str, list[Any]] = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        name = name.strip()
+        if not sign or not text.strip():
+            raise UsageError(f"--sweep takes NAME=VALUE,VALUE such as core_set=0,1,0-1; not {word!r}")
+        if name in values:
+            raise UsageError(f"--sweep {name} is there twice; give all its values at once")
+        resource = resource_to_sweep(name)
+        values[name] = list(dict.fromkeys(resource.parse(one.strip()) for one in text.split(",")))
+    return [dict(zip(values, combination)) for combination in itertools.product(*values.values())]
+
+
+def swept(request: CollectRequest, combinations: Sequence[dict[str, Any]]) -> list[CollectRequest]:
+    """The request once for every combination; of its thread counts, those for which a set of cores is large enough.
+
+    Raises:
+        UsageError: no thread count is.
+    """
+    requests = []
+    for values in combinations:
+        most = len(values.get("core_set", ())) or max(request.threads)
+        threads = tuple(count for count in request.threads if count <= most)
+        if not threads:
+            raise UsageError(
+                f"--sweep core_set: --threads {min(request.threads)} needs a set of as many cores, not of {most}"
+            )
+        requests.append(dataclasses.replace(request, resources=values, threads=threads))
+    return requests

@@ -1,0 +1,392 @@
+"""The process that lowers, compiles and measures one model, and writes what it measured to the dataset.
+
+A process of its own, because a compiler or a kernel that crashes must cost one operator and not the run, because TVM
+reads its environment once, and because whatever TVM prints from C++ ends up in this process's log, off the screen.
+It announces what it is about to do, one JSON object a line; the last announcement before a crash tells what crashed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, TextIO
+
+from op_profiler.collection import lookup
+from op_profiler.collection.worker_task import WorkerTask
+from op_profiler.errors import EXIT_ENVIRONMENT, BoardLostError, MeasureError, ModelError, OpProfilerError
+from op_profiler.measure.failures import TWICE
+
+if TYPE_CHECKING:
+    from op_profiler.collection.results import Results
+    from op_profiler.collection.session import OperatorResult, ThreadResult
+    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.dataset import Dataset
+    from op_profiler.measure.measurement import Device
+    from op_profiler.operators.operator import Operator
+    from op_profiler.schedules.applied import Applied
+    from op_profiler.targets.machine import Machine
+
+_PR_SET_PDEATHSIG = 1
+_MOST_LOSSES = 10
+
+
+class Worker:
+    """Carries out one task.
+
+    Args:
+        events: where announcements go.
+    """
+
+    def __init__(self, task: WorkerTask, events: TextIO) -> None:
+        self.task = task
+        self.request = task.request
+        self.events = events
+        self.inputs: dict[str, Any] = {}
+        self.checking: str | None = None
+        self.losses = 0
+        self._machine: Machine | None = None
+        self._turn = contextlib.ExitStack()
+        self.notes: tuple[str, ...] = ()
+        self.in_use: Applied | None = None
+        self.dataset: Dataset
+        self.results: Results
+
+    def announce(self, **event: Any) -> None:
+        """Write one event and push it out, so that it survives a crash in the next instruction."""
+        self.events.write(json.dumps(event) + "\n")
+        self.events.flush()
+
+    def run(self) -> None:
+        """Lower, compile, measure, store.
+
+        Raises:
+            OpProfilerError: the model, the machine or the dataset does not allow it.
+        """
+        from op_profiler.building.requested_model import load_model
+        from op_profiler.collection.results import Results
+        from op_profiler.dataset import Dataset
+
+        model, self.inputs, target = load_model(self.request, self.announce)
+        self._note(*model.notes)
+        with Dataset.open(self.request.db) as self.dataset:
+            self.results = Results(self.dataset, self.task)
+            try:
+                if self.task.work != "measure" or self.task.one_by_one or not self._is_stored(model, target):
+                    self._carry_out(model, target)
+            finally:
+                if self._machine is not None:
+                    self._machine.close()
+                self._turn.close()
+        self.announce(done=True)
+
+    def _carry_out(self, model: RelayModel, target: Any) -> None:
+        from op_profiler.schedules.applied import applied
+
+        if self.request.dry_run:
+            with applied(self.request.record_file(), self.request.conditions) as self.in_use:
+                self._dry_run(model, target)
+        elif self.task.work != "measure":
+            self._special(model, target)
+        else:
+            with applied(self.request.record_file(), self.request.conditions) as self.in_use:
+                if self.task.one_by_one:
+                    self._measure_alone(self._optimize(model, target), model, target)
+                else:
+                    self._measure_model(model, target)
+
+    def machine(self, target: Any) -> Machine:
+        """The machine to measure on, opened when first needed, and from then on ours alone."""
+        if self._machine is None:
+            from op_profiler.measure.turns import locks_of, measuring
+            from op_profiler.targets.open_machine import open_machine
+
+            if self.request.place is None:
+                names = locks_of([self.request.target])
+                self._turn.enter_context(measuring(names, lambda text: self.announce(note=text)))
+            self._machine = open_machine(
+                self.request.target, target, self.request.place, self.request.resources.get("core_set")
+            )
+            self.results.device = self._machine.device
+            self.dataset.add_device(self.device)
+        return self._machine
+
+    @property
+    def device(self) -> Device:
+        """The machine that was opened last."""
+        assert self.results.device is not None
+        return self.results.device
+
+    def _is_stored(self, model: RelayModel, target: Any) -> bool:
+        """Whether the dataset has all that is asked for; the supervisor can only tell of some models and machines."""
+        machine = self.request.machine()
+        if machine is None:  # asked for once more after compiling, which may take long
+            self.machine(target).close()
+            self._machine, machine = None, self.device.identity
+        found = lookup.find(self.dataset, self.request, self.request.base_key(model.content, machine), self.task.since)
+        if found is None or not (self.request.dry_run or found.answered >= set(self.request.threads)):
+            return False
+        self.announce(model_key=found.key)
+        return True
+
+    def _identify(self, model: RelayModel) -> None:
+        """Find out which model of the dataset this is, and tell."""
+        asked: set[str] = set()
+        if self.in_use is not None:
+            asked = self.in_use.asked
+            self._note(*self.in_use.notes(self.request.record_file()))
+        self.results.identify(model.content, asked)
+        self.announce(model_key=self.results.model_key)
+
+    def _lost(self, error: BoardLostError) -> None:
+        """The machine went away: the next one that is asked for may be it again, or another of its key."""
+        if self._machine is not None:
+            self._machine.close()
+        self._machine = None
+        self.losses += 1
+        if self.losses >= _MOST_LOSSES:
+            raise error
+        self.announce(problem=f"{error}; asking for it again")
+
+    def _note(self, *notes: str) -> None:
+        """What the user should know about the model, the build and the records that it was compiled with."""
+        self.notes += tuple(note for note in notes if note not in self.notes)
+        self.announce(notes=list(self.notes))
+
+    def _special(self, model: RelayModel, target: Any) -> None:
+        """Work whose outcome is a result for the report, beside what it stores."""
+        from op_profiler.collection.studies.compare import ModelComparison
+        from op_profiler.collection.studies.study import Study
+        from op_profiler.collection.studies.tune import ModelTuner
+        from op_profiler.collection.studies.vendor import VendorComparison
+
+        assert self.task.tune is not None
+        kinds: dict[str, type[Study]] = {"tune": ModelTuner, "compare": ModelComparison, "vendor": VendorComparison}
+        study = kinds[self.task.work](
+            self.request,
+            self.task.tune,
+            self.dataset,
+            lambda: self.machine(target),
+            target,
+            self.announce,
+            self.inputs,
+        )
+        if self.task.work == "vendor":
+            self.machine(target)  # processes of its own measure, and nobody else may meanwhile
+        self.announce(result=study.run(model))
+
+    def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:
+        from op_profiler.compilers.relay.lower import optimize
+        from op_profiler.schedules.chosen import weigh_all
+
+        self.announce(stage="fusing")
+        occurrences = optimize(model, target)
+        weigh_all(occurrences, target)
+        return occurrences
+
+    def _dry_run(self, model: RelayModel, target: Any) -> None:
+        """Extract and cost; for a GPU also build, which is what tells how its kernels are launched."""
+        on_gpu = self.request.on_gpu
+        occurrences = self._compile(model, target)[0].occurrences if on_gpu else self._optimize(model, target)
+        self._identify(model)
+        self.results.store_operators([o.operator for o in occurrences], model, self.notes)
+
+    def _compile(self, model: RelayModel, target: Any) -> tuple[CompiledModel, list[Any]]:
+        """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
+        from op_profiler.building.build_cache import build
+        from op_profiler.building.requested_model import static_inputs
+
+        specs = static_inputs(model, self.request)
+        self.announce(stage="compiling")
+        built = build(self.request, model, target, self.request.record_file())
+        compiled = built.compiled
+        self.results.schedules |= built.schedules
+        if self.in_use is not None:
+            self.in_use.asked |= built.asked
+        for occurrence in compiled.by_label.values():
+            if occurrence.label in compiled.launches:
+                self.results.launches[occurrence.operator.key] = compiled.launches[occurrence.label]
+        self.results.details["build_seconds"] = round(compiled.build_seconds, 3)
+        if compiled.left_out:
+            self.results.details["left_out_passes"] = list(compiled.left_out)
+        self._note(*compiled.notes)
+        return compiled, specs
+
+    def _measure_model(self, model: RelayModel, target: Any) -> None:
+        try:
+            compiled, specs = self._compile(model, target)
+        except (ModelError, MeasureError) as error:
+            self._give_up(error)
+            return
+        blamed: dict[str, int] = {}
+        while True:
+            try:
+                self._measure_compiled(compiled, specs, model, target)
+                return
+            except BoardLostError as error:
+                if self.checking is not None:
+                    blamed[self.checking] = blamed.get(self.checking, 0) + 1
+                    if blamed[self.checking] > 1:  # twice is no accident
+                        self.announce(one_by_one=str(error), excluded={self.checking: f"{TWICE}{error}"})
+                        return
+                self._lost(error)
+            except (ModelError, MeasureError) as error:
+                self._give_up(error)
+                return
+
+    def _give_up(self, error: OpProfilerError) -> None:
+        """The model cannot be measured as a whole."""
+        if self.request.executor == "vm":
+            raise error
+        self.announce(one_by_one=str(error))
+
+    def _measure_compiled(self, compiled: CompiledModel, specs: list[Any], model: RelayModel, target: Any) -> None:
+        from op_profiler.building.requested_model import random_inputs
+        from op_profiler.collection.session import Session
+        from op_profiler.measure.virtual_machine import VmKernels, operators_at_run_time
+
+        self.checking = None
+        machine = self.machine(target)
+        self._identify(model)
+        if not self.results.request.threads:
+            return  # this is another board than the one that was asked before
+        self.announce(stage="loading")
+        inputs = self.inputs or random_inputs(specs)
+        if compiled.executor == "vm":
+            loaded: Any = VmKernels(compiled, machine.runtime, list(inputs.values()))
+            operators = operators_at_run_time(compiled, loaded)
+            schedules = self.results.schedules
+            for operator, label in zip(operators, loaded.labels):
+                schedules[operator.key] = schedules[compiled.by_label[label].operator.key]
+        else:
+            loaded = machine.load(compiled, inputs)
+            operators = [compiled.by_label[label].operator for label in loaded.labels]
+        self.results.store_operators(operators, model, self.notes)
+        if not self.results.leave_out(machine):
+            return
+        request, earlier = self.results.request, self.results.earlier
+        limits = machine.limits.of_rounds(request.rounds)
+        session = Session(request, machine, loaded, operators, limits=limits, known=earlier.known())
+        session.check_kernels(self._check)
+        self.checking = None
+        if compiled.executor == "graph":
+            loaded.run_model()
+            self.results.details["accuracy"] = self._accuracy(model.content, loaded.output_arrays(), inputs)
+        self.announce(stage="measuring", share=0.0)
+        results = session.measure(earlier.samples(session), lambda share, results: self._keep(results, share))
+        self._keep(results, 1.0)
+
+    def _check(self, operator: Operator) -> None:
+        self.checking = operator.key
+        self.announce(stage="checking", operator=operator.key)
+
+    def _accuracy(self, content: str, outputs: list[Any], inputs: dict[str, Any]) -> dict[str, Any] | None:
+        """Against float32; None where that is what this is."""
+        from op_profiler.building.requested_model import original_model
+        from op_profiler.collection.accuracy import References, accuracy_of
+
+        references = References(content, inputs)
+        if self.request.precision == "float32":
+            references.keep(outputs)
+            return None
+        self.announce(stage="comparing with float32")
+        return accuracy_of(outputs, references.outputs(original_model(self.request)))
+
+    def _measure_alone(self, occurrences: list[Occurrence], model: RelayModel, target: Any) -> None:
+        """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
+        from op_profiler.collection.one_by_one import whole_model_failed
+
+        operators = [o.operator for o in occurrences]
+        distinct = {o.operator.key: o for o in occurrences}
+        losses = -1
+        while losses != self.losses:  # after a loss from the start: the machine that came then may be another
+            losses = self.losses
+            if not self._begin_alone(operators, model, target):
+                return
+            request, earlier = self.results.request, self.results.earlier
+            stored = [earlier.kept(threads) for threads in request.threads]
+            for done, (key, occurrence) in enumerate(distinct.items()):
+                if key in self.task.excluded or all(key in rows for rows in stored):
+                    continue  # an earlier process of this request came that far
+                self.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
+                results = self._alone(occurrence, target)
+                if losses != self.losses:
+                    self._begin_alone(operators, model, target)
+                self.results.record(results)
+                if losses != self.losses:
+                    break
+        for threads in request.threads:
+            self.results.record_whole(
+                *whole_model_failed(request, threads, self.task.reason, operators, earlier.complete(threads))
+            )
+
+    def _begin_alone(self, operators: list[Operator], model: RelayModel, target: Any) -> bool:
+        """The model, its operators and those that cannot be measured, for the machine that is there.
+
+        Returns:
+            Whether there are thread counts that are still to be measured.
+        """
+        from op_profiler.collection.one_by_one import failed_operator
+
+        machine = self.machine(target)
+        self._identify(model)
+        self.results.store_operators(operators, model, self.notes)
+        if not self.results.leave_out(machine):
+            return False
+        by_key = {operator.key: operator for operator in operators}
+        for key, reason in self.task.excluded.items():
+            self.results.record(failed_operator(self.results.request, by_key[key], reason))
+        return True
+
+    def _alone(self, occurrence: Occurrence, target: Any) -> list[OperatorResult]:
+        """One operator; where it takes its machine along twice, that is its result."""
+        from op_profiler.collection.one_by_one import failed_operator, measure_alone
+
+        for _ in range(2):
+            try:
+                schedule, results = measure_alone(self.results.request, occurrence, target, self.machine(target))
+            except BoardLostError as error:
+                reason = f"{TWICE}{error}"
+                self._lost(error)
+            else:
+                self.results.schedules[occurrence.operator.key] = schedule
+                return results
+        self.machine(target)
+        return failed_operator(self.results.request, occurrence.operator, reason)
+
+    def _keep(self, results: list[ThreadResult], share: float) -> None:
+        self.results.keep(results)
+        self.announce(stage="measuring", share=share)
+
+
+def main() -> int:
+    """Entry of the process: the task on standard input, announcements to the descriptor named by the argument."""
+    if sys.platform == "linux":  # a supervisor that is killed takes its worker along
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == 1:
+            return EXIT_ENVIRONMENT
+    events = os.fdopen(int(sys.argv[1]), "w")
+    worker = Worker(WorkerTask.from_json(sys.stdin.read()), events)
+    try:
+        worker.run()
+    except OpProfilerError as error:
+        worker.announce(error=str(error), code=error.exit_code)
+        return error.exit_code
+    except MemoryError:
+        worker.announce(error="out of memory", code=EXIT_ENVIRONMENT)
+        return EXIT_ENVIRONMENT
+    except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor must hear of it
+        traceback.print_exc()
+        worker.announce(error=f"{type(error).__name__}: {error}", code=EXIT_ENVIRONMENT, unexpected=True)
+        return EXIT_ENVIRONMENT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,258 @@
+"""Sampled operators: the grid of TinyNAS, random draws, operators of models, and a real run that is resumed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.sampling import grid, run, spaces
+from op_profiler.collection.sampling.kinds import Conv2d, Dense, LayerNorm, Point, Softmax
+from op_profiler.collection.supervisor import Collection
+from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.frontends import get_frontend
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.sample import kept_batches, read_batch
+from op_profiler.report.collection import Screen
+from op_profiler.schedules.records import Conditions, Record, keep
+
+CONFIG = Path(__file__).resolve().parents[3] / "collector" / "configs" / "conv.in"
+
+
+@pytest.fixture(scope="module")
+def original() -> grid.Grid:
+    return grid.read_grid(CONFIG)
+
+
+def test_the_grid_has_the_sizes_and_points_of_the_original(original: grid.Grid) -> None:
+    assert original.sizes() == [7, 8, 12, 14, 18, 24, 30, 38, 48, 60, 78, 98, 124, 158, 202, 256]
+    assert len(list(original.points())) == 12_288
+    assert len(original.valid_points(grid.ORIGINAL_RULES)) == 7_527
+
+
+def test_a_stem_is_possible(original: grid.Grid) -> None:
+    stems = [p for p in original.valid_points() if p.is_stem]
+    assert stems
+    assert {p.in_channels for p in stems} == {3}
+    assert max(p.out_channels for p in stems) == 256
+    assert not [p for p in original.valid_points(grid.ORIGINAL_RULES) if p.is_stem]
+
+
+@pytest.mark.parametrize("rule", sorted(grid.RULES))
+def test_every_rule_is_named_and_forbids_something(rule: str) -> None:
+    values = {
+        "batch": (1.0, 1024.0),
+        "elmt_fused": (0.0, 1.0),
+        "filter_size": (3.0, 9.0),
+        "min_feature_size": (7.0,),
+        "max_feature_size": (256.0,),
+        "number_feature_size": (4.0,),
+        "output_channel": (16.0, 64.0, 512.0, 4096.0),
+        "stride": (1.0, 2.0),
+        "type": (0.0, 1.0),
+        "channel_ratio": (2.0, 1.0),
+    }
+    everything = grid.Grid(values)
+    assert len(everything.valid_points([rule])) < len(everything.valid_points([]))
+    assert len(grid.Grid(values, frozenset({rule})).valid_points([rule])) == len(everything.valid_points([]))
+
+
+def test_configurations_may_hold_comments_and_blanks(tmp_path: Path) -> None:
+    text = CONFIG.read_text().replace("stride 1 2", "# strides\n\n  stride   1  2   # both\n")
+    (tmp_path / "c.in").write_text(text + "skip_rule no_stem work_fits\n")
+    found = grid.read_grid(tmp_path / "c.in")
+    assert found.values["stride"] == (1, 2)
+    assert found.skipped_rules == {"no_stem", "work_fits"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("stride 1 2", "stride one"), "line .*: stride takes positive numbers, not 'one'"),
+        (("stride 1 2", "strides 1 2"), "stride"),
+        (("stride 1 2\n", ""), "lacks stride"),
+        (("min_feature_size 7", "min_feature_size 7 8"), "takes one positive number"),
+        (("batch 1", "batch -1"), "positive"),
+        (("type 0", "type 0\nskip_rule no_stemm"), "no_stem"),
+    ],
+)
+def test_wrong_configurations_say_where(change: tuple[str, str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "c.in").write_text(CONFIG.read_text().replace(*change))
+    with pytest.raises((UsageError, UnknownNameError), match=message):
+        grid.read_grid(tmp_path / "c.in")
+
+
+def test_draws_are_the_same_for_a_seed_and_of_the_kinds_asked_for() -> None:
+    first, again = (list(itertools.islice(spaces.draw(random.Random(3)), 200)) for _ in range(2))
+    assert first == again
+    assert len({type(p) for p in first}) >= 8
+    only = list(itertools.islice(spaces.draw(random.Random(3), ["softmax", "layer_norm"]), 50))
+    assert {type(p) for p in only} == {Softmax, LayerNorm}
+    with pytest.raises(UnknownNameError, match="softmax"):
+        next(spaces.draw(random.Random(0), ["softmaks"]))
+
+
+def test_a_run_that_is_cut_short_covers_every_axis(original: grid.Grid) -> None:
+    points = [p.convolution() for p in original.valid_points()]
+    start = list(itertools.islice(run.shuffled(points, 0), 200))
+    assert start == list(itertools.islice(run.shuffled(points, 0), 200))
+    assert {p.kernel for p in start} == {1, 3, 5, 7}
+    assert len({p.height for p in start}) == 16
+
+
+POINTS: list[Point] = [
+    Conv2d(1, 32, 14, 14, 48, 3, 1, epilogue="bias_relu"),
+    Conv2d(1, 32, 14, 14, 32, 3, 2, groups=32, epilogue="bias_relu6"),
+    Dense(8, 64, 96, epilogue="bias_gelu"),
+    LayerNorm(16, 64),
+]
+
+
+@pytest.mark.parametrize("epilogue", ["none", "bias", "bias_relu", "bias_swish", "residual_relu"])
+def test_points_become_the_operators_that_models_have(epilogue: str, target: Any) -> None:
+    from op_profiler.collection.sampling.batches import operators_of_points
+
+    found = operators_of_points([Conv2d(1, 32, 14, 14, 48, 3, 1, epilogue=epilogue)], target, seed=1)
+    convolution = next(o for o in found if "conv2d" in o.operator.anchor)
+    assert convolution.operator.flops >= 2 * 14 * 14 * 48 * 32 * 9
+    assert len(convolution.operator.params) == (1 if epilogue == "none" else 2)
+    assert len(convolution.operator.inputs) == (2 if epilogue == "residual_relu" else 1)
+
+
+def test_a_batch_builds_to_the_operators_that_were_put_in(target: Any) -> None:
+    from op_profiler.collection.sampling.batches import batch_name, operators_of_points, sampled
+    from op_profiler.compilers.relay.lower import compile_model
+    from op_profiler.frontends.sample import write_batch
+
+    wanted = operators_of_points(POINTS, target, seed=0)
+    name = batch_name("a test", [1])
+    write_batch(name, [sampled(o) for o in wanted])
+    model = get_frontend("sample").load(ModelRequest(source="sample", name=name))
+    built = {o.operator.key for o in compile_model(model, target).by_label.values()}
+    assert {o.operator.key for o in wanted} <= built
+
+
+def test_lowering_for_prediction_finds_what_a_build_finds(compiled_small: Any, small_network: Any, target: Any) -> None:
+    """Weights stay variables there, which must not change what is fused."""
+    from op_profiler.compilers.relay.lower import optimize
+
+    fused = [o.operator.key for o in optimize(small_network, target)]
+    assert fused == [o.operator.key for o in compiled_small.occurrences]
+
+
+def _sample(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from op_profiler.cli import main; main()", "sample", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_real_run_is_resumed(tmp_path: Path) -> None:
+    db = f"sqlite:///{tmp_path / 's.db'}"
+    options = [
+        "--kinds",
+        "softmax,elementwise",
+        "--count",
+        "10",
+        "--rounds",
+        "3",
+        "--threads",
+        "1",
+        "--db",
+        db,
+        "--json",
+    ]
+    first = _sample(*options)
+    assert first.returncode == 0, first.stderr
+    done = json.loads(first.stdout)
+    assert done["operators"] >= 10
+    assert done["measured"] >= done["operators"]
+    assert done["failed"] == 0
+    again = json.loads(_sample(*options).stdout)
+    assert (again["measured"], again["reused"]) == (0, done["measured"])
+
+
+def _winograd(point: Conv2d, target: Any) -> Record:
+    """A record that makes a convolution one of Winograd's."""
+    from op_profiler.collection.sampling.batches import operators_of_points
+    from op_profiler.schedules.chosen import chosen_schedules
+    from op_profiler.schedules.templates import register_templates
+    from op_profiler.schedules.templates.winograd import WINOGRAD
+    from op_profiler.tuning.candidate import TaskSpec
+
+    (direct,) = operators_of_points([point], target, seed=0)
+    with chosen_schedules() as choices:
+        choices.weigh(direct, target)
+    data, (kind, (chunks, _, _, _, _, lanes), dtype), *rest = dict(choices.tasks_of(direct))["conv2d_NCHWc.x86"]
+    register_templates()
+    spec = TaskSpec(WINOGRAD, (data, (kind, (6, 6, chunks, point.in_channels, lanes), dtype), *rest))
+    space = spec.create(target).config_space
+    valid = next(i for i in range(space.range_length) if space.is_index_valid(i))
+    config = space.get(valid).to_json_dict()
+    return Record(str(target), spec.template, spec.arguments, config, (1e-5,), conditions=Conditions(1))
+
+
+def test_only_records_that_its_operators_ask_for_make_a_batch_another(target: Any, tmp_path: Path) -> None:
+    point, foreign = Conv2d(1, 16, 8, 8, 16, 3, 1), Conv2d(1, 16, 8, 8, 32, 3, 1)
+    request = CollectRequest(
+        model=ModelRequest(source="sample", name=""),
+        schedules=str(tmp_path),
+        db=f"sqlite:///{tmp_path / 's.db'}",
+        rounds=3,
+    )
+    file = request.record_file()
+    assert file is not None
+
+    def measure() -> run.SampleReport:
+        batches = run.batches_of_points(iter([point]), "records", 0)
+        with Collection(request.db) as collection:
+            return run.measure_batches(
+                batches, request, collection, Screen(quiet=True), count=None, budget_seconds=None
+            )
+
+    def of_winograd() -> list[bool]:
+        """Of every batch that is kept."""
+        names = [name for name, _ in kept_batches("records-")]
+        return sorted(any("winograd" in sampled.function for sampled in read_batch(name)) for name in names)
+
+    first = measure()
+    assert first.measured > 0 and not first.failed and not first.errors
+    keep(file, _winograd(foreign, target))
+    again = measure()
+    assert (again.measured, again.reused) == (0, first.measured) and of_winograd() == [False]
+    keep(file, _winograd(point, target))
+    tuned = measure()
+    assert tuned.measured > 0 and not tuned.failed and of_winograd() == [False, True]
+    assert measure().measured == 0
+    file.unlink()
+    assert measure().measured == 0 and of_winograd() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "say how much"),
+        (["--count", "5", "--kinds", "conv3d"], "conv3d"),
+        (["--budget", "soon"], "90s, 10m or 2h"),
+        (["--config", "nowhere.in"], "cannot be read"),
+        (["--config", str(CONFIG), "--skip-rule", "nothing"], "rule"),
+        (["--models", "resnet-18"], "source:name"),
+        (["--models", "local:resnet-18", "--adaptive"], "one of --config"),
+        (["--count", "5", "--rounds", "1"], "3 or more"),
+    ],
+)
+def test_wrong_usage_says_what_to_do(arguments: list[str], message: str) -> None:
+    done = _sample(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_dry_runs_measure_nothing(tmp_path: Path) -> None:
+    done = _sample("--config", str(CONFIG), "--dry-run", "--db", f"sqlite:///{tmp_path / 'none.db'}")
+    assert done.stdout.startswith("8395 convolutions; rules left out: no_stem")
+    assert not (tmp_path / "none.db").exists()

@@ -1,0 +1,119 @@
+"""Which schedule an operator gets in a model: builds of a real model in turns, and what their times decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.collection.request import CollectRequest, TuneRequest
+from op_profiler.collection.studies.in_model import Entry, InModel, is_faster
+from op_profiler.collection.studies.study import Study
+from op_profiler.collection.studies.tune import tunables_of
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.schedules.records import Conditions, Record
+from op_profiler.targets.open_machine import open_machine
+from op_profiler.tuning.points import index_of
+
+
+@pytest.fixture(scope="module")
+def place(small_network: Any, target: Any) -> InModel:
+    request = CollectRequest(model=ModelRequest(source="local", name="small"), threads=(1,))
+    machine = open_machine("llvm", target, None, None)
+    study = Study(request, TuneRequest(), None, lambda: machine, target, lambda **_: None, {})  # type: ignore[arg-type]
+    return InModel(study, small_network)
+
+
+@pytest.fixture(scope="module")
+def entries(small_network: Any, target: Any) -> list[Entry]:
+    """Every convolution with a schedule that goes through its output one by one, its channels outermost."""
+    found = []
+    for item in tunables_of(small_network, target, None)[0]:
+        spec = item.tasks[0]
+        task = spec.create(target)
+        space = task.config_space
+        slow = {name: min(e.val for e in values.entities) for name, values in space.space_map.items()}
+        slow |= {"compute_at": -1, "vectorize": min(e.val for e in space.space_map["vectorize"].entities)}
+        index = index_of(task, {name: slow[name] for name in space.space_map})
+        assert index is not None
+        config = dict(space.get(index).to_json_dict())
+        record = Record(str(target), spec.template, spec.arguments, config, (1e-9,), conditions=Conditions(1))
+        found.append(Entry(item, (record,), record))
+    return [entry for entry in found if "conv2d" in entry.item.anchor.anchor]
+
+
+def test_what_is_not_faster_in_the_model_does_not_become_its_record(place: InModel, entries: list[Entry]) -> None:
+    """Its nanosecond alone, and that it has been in use so far, count for nothing."""
+    decisions = place.decide(entries)
+    assert set(decisions) == {entry.item.anchor.key for entry in entries} and len(entries) == 2
+    assert all(d.winner is None and d.winner_us == d.default_us > 0 for d in decisions.values())
+
+
+def test_the_candidates_kernels_are_those_of_the_build(place: InModel, entries: list[Entry]) -> None:
+    build = place._built([entry.candidates[0] for entry in entries])
+    assert build is not None
+    templates = [build.templates[operator.key] for operator in build.operators if "conv2d" in operator.anchor]
+    assert templates == ["conv2d_NCHWc.op_profiler"] * 3
+    default, other = place._times([build])
+    assert default is not None and other is not None and default.shape[1] == other.shape[1]
+    assert place._times([None])[1] is None
+
+
+@pytest.mark.parametrize(
+    ("factors", "champion", "winner"),
+    [
+        ((0.5, 0.8), None, 0),
+        ((0.8, 0.5), None, 1),
+        ((1.0, 1.3), None, None),
+        ((1.3,), 0, None),
+        ((0.8, 0.8), 1, 1),  # nothing tells them apart, so what has been in use stays
+        ((0.5, 0.8), 1, 0),
+    ],
+)
+def test_what_surely_is_the_fastest_wins(
+    factors: tuple[float, ...], champion: int | None, winner: int | None, place: InModel, entries: list[Entry]
+) -> None:
+    import dataclasses
+
+    rng = np.random.default_rng(0)
+    count = len(place._default.operators)
+    times = [factor * 100 + rng.normal(0, 1, (21, count)) for factor in (1.0, *factors)]
+    made = tuple(dataclasses.replace(entries[0].candidates[0], timestamp=float(i)) for i in range(len(factors)))
+    entry = Entry(entries[0].item, made, made[champion] if champion is not None else None)
+    assert place._first(entry, times) == (made[winner] if winner is not None else None)
+    assert place._first(entry, [times[0], *[None] * len(factors)]) is None
+
+
+def test_faster_is_what_the_interval_says() -> None:
+    one = np.array([10.0, 11.0, 9.0, 10.0, 10.5, 9.5, 10.0])
+    assert is_faster(one, one * 1.1) and not is_faster(one * 1.1, one) and not is_faster(one, one)
+    assert not is_faster(one[:5], one[:5] * 2)  # too few to be sure of anything
+
+
+def test_the_state_of_the_caches_is_measured(place: InModel, entries: list[Entry]) -> None:
+    items = [entry.item for entry in entries]
+    loaded, walked = place._default.loaded, []
+
+    class Loaded:
+        """Whose calls take as long in the model as with flushed caches."""
+
+        labels = loaded.labels
+
+        def run_model(self) -> None:
+            loaded.run_model()
+
+        def cache_mechanism(self, cache: Any) -> str:
+            return loaded.cache_mechanism(cache)
+
+        def walk(self, cache: str, timed: list[bool]) -> list[float]:
+            walked.append(cache)
+            return [{"model": 9.0, "hot": 5.0, "cold": 10.0}[cache]] * len(timed)
+
+    assert set(place.cache_states(items).values()) <= {"hot", "cold"}
+    object.__setattr__(place._default, "loaded", Loaded())
+    try:
+        assert place.cache_states(items) == {item.anchor.key: "cold" for item in items}
+    finally:
+        object.__setattr__(place._default, "loaded", loaded)
+    assert set(walked) == {"model", "hot", "cold"}

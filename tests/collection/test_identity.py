@@ -1,0 +1,194 @@
+"""What counts as the same model on the same machine: only that is answered from the dataset."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.collection import lookup
+from op_profiler.collection.request import CollectRequest
+from op_profiler.dataset import Dataset
+from op_profiler.errors import MeasureError
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.targets.cuda import tvm_build
+from op_profiler.targets.llvm import identity
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "collector" / "op_performance_collector.py"
+MLP = CollectRequest(model=ModelRequest(source="local", name="mlp"))
+NETWORK = """
+import torch
+from parts import sizes
+from parts.weights import weight
+
+def net():
+    layer = torch.nn.Linear(8, sizes.OUTPUTS, bias=False)
+    layer.weight = torch.nn.Parameter(torch.full((sizes.OUTPUTS, 8), weight()))
+    return layer.eval(), (torch.zeros(1, 8),)
+"""
+
+
+def collect(folder: Path, *arguments: str, **environment: str) -> tuple[int, int]:
+    """Run the collector; how many operators it measured, and how many it found in the dataset."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments, "--threads=1", "--quiet", "--summary-json=summary.json"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (entry,) = json.loads((folder / "summary.json").read_text())
+    return entry["measured"], entry["reused"]
+
+
+def test_a_function_of_the_users_is_what_it_returns(tmp_path: Path) -> None:
+    """Whatever it imports or reads may be edited: what was lowered decides."""
+    pytest.importorskip("torch")
+    (tmp_path / "net.py").write_text(NETWORK)
+    (tmp_path / "parts").mkdir()
+    sizes, weights = tmp_path / "parts" / "sizes.py", tmp_path / "parts" / "weights.py"
+    sizes.write_text("OUTPUTS = 4\n")
+    weights.write_text("def weight(): return float(open('checkpoint').read())\n")
+    (tmp_path / "checkpoint").write_text("0.5")
+    network = ("--modelsource=file", "--modelname=net:net")
+    operators, reused = collect(tmp_path, *network)
+    assert operators > 0 and reused == 0
+    sizes.write_text("# how many there are\nOUTPUTS = 2 + 2\n")
+    (tmp_path / "net.py").write_text(NETWORK.replace("layer", "only_layer"))
+    assert collect(tmp_path, *network) == (0, operators)
+    sizes.write_text("OUTPUTS = 5\n")
+    assert collect(tmp_path, *network) == (operators, 0)
+    (tmp_path / "checkpoint").write_text("0.25")
+    assert collect(tmp_path, *network) == (operators, 0)
+
+
+def test_a_twin_of_the_host_measures_for_itself(tmp_path: Path) -> None:
+    """Two hosts of one kind with one dataset between them."""
+    network = "--modelname=mlp"
+    assert collect(tmp_path, network, OP_PROFILER_HOST_ID="one") == (4, 0)
+    assert collect(tmp_path, network, OP_PROFILER_HOST_ID="twin") == (4, 0)
+    assert collect(tmp_path, network, OP_PROFILER_HOST_ID="one") == (0, 4)
+
+
+class Files:
+    """Stands for the files of a host."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **texts: str) -> None:
+        self.texts = {"boot_id": "b", "machine-id": "m", "mounts": "/dev/vda / ext4 rw 0 0", **texts}
+        monkeypatch.setattr(identity, "_read", lambda path: self.texts.get(str(path).rpartition("/")[2], ""))
+        monkeypatch.setattr(identity, "_CONTAINER_FILES", ())
+        for name in (*identity._CONTAINER_VARIABLES, "OP_PROFILER_HOST_ID"):
+            monkeypatch.delenv(name, raising=False)
+
+    def host_id(self, **texts: str) -> str:
+        self.texts |= texts
+        identity.host_id.cache_clear()
+        return identity.host_id()
+
+
+@pytest.fixture(autouse=True)
+def forget_the_host() -> Any:
+    yield
+    identity.host_id.cache_clear()
+
+
+def test_a_host_is_known_by_its_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files(monkeypatch)
+    first = files.host_id()
+    assert first == files.host_id(boot_id="after a boot") and len(first) == 16
+    assert first != files.host_id(**{"machine-id": "of its twin"})
+    without = files.host_id(**{"machine-id": ""})
+    assert without != files.host_id(boot_id="of another host")
+
+
+@pytest.mark.parametrize("sign", ["mounts", "file", "variable"])
+def test_in_a_container_the_kernel_tells_the_host(sign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine-id is the image's there: the same in all containers, on every host."""
+    files = Files(monkeypatch)
+    outside = files.host_id()
+    if sign == "mounts":
+        files.texts["mounts"] = "overlay / overlay rw,lowerdir=x 0 0"
+    elif sign == "file":
+        monkeypatch.setattr(identity, "_CONTAINER_FILES", (str(tmp_path),))
+    else:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    inside = files.host_id()
+    assert inside != outside and inside == files.host_id(**{"machine-id": "of another image"})
+    assert inside != files.host_id(boot_id="of another host")
+    monkeypatch.setenv("OP_PROFILER_HOST_ID", "ours")
+    assert files.host_id() == files.host_id(boot_id="any")
+
+
+class Driver:
+    """Stands for NVIDIA's driver with one GPU."""
+
+    def __init__(self, uuid: int | None) -> None:
+        self._uuid = uuid
+
+    def cuInit(self, flags: int) -> int:
+        return 0
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = 1
+        return 0
+
+    def cuDeviceGet(self, handle: Any, ordinal: int) -> int:
+        handle._obj.value = 7
+        return 0
+
+    def cuDeviceGetName(self, name: Any, size: int, handle: int) -> int:
+        name.value = b"NVIDIA H100 80GB HBM3"
+        return 0
+
+    def cuDeviceGetUuid_v2(self, raw: Any, handle: ctypes.c_int) -> int:
+        if self._uuid is None or handle.value != 7:
+            return 801  # not supported
+        raw._obj[:] = self._uuid.to_bytes(16, "big")
+        return 0
+
+
+def test_gpus_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = CollectRequest(model=MLP.model, target="cuda", threads=(0,))
+    keys = []
+    for uuid in (0x0123, 0x0124, 0x0123):
+        monkeypatch.setattr(tvm_build, "driver", lambda uuid=uuid: Driver(uuid))
+        keys.append(request.base_key("content", str(request.machine())))
+    assert keys[0] == keys[2] != keys[1]
+    assert tvm_build.device_uuid() == "GPU-00000000-0000-0000-0000-000000000123"
+    monkeypatch.setattr(tvm_build, "driver", lambda: Driver(None))
+    with pytest.raises(MeasureError, match="could be another one's"):
+        request.machine()
+
+
+def test_the_device_in_the_dataset_is_the_one_that_look_ups_name(target: Any) -> None:
+    found = identity.describe_host(target)
+    assert found.identity == MLP.machine() and found.machine_id == identity.host_id()
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Any:
+    with Dataset.open(f"sqlite:///{tmp_path / 'x.db'}") as dataset:
+        yield dataset
+
+
+def test_a_model_is_found_by_what_is_known_before_it_is_built(stored: Dataset) -> None:
+    base = MLP.base_key("content", "machine")
+    assert lookup.find(stored, MLP, base, "") is None
+    about = {"name": "mlp", "source": "local", "batch_size": 1, "precision": "float32", "executor": "default"}
+    stored.add_model(key=MLP.model_key(base, ()), base_key=base, target="llvm", **about)  # type: ignore[arg-type]
+    assert lookup.find(stored, MLP, base, "") is None, "its operators are not known"
+    stored.add_operators(MLP.model_key(base, ()), [])
+    found = lookup.find(stored, MLP, base, "")
+    assert found is not None and found.answered == frozenset()
+    others = [MLP.base_key("other", "machine"), MLP.base_key("content", "twin")]
+    assert [lookup.find(stored, MLP, other, "") for other in others] == [None, None]
