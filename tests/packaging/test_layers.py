@@ -1,0 +1,99 @@
+"""What may import what: a part of the package imports from parts above it in `LAYERS`, never from those below.
+
+Looked at is what an import of the module itself loads; what is imported when it is asked for, or for types only, may
+come from anywhere.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "python" / "op_profiler"
+LAYERS = (
+    ("errors", "cores", "json_text"),
+    ("files",),
+    ("cache",),
+    ("operators",),
+    ("compilers",),
+    ("targets",),  # the contracts; each kind has a folder further down
+    ("frontends", "schedules"),
+    ("measure",),
+    ("tuning",),
+    ("targets.llvm",),
+    ("targets.cuda",),
+    ("targets.remote",),
+    ("resources", "dataset"),
+    ("analysis", "building", "predict"),
+    ("collection",),
+    ("parallel.planning",),
+    ("parallel.runtime",),
+    ("parallel",),
+    ("report",),
+    ("cli",),
+)
+LAYER_OF = {part: number for number, layer in enumerate(LAYERS) for part in layer}
+FILES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in PACKAGE.rglob("*.py")
+    if path != PACKAGE / "__init__.py"
+}
+
+
+def part_of(module: str) -> str:
+    """The longest part of `LAYERS` that a module lies in."""
+    names = module.split(".")
+    found = [".".join(names[:length]) for length in range(len(names), 0, -1)]
+    return next(part for part in found if part in LAYER_OF)
+
+
+def loaded(body: list[ast.stmt]) -> Iterator[str]:
+    """Modules of the package that an import of a module with this body loads."""
+    for node in body:
+        if isinstance(node, ast.If):
+            for_types = "TYPE_CHECKING" in ast.unparse(node.test)
+            yield from loaded(node.orelse if for_types else node.body + node.orelse)
+        elif isinstance(node, ast.Try):
+            yield from loaded([*node.body, *node.orelse, *(stmt for handler in node.handlers for stmt in handler.body)])
+        elif isinstance(node, ast.Import):
+            yield from (name.name.removeprefix("op_profiler.") for name in node.names if "op_profiler." in name.name)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "op_profiler":
+            module = str(node.module).removeprefix("op_profiler").lstrip(".")
+            for name in node.names:
+                inner = f"{module}.{name.name}".lstrip(".")
+                yield inner if inner in FILES else module
+
+
+IMPORTS = {
+    name: {module for module in loaded(ast.parse(path.read_text()).body) if module in FILES}
+    for name, path in FILES.items()
+}
+
+
+def test_every_module_lies_in_a_layer() -> None:
+    left_out = [module for module in FILES if module.split(".")[0] not in {part.split(".")[0] for part in LAYER_OF}]
+    assert left_out == []
+
+
+def test_nothing_is_imported_from_a_layer_below() -> None:
+    upward = [
+        f"{module} imports {other}"
+        for module, others in sorted(IMPORTS.items())
+        for other in sorted(others)
+        if LAYER_OF[part_of(module)] < LAYER_OF[part_of(other)]
+        or (part_of(module) != part_of(other) and LAYER_OF[part_of(module)] == LAYER_OF[part_of(other)])
+    ]
+    assert upward == []
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    left = {module: others - {module} for module, others in IMPORTS.items()}
+    while True:  # take away what is in no circle: what imports nothing that is left, and what nothing left imports
+        imported = set().union(*left.values())
+        circles = {module: others & left.keys() for module, others in left.items() if module in imported}
+        circles = {module: others for module, others in circles.items() if others}
+        if circles == left:
+            break
+        left = circles
+    assert not left, f"circles go through {sorted(left)}"
