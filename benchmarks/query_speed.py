@@ -20,7 +20,7 @@ _REGRESSED = 200_000
 _LOADING = (
     "import time; started = time.perf_counter();"
     "from op_profiler.predict.latency import predictor_files as files;"
-    "from op_profiler.predict.shipped import shipped_predictor;"
+    "from op_profiler.shipped import shipped_predictor;"
     "files.load(shipped_predictor()); print(time.perf_counter() - started)"
 )
 
@@ -50,7 +50,7 @@ def main() -> None:
     from op_profiler.predict.latency.network import Network, predict_network
     from op_profiler.predict.latency.open_predictor import examples_for
     from op_profiler.predict.latency.predictor import Measured, query_of
-    from op_profiler.predict.shipped import shipped_predictor
+    from op_profiler.shipped import shipped_predictor
     from op_profiler.targets.target import resolve_target
 
     print(provenance())

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import platformdirs
+
 from op_profiler.errors import UsageError
 from op_profiler.files import atomic_folder
 
@@ -40,10 +42,7 @@ _ABANDONED_SECONDS = 24 * 3600.0
 
 def cache_folder() -> Path:
     """``OP_PROFILER_CACHE``, else ``op_profiler`` in the user's cache folder."""
-    base = os.environ.get("OP_PROFILER_CACHE")
-    if base:
-        return Path(base)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "op_profiler"
+    return Path(os.environ.get("OP_PROFILER_CACHE") or platformdirs.user_cache_path("op_profiler"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,8 +19,8 @@ from op_profiler.dataset import Dataset, Row
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.measure.measurement import Device, Measurement, Settings
 from op_profiler.operators.operator import Operator, TensorSpec
-from op_profiler.predict.shipped import shipped_trials
 from op_profiler.schedules.schedule import Schedule
+from op_profiler.shipped import shipped_trials
 
 pytest.importorskip("pandas")
 pytest.importorskip("sklearn")

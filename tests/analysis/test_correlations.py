@@ -14,7 +14,7 @@ from op_profiler.analysis.correlations import MINIMUM, Correlation, correlations
 from op_profiler.analysis.table import FactorTable, factor_table, load_rows, plain_anchor
 from op_profiler.dataset.flat import COLUMNS
 from op_profiler.errors import DatasetError, UnknownNameError
-from op_profiler.predict.shipped import shipped_trials
+from op_profiler.shipped import shipped_trials
 
 pytest.importorskip("pandas")
 pytest.importorskip("sklearn")

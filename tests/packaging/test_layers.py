@@ -12,7 +12,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "op_profiler"
 LAYERS = (
-    ("errors", "cores", "json_text"),
+    ("errors", "cores", "json_text", "shipped", "child_processes"),
     ("files",),
     ("cache",),
     ("operators",),

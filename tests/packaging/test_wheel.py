@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import email
 import email.message
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -58,14 +61,18 @@ def metadata(wheel: Path) -> email.message.Message:
         return email.message_from_bytes(archive.read(name))
 
 
-def test_the_wheel_holds_the_package(tree: Path, wheel: Path) -> None:
+def test_the_wheel_holds_the_package_and_what_ships(tree: Path, wheel: Path) -> None:
     package = tree / "python" / "op_profiler"
     there = {path for pattern in ("*.py", "*.c", "py.typed") for path in package.rglob(pattern)}
     wanted = {f"op_profiler/{path.relative_to(package)}": path.read_bytes() for path in there}
+    for folder in ("results", "schedules"):
+        for path in (tree / folder).rglob("*"):
+            if path.is_file():
+                wanted[f"op_profiler/shipped/{path.relative_to(tree)}"] = path.read_bytes()
     found = files_of(wheel)
     assert set(found) == set(wanted)
     assert found == wanted
-    assert "op_profiler/py.typed" in found
+    assert {"op_profiler/shipped/results/predictor.zip", "op_profiler/py.typed"} <= set(found)
 
 
 def test_the_sdist_builds_the_same_wheel(tree: Path, wheel: Path, tmp_path: Path) -> None:
@@ -96,3 +103,58 @@ def test_env_var_installs_what_an_extra_brings_along(metadata: email.message.Mes
 def test_env_var_takes_every_extra(metadata: email.message.Message) -> None:
     (named,) = re.findall(r"it takes any of: ([a-z ]+) \(a", (ROOT / "env_var.sh").read_text())
     assert set(named.split()) == set(metadata.get_all("Provides-Extra", []))
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's files where nothing of the checkout is beside them."""
+    folder = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def away_from_the_checkout(folder: Path, **variables: str) -> dict[str, str]:
+    """The environment of a user who has nothing of op_profiler's yet."""
+    ours = ("OP_PROFILER_", "XDG_", "PYTHONPATH", "TOPHUB_LOCATION")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**kept, "HOME": str(folder), **variables}
+
+
+def test_the_wheel_predicts_and_finds_its_records_away_from_the_checkout(unpacked: Path, tmp_path: Path) -> None:
+    code = """
+import json, sys
+from op_profiler.cli import main
+from op_profiler.schedules import records
+print(json.dumps([str(records.record_file("auto", "llvm", name)) for name in ("AMD EPYC family 26 model 2", "x")]))
+sys.argv = ["op-profiler", "predict", "mlp", "--format", "json"]
+main()
+"""
+    environment = away_from_the_checkout(tmp_path, PYTHONPATH=str(unpacked))
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    files, predicted = done.stdout.split("\n", 1)
+    shipped = unpacked / "op_profiler" / "shipped" / "schedules" / "llvm" / "amd-epyc-family-26-model-2.jsonl"
+    assert json.loads(files) == [str(shipped), str(tmp_path / ".local/share/op_profiler/schedules/llvm/x.jsonl")]
+    assert json.loads(predicted)["total_us"] > 0
+    assert "fitting" not in done.stderr, "the predictor that ships is not the one that answered"
+
+
+@pytest.mark.slow
+def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+    """Takes the network: pip installs TVM."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    programs = tmp_path / "venv" / "bin"
+    environment = away_from_the_checkout(tmp_path)
+
+    def run(*command: str | Path) -> str:
+        done = subprocess.run(command, cwd=tmp_path, env=environment, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(programs / "pip", "install", "-q", wheel)
+    assert json.loads(run(programs / "op-profiler", "predict", "resnet-18", "--format", "json"))["total_us"] > 0
+    run(programs / "op_performance_collector.py", "--modelname", "mlp", "--summary-json", "summary.json")
+    assert json.loads((tmp_path / "summary.json").read_text())[0]["whole_model_us"] > 0
+    run(programs / "op-profiler", "collect", "--modelname", "mlp", "--summary-json", "again.json")
+    assert json.loads((tmp_path / "again.json").read_text())[0]["measured"] == 0

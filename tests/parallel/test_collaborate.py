@@ -216,7 +216,7 @@ def test_operators_of_a_batch_have_no_neighbour_in_common() -> None:
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
     from op_profiler.predict.schedules.suggestions import load_trials
-    from op_profiler.predict.shipped import shipped_trials
+    from op_profiler.shipped import shipped_trials
 
     return load_trials(None, shipped_trials(), print)[::60]
 

@@ -252,3 +252,33 @@ def test_where_records_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert records.record_file("auto", "llvm", "AMD EPYC (Zen 5)") == tmp_path / "llvm" / "amd-epyc-zen-5.jsonl"
     assert records.record_file("none", "llvm", "x") is None
     assert records.record_file(str(tmp_path / "mine"), "llvm", "../x") == tmp_path / "mine" / "llvm" / "x.jsonl"
+
+
+def test_a_checkout_reads_and_writes_what_ships(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OP_PROFILER_SCHEDULES", raising=False)
+    assert records.default_folder() == ROOT / "schedules"
+    for file in (ROOT / "schedules").glob("llvm/*.jsonl"):
+        assert records.record_file("auto", "llvm", file.stem) == file
+
+
+def test_an_installed_package_reads_what_ships_until_there_is_a_record_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "installed" / "schedules" / "llvm" / "x.jsonl"
+    keep(installed, RECORD)
+    monkeypatch.setattr("op_profiler.shipped._FOLDER", tmp_path / "installed")
+    monkeypatch.delenv("OP_PROFILER_SCHEDULES", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    own = tmp_path / "data" / "op_profiler" / "schedules" / "llvm" / "x.jsonl"
+    assert records.record_file("auto", "llvm", "x") == installed
+    assert records.record_file("auto", "llvm", "y") == own.with_name("y.jsonl"), "none ships"
+
+    shipped = installed.read_text()
+    first, second = (dataclasses.replace(RECORD, conditions=Conditions(n, "model")) for n in (2, 4))
+    assert keep(installed, first) and keep(installed, second)
+    assert installed.read_text() == shipped
+    assert records.record_file("auto", "llvm", "x") == own
+    assert read_records(own)[0] == [RECORD, first, second]
+
+    monkeypatch.setenv("OP_PROFILER_SCHEDULES", str(tmp_path / "named"))
+    assert records.record_file("auto", "llvm", "x") == tmp_path / "named" / "llvm" / "x.jsonl"

@@ -66,7 +66,7 @@ def analyze(
     from op_profiler.analysis.unswept import predict_unswept
     from op_profiler.cli import options
     from op_profiler.errors import UnknownNameError, UsageError
-    from op_profiler.predict.shipped import shipped_trials
+    from op_profiler.shipped import shipped_trials
 
     if format not in _FORMATS:
         raise UnknownNameError("format", format, _FORMATS)

@@ -147,7 +147,7 @@ def _query(
 ) -> tuple[ScheduleQuery, str]:
     """What answers, and the name of the device that it answers for."""
     from op_profiler.predict.schedules.suggestions import ScheduleQuery, load_trials
-    from op_profiler.predict.shipped import shipped_trials
+    from op_profiler.shipped import shipped_trials
     from op_profiler.targets.target import target_kind
 
     rows = load_trials(request.db, shipped_trials() if shipped else None, _silent if quiet else _warn)

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from op_profiler.child_processes import python_path
 from op_profiler.collection import lookup
 from op_profiler.collection.request import CollectRequest, Studies, TuneRequest
 from op_profiler.collection.studies.report import StudyReport
@@ -318,7 +319,7 @@ def _run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[fl
             stdout=log,
             stderr=subprocess.STDOUT,
             pass_fds=(write_end,),
-            env=_environment(),
+            env={**os.environ, "PYTHONPATH": python_path(), COMMAND: told_command()},
             text=True,
         )
     os.close(write_end)
@@ -372,13 +373,3 @@ def _take(
         progress.problem(event["problem"])
     outcome.code = int(event.get("code", outcome.code))
     outcome.done = bool(event.get("done", outcome.done))
-
-
-def _environment() -> dict[str, str]:
-    """The worker finds this package wherever it was imported from, whether installed or not."""
-    environment = dict(os.environ)
-    package_root = str(Path(__file__).resolve().parents[2])
-    paths = [package_root, *filter(None, [environment.get("PYTHONPATH")])]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    environment[COMMAND] = told_command()
-    return environment

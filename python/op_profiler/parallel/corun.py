@@ -212,7 +212,7 @@ def _tuned(
     """Plans with the operators as they were built, tuned each alone, and tuned together."""
     from op_profiler.parallel.schedule_proposals import proposals
     from op_profiler.predict.schedules.suggestions import load_trials
-    from op_profiler.predict.shipped import shipped_trials
+    from op_profiler.shipped import shipped_trials
 
     if models.on_gpu:
         raise UsageError("the policy collaborate has no schedules for a GPU; use another, or --target llvm")

@@ -24,11 +24,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.files import atomic_file
+from op_profiler.shipped import is_checkout, shipped_schedules
 
 AUTO, NONE = "auto", "none"
+_FOLDER_VARIABLE = "OP_PROFILER_SCHEDULES"
 _LOG_VERSION = 0.2
 _FAILED_SECONDS = 1e8  # AutoTVM writes 1e9 for a failure
 _LAST_SECOND = 253402300799.0  # of the year 9999, where calendars end
@@ -242,22 +246,20 @@ def _tuples(value: Any, levels: int = _MOST_LEVELS) -> Any:
 
 
 def default_folder() -> Path:
-    """Where schedule records lie: beside the package in a source tree, else among the user's data.
+    """Where schedule records are written: those that ship, in a checkout; else among the user's data.
 
     ``OP_PROFILER_SCHEDULES`` names another folder.
     """
-    named = os.environ.get("OP_PROFILER_SCHEDULES")
+    named = os.environ.get(_FOLDER_VARIABLE)
     if named:
         return Path(named)
-    source = Path(__file__).resolve().parents[3] / "schedules"
-    if (source / "README.md").is_file():
-        return source
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "op_profiler" / "schedules"
+    return shipped_schedules() if is_checkout() else platformdirs.user_data_path("op_profiler") / "schedules"
 
 
 def record_file(schedules: str, target_kind: str, processor: str) -> Path | None:
-    """The file of a processor; None where records are switched off.
+    """The file of a processor, which may not exist; None where records are switched off.
+
+    Records that were installed with the package are read where they lie until `keep` has made a copy for the user.
 
     Args:
         schedules: ``auto``, ``none``, or a folder.
@@ -265,8 +267,13 @@ def record_file(schedules: str, target_kind: str, processor: str) -> Path | None
     """
     if schedules == NONE:
         return None
-    folder = default_folder() if schedules == AUTO else Path(schedules)
-    return folder / target_kind / f"{slug(processor)}.jsonl"
+    name = Path(target_kind, f"{slug(processor)}.jsonl")
+    if schedules != AUTO:
+        return Path(schedules) / name
+    own, shipped = default_folder() / name, shipped_schedules() / name
+    if own.exists() or os.environ.get(_FOLDER_VARIABLE) or not shipped.is_file():
+        return own
+    return shipped
 
 
 def check_folder(schedules: str) -> None:
@@ -323,19 +330,28 @@ def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
     Returns:
         False where the file has got another one meanwhile, which it was not measured against: then that one stays.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     beaten = list(beaten)
-    with _locked(path.with_suffix(".lock")):
-        lines = _lines(path) if path.exists() else []
+    own = _writable(path)
+    own.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(own.with_suffix(".lock")):
+        known = own if own.exists() else path
+        lines = _lines(known) if known.exists() else []
         parsed = [parse_line(line) for line in lines]
         rivals = [one is not None and _same_place(one, record) for one in parsed]
         if any(rival and one not in beaten for rival, one in zip(rivals, parsed)):
             return False
         kept = [line for line, rival in zip(lines, rivals) if not rival]
         text = "".join(line + "\n" for line in (*kept, record.to_json(str(load_tvm().__version__))))
-        with atomic_file(path) as partial:
+        with atomic_file(own) as partial:
             partial.write_text(text, encoding="utf-8")
     return True
+
+
+def _writable(path: Path) -> Path:
+    """The file that records of a file are written to: the user's own where the file came with an installed package."""
+    if is_checkout() or not path.is_relative_to(shipped_schedules()):
+        return path
+    return default_folder() / path.relative_to(shipped_schedules())
 
 
 def _same_place(one: Record, other: Record) -> bool:

@@ -11,6 +11,7 @@ from op_profiler.dataset import Dataset, export_table, flat_rows
 from op_profiler.dataset.formats.flat_table import read_flat
 from op_profiler.dataset.formats.importing import import_table
 from op_profiler.errors import DatasetError
+from op_profiler.shipped import shipped_trials
 
 BOTH = pytest.mark.parametrize("format", ["parquet", "csv"])
 
@@ -115,9 +116,8 @@ def test_a_cell_larger_than_csv_reads_by_itself(filled: Dataset, other: Dataset,
 
 
 def test_a_file_from_before_a_column_was_added_is_read(tmp_path: Path) -> None:
-    shipped = Path(__file__).resolve().parents[3] / "results" / "schedule_trials.parquet"
-    if not shipped.is_file():
-        pytest.skip("results/ is not beside the tests")
+    shipped = shipped_trials()
+    assert shipped is not None
     rows = [row for _, row in read_flat(shipped, format="parquet")]
     assert len(rows) > 7000
     assert rows[0] is not None and rows[0]["timing_details"] is None and rows[0]["governor"] is None

@@ -14,7 +14,7 @@ from op_profiler.parallel.planning.graph import KernelGraph, Node
 from op_profiler.parallel.planning.plan import Group, PlanError, Stage, Step
 from op_profiler.predict.latency import predictor_files
 from op_profiler.predict.latency.predictor import Predictor
-from op_profiler.predict.shipped import shipped_predictor
+from op_profiler.shipped import shipped_predictor
 
 from .graphs import chain, diamond, equal_costs, graph_of, layered, random_costs
 

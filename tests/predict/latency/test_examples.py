@@ -9,7 +9,7 @@ import pytest
 
 from op_profiler.dataset import read_parquet
 from op_profiler.predict.latency.examples import COLUMNS, examples_of
-from op_profiler.predict.shipped import shipped_operators
+from op_profiler.shipped import shipped_operators
 
 
 @pytest.fixture(scope="module")

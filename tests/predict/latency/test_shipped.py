@@ -13,7 +13,7 @@ from op_profiler.predict.latency.fit import fingerprint
 from op_profiler.predict.latency.network import Network
 from op_profiler.predict.latency.predictor import MEASURED, query_of
 from op_profiler.predict.latency.steady_times import steady
-from op_profiler.predict.shipped import shipped_operators, shipped_predictor
+from op_profiler.shipped import shipped_operators, shipped_predictor
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError
 from op_profiler.predict.latency.predictor import CHOICES
-from op_profiler.predict.shipped import shipped_operators, shipped_predictor
+from op_profiler.shipped import shipped_operators, shipped_predictor
 
 if TYPE_CHECKING:
     from op_profiler.predict.latency.examples import DeviceName, Examples

@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from op_profiler.child_processes import python_path
 from op_profiler.tuning.candidate import Failure
 from op_profiler.tuning.trials.worker import WorkerSetup
 from op_profiler.tuning.trials.worker import main as worker_main
@@ -17,7 +18,7 @@ from op_profiler.tuning.trials.worker import main as worker_main
 
 def forkserver() -> Any:
     """The context that workers are started in: forked from a server that has imported TVM."""
-    _let_children_import_this_package()
+    os.environ["PYTHONPATH"] = python_path()  # the server starts with a fresh `sys.path`
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["op_profiler.tuning.trials.preload"])
     return context
@@ -77,11 +78,3 @@ class WorkerProcess:
         if code == -signal.SIGKILL:
             return "memory", "killed by the system, as it does when memory runs out"
         return "crash", signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-
-def _let_children_import_this_package() -> None:
-    """The server that workers are forked from starts with a fresh `sys.path`, and this may run from a source tree."""
-    root = str(Path(__file__).resolve().parents[3])
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if root not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
