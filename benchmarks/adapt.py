@@ -9,15 +9,17 @@ are what it is tested on. Beside it: the predictor as it ships, and one that was
 
 from __future__ import annotations
 
+import math
 import sys
 
-from common import provenance, run_command
+from common import provenance, run_command, store
 
 _TARGET = "llvm -mcpu=haswell"
 _COUNTS = (10, 50, 200)
 _SEEDS = range(8)
 _SAMPLED = 420
 _HEAVY_US = 20.0
+_ESTIMATES = ("adapted", "those_alone", "as_it_ships", "inside_interval")
 
 
 def main() -> None:
@@ -41,6 +43,7 @@ def main() -> None:
     print(f"operators above {_HEAVY_US:.0f} us that were not among the N: MAPE, mean and standard deviation over")
     print(f"{len(_SEEDS)} choices of the N")
     print(f"{'N':>4} {'adapted':>15} {'N alone':>15} {'as it ships':>15} {'in 90 % interval':>17}")
+    rows = []
     for count in _COUNTS:
         figures = []
         for seed in _SEEDS:
@@ -60,6 +63,27 @@ def main() -> None:
         means, deviations = np.mean(figures, axis=0), np.std(figures, axis=0)
         errors_of = " ".join(f"{f'{mean:.1%} +- {sd:.1%}':>15}" for mean, sd in zip(means[:3], deviations))
         print(f"{count:4d} {errors_of} {f'{means[3]:.0%} +- {deviations[3]:.0%}':>17}", flush=True)
+        row: dict[str, float | None] = {"operators_measured": count}
+        for name, mean, sd in zip(_ESTIMATES, means, deviations):
+            digits = 0 if name == "inside_interval" else 1
+            row[f"{name}_percent"] = percent(mean, digits)
+            row[f"{name}_sd_percent"] = percent(sd, digits)
+        rows.append(row)
+    device = {
+        "target": examples.devices[int(examples.device[0])].target,
+        "operators": len(np.unique(examples.operator)),
+        "choices_of_n": len(_SEEDS),
+    }
+    headline = (
+        "from {operators_measured} operators of a new device: MAPE {adapted_percent} %, beside {as_it_ships_percent} % "
+        "as it ships and {those_alone_percent} % from those alone"
+    ).format_map(rows[1])
+    store(__file__, headline, {"new_device": [device], "errors": rows}, whole=True)
+
+
+def percent(share: float, digits: int) -> float | None:
+    """A share in percent; None where there is none."""
+    return None if math.isnan(share) else round(100 * float(share), digits or None)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, collect, provenance
+from common import ROOT, collect, provenance, store
 
 sys.path.insert(0, str(ROOT / "tests" / "boards"))
 
 
-def overhead(lab: Any, model: str, folder: Path) -> None:
+def overhead(lab: Any, model: str, folder: Path) -> dict[str, Any]:
     """Wall time of a collection, and what of it was building and running."""
     place = ["--target", "pynq", "--host", "127.0.0.1", "--port", str(lab.port)]
     db = f"sqlite:///{folder / 'boards.db'}"
@@ -38,6 +38,17 @@ def overhead(lab: Any, model: str, folder: Path) -> None:
         f"sum over whole {entry['ratio']:.3f}, {entry['rounds']} rounds)",
         flush=True,
     )
+    return {
+        "model": model,
+        "all_s": round(wall, 1),
+        "building_s": round(build, 1),
+        "running_s": round(run, 1),
+        "outside_percent": round(100 * (wall - build - run) / wall, 1),
+        "exit_code": code,
+        "operators": entry["operators"],
+        "sum_over_whole": round(entry["ratio"], 3),
+        "rounds": entry["rounds"],
+    }
 
 
 def tuning(lab: Any, trials: int) -> float:
@@ -86,7 +97,7 @@ def main() -> None:
         lab = labs.Lab(build, folder)
         try:
             lab.board()
-            overhead(lab, arguments.model, folder)
+            collection = overhead(lab, arguments.model, folder)
             ratios = []
             for _ in range(arguments.rounds):
                 one = tuning(lab, arguments.trials)
@@ -96,10 +107,15 @@ def main() -> None:
                 lab.boards.remove(second)
                 time.sleep(3.0)  # until the tracker has noticed
                 ratios.append(two / one)
-            print(
-                f"two boards over one: {statistics.median(ratios):.2f} "
-                f"({', '.join(f'{ratio:.2f}' for ratio in ratios)}), {arguments.trials} trials each"
+            middle, low, high = (round(one, 2) for one in (statistics.median(ratios), min(ratios), max(ratios)))
+            print(f"two boards over one: {middle} ({low} to {high}), {arguments.trials} trials each")
+            headline = (
+                f"{collection['outside_percent']} % of a collection is outside of building and running; a second board "
+                f"takes {middle} of the time"
             )
+            boards = {"trials": arguments.trials, "median": middle, "low": low, "high": high}
+            tables = {"collection": [collection], "two_boards_over_one": [boards]}
+            store(__file__, headline, tables, whole=len(sys.argv) == 1)
         finally:
             lab.stop()
 

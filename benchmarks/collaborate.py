@@ -14,7 +14,7 @@ import contextlib
 from typing import Any
 
 import numpy as np
-from common import requests_of, results_of
+from common import requests_of, run_of, store
 
 MODELS = ("squeezenet_v1.1", "squeezenet_v1.1+mobilenet", "resnet-18+mobilenet", "densenet-121")
 ROUNDS = 41
@@ -71,8 +71,9 @@ def measure(names: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    results = results_of(__file__, __doc__, measure, MODELS)
-    for names, found in results:
+    run = run_of(__file__, __doc__, measure, MODELS)
+    models, plans, gains = [], [], []
+    for names, commit, found in run.found:
         alone_us, jointly_us = found["shared_us"]
         print(
             f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us; "
@@ -87,6 +88,25 @@ def main() -> None:
                 f"over tuned alone {over:.3f} ({low_over:.3f} to {high_over:.3f})",
                 flush=True,
             )
+            row = {"models": names, "plan": name, "us": round(row["us"])}
+            row |= {"speedup": round(speedup, 3), "low": round(low, 3), "high": round(high, 3)}
+            plans.append(row | {"over_tuned_alone": round(over, 3), "over_low": round(low_over, 3)})
+            plans[-1]["over_high"] = round(high_over, 3)
+        gains.append(plans[-1]["over_tuned_alone"])
+        models.append(
+            {
+                "models": names,
+                "kernels": found["kernels"],
+                "sequential_us": round(found["sequential_us"]),
+                "stages_side_by_side": found["shared_stages"],
+                "tuned_alone_us": round(alone_us),
+                "together_us": round(jointly_us),
+                "outputs": f"within {found['difference']:.0e} of the largest value",
+                "commit": commit,
+            }
+        )
+    headline = f"tuned together over tuned alone: {min(gains):.3f} to {max(gains):.3f} times as fast"
+    store(__file__, headline, {"models": models, "plans": plans}, whole=run.whole)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import collect, in_own_process, provenance
+from common import collect, in_own_process, provenance, store
 
 
 def build(name: str) -> dict[str, float]:
@@ -58,6 +58,18 @@ def main() -> None:
     print(f"relay.build alone   {alone['seconds']:8.2f} s")
     print(f"first collection    {first:8.2f} s   {first / alone['seconds']:.2f} times the build")
     print(f"second collection   {second:8.2f} s   {second / first:.1%} of the first")
+    over, share = round(first / alone["seconds"], 2), round(100 * second / first, 1)
+    steps = (
+        ("relay.build alone", alone["seconds"], None, None),
+        ("first collection", first, over, None),
+        ("second collection", second, None, share),
+    )
+    rows = [
+        {"model": arguments.model, "step": name, "seconds": round(s, 2), "over_build": times, "of_first_percent": part}
+        for name, s, times, part in steps
+    ]
+    headline = f"the first collection takes {over} times the build, the second {share} % of the first"
+    store(__file__, headline, {"collection": rows}, whole=arguments.model == parser.get_default("model"))
 
 
 if __name__ == "__main__":

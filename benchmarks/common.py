@@ -1,4 +1,4 @@
-"""What every benchmark prints beside its figures: machine, versions, date."""
+"""What benchmarks share: machine, versions and date beside their figures, the file of their result, their processes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import argparse
 import datetime
 import json
 import os
+import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from op_profiler.collection.request import CollectRequest
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 sys.path.insert(0, str(ROOT / "python"))
 
 FIGURE_MODELS = (
@@ -30,21 +32,65 @@ FIGURE_MODELS = (
 )
 
 
-def provenance() -> str:
-    """One line: when, on what, with which versions."""
+Records = Sequence[Mapping[str, Any]]
+"""Rows of a table: the same members in each, units in their names, rounded to what is told."""
+
+
+def measured_on() -> dict[str, Any]:
+    """When, on what, with which versions."""
     from importlib import metadata
 
     from op_profiler.cores import usable_cores
 
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     about = {line.split(":")[0].strip(): line.split(":")[1].strip() for line in lines if ":" in line}
-    processor = f"{about.get('model name', '?')} family {about.get('cpu family', '?')} model {about.get('model', '?')}"
-    tvm = metadata.version("xtc-tvm-python-bindings")
-    date = datetime.date.today().isoformat()
-    return f"# {date}, {processor}, {usable_cores()} cores, TVM {tvm}, Python {sys.version.split()[0]}, commit {commit}"
+    name, family, model = (about.get(key, "?") for key in ("model name", "cpu family", "model"))
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": "virtual machine" if "hypervisor" in about.get("flags", "").split() else platform.machine(),
+        "processor": f"{name} family {family} model {model}",
+        "cores": usable_cores(),
+        "tvm": metadata.version("xtc-tvm-python-bindings"),
+        "python": platform.python_version(),
+        "commit": commit(),
+    }
+
+
+def commit() -> str:
+    """Of this checkout; tells where something in it was changed."""
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def provenance() -> str:
+    """`measured_on` in one line."""
+    about = measured_on()
+    return (
+        f"# {about['date']}, {about['processor']}, {about['cores']} cores, {about['machine']}, TVM {about['tvm']}, "
+        f"Python {about['python']}, commit {about['commit']}"
+    )
+
+
+def store(script: str, headline: str, tables: Mapping[str, Records], *, whole: bool, folder: Path = RESULTS) -> None:
+    """Keep what a benchmark found as ``results/<script>.json``, which the documentation's figures are made from.
+
+    Args:
+        script: its ``__file__``.
+        headline: the result in one sentence.
+        tables: by name; each has a row at least.
+        whole: false for a run of a part, which is not stored: it would take the place of more than it has.
+    """
+    if not whole:
+        print("a part of the benchmark: its result is not stored")
+        return
+    from op_profiler.files import write_whole
+
+    name = Path(script).stem
+    head = json.dumps({"script": name, "headline": headline, "provenance": measured_on()}, indent=1)
+    rows = {key: ",\n".join(f"   {json.dumps(record)}" for record in records) for key, records in tables.items()}
+    body = ",\n".join(f"  {json.dumps(key)}: [\n{text}\n  ]" for key, text in rows.items())
+    folder.mkdir(exist_ok=True)
+    write_whole(folder / f"{name}.json", f'{head[:-2]},\n "tables": {{\n{body}\n }}\n}}\n')
 
 
 def in_own_process(script: str, arguments: list[str]) -> dict[str, Any] | None:
@@ -59,9 +105,22 @@ def in_own_process(script: str, arguments: list[str]) -> dict[str, Any] | None:
     return result
 
 
-def each_in_own_process(
-    script: str, names: Iterable[str], kept: Path | None = None
-) -> Iterator[tuple[str, dict[str, Any]]]:
+class Found(NamedTuple):
+    """What a benchmark found of one name, and at which commit."""
+
+    name: str
+    commit: str
+    result: dict[str, Any]
+
+
+class Run(NamedTuple):
+    """The names of a run one after the other, as they are measured, and whether they are all that there are."""
+
+    found: Iterator[Found]
+    whole: bool
+
+
+def each_in_own_process(script: str, names: Iterable[str], kept: Path | None = None) -> Iterator[Found]:
     """A benchmark's ``--one NAME`` for several names; says which of them failed.
 
     Args:
@@ -76,18 +135,18 @@ def each_in_own_process(
             if found is None:
                 print(f"{name}: failed", flush=True)
                 continue
-            there[name] = {"name": name, "provenance": now, "found": found}
+            there[name] = {"name": name, "provenance": now, "commit": commit(), "found": found}
             if kept is not None:
                 with kept.open("a") as file:
                     file.write(json.dumps(there[name]) + "\n")
         elif there[name]["provenance"] != now:
             print(f"\n{there[name]['provenance']}:", flush=True)
-        yield name, there[name]["found"]
+        yield Found(name, there[name]["commit"], there[name]["found"])
 
 
-def results_of(
-    script: str, description: str | None, measure: Callable[[str], dict[str, Any]], names: Iterable[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def run_of(
+    script: str, description: str | None, measure: Callable[[str], dict[str, Any]], names: Sequence[str]
+) -> Run:
     """The command line of a benchmark that measures models one by one, each in a process of its own.
 
     Prints provenance; in such a process prints what `measure` finds as JSON, and exits.
@@ -101,7 +160,7 @@ def results_of(
         print(json.dumps(measure(arguments.one)))
         raise SystemExit(0)
     print(provenance())
-    return each_in_own_process(script, arguments.models or names, arguments.keep)
+    return Run(each_in_own_process(script, arguments.models or names, arguments.keep), not arguments.models)
 
 
 def requests_of(names: str) -> tuple[CollectRequest, ...]:

@@ -15,11 +15,12 @@ import time
 from typing import Any
 
 import numpy as np
-from common import requests_of, results_of
+from common import requests_of, run_of, store
 
 MODELS = ("squeezenet_v1.1", "densenet-121", "randwire-0")
 _SECONDS = 90.0
 _FAR = 1.2
+_WAYS = ("blocks", "rows", "one_core_over_cores")
 
 
 def measure(name: str) -> dict[str, Any]:
@@ -50,14 +51,22 @@ def measure(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    results = results_of(__file__, __doc__, measure, MODELS)
+    run = run_of(__file__, __doc__, measure, MODELS)
     print(f"{'model':18} {'cores':6} {'rounds':>6} {'blocks us':>24} {'rows us':>24} {'one core over cores us':>24}")
-    for name, found in results:
+    rows = []
+    for name, _, found in run.found:
         for state, medians in found.items():
             texts = (f"{middle:.0f} ({low:.0f} to {high:.0f})" for low, middle, high in medians["quartiles_us"])
             print(
                 f"{name:18} {state:6} {medians['rounds']:>6} " + " ".join(f"{text:>24}" for text in texts), flush=True
             )
+            row = {"model": name, "cores": state, "rounds": medians["rounds"]}
+            for way, (low, middle, high) in zip(_WAYS, medians["quartiles_us"], strict=True):
+                row |= {f"{way}_us": round(middle), f"{way}_low_us": round(low), f"{way}_high_us": round(high)}
+            rows.append(row)
+    far = [row["rows_us"] / row["blocks_us"] for row in rows if row["cores"] == "far"]
+    gain = f"{min(far):.2f} to {max(far):.2f} of the time of blocks" if far else "no figure: they never were"
+    store(__file__, f"where the cores are far apart, rows take {gain}", {"states": rows}, whole=run.whole)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from common import collect, provenance
+from common import collect, provenance, store
 
 SOURCES = {"bert": "transformers"}
 
 
-def additivity(model: str, batch: int, folder: Path) -> float | None:
+def additivity(model: str, batch: int, folder: Path) -> dict[str, Any] | None:
     """Sum of operators over whole model, from one collection."""
     arguments = ["--modelsource", SOURCES.get(model, "local"), "--modelname", model, "--batchsize", str(batch)]
     db = f"sqlite:///{folder / 'gpu.db'}"
@@ -32,16 +32,22 @@ def additivity(model: str, batch: int, folder: Path) -> float | None:
     entry = entries[0]
     energy = "-" if entry["energy_mj"] is None else f"{entry['energy_mj']:.1f}"
     print(f"{model:18}{batch:6}{entry['whole_model_us']:12.1f}{entry['ratio']:8.3f}{energy:>12}", flush=True)
-    return float(entry["ratio"])
+    return {
+        "model": model,
+        "batch": batch,
+        "whole_model_us": round(entry["whole_model_us"], 1),
+        "ratio": round(entry["ratio"], 3),
+        "energy_mj": entry["energy_mj"] and round(entry["energy_mj"], 1),
+    }
 
 
-def against_profiler(model: str) -> None:
-    """Kernel times of this project beside CUPTI's, kernel by kernel in order."""
+def against_profiler(model: str) -> dict[str, Any] | None:
+    """Kernel times of this project beside CUPTI's, kernel by kernel in order; None where it cannot be asked."""
     import torch
 
     if not torch.cuda.is_available():
         print("torch here has no CUDA, so its profiler cannot be asked: kernel times are not compared")
-        return
+        return None
     from op_profiler.targets.target import resolve_target, use_build_for
 
     use_build_for("cuda")
@@ -60,10 +66,14 @@ def against_profiler(model: str) -> None:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         loaded.run_model()
     theirs = [event.device_time for event in profile.events() if event.device_time > 0]
-    print(
-        f"{model}: sum of kernels {sum(medians):.1f} us, by CUPTI {sum(theirs):.1f} us: "
-        f"{sum(medians) / sum(theirs):.3f}"
-    )
+    ours_us, theirs_us, ratio = sum(medians), sum(theirs), sum(medians) / sum(theirs)
+    print(f"{model}: sum of kernels {ours_us:.1f} us, by CUPTI {theirs_us:.1f} us: {ratio:.3f}")
+    return {
+        "model": model,
+        "sum_of_kernels_us": round(ours_us, 1),
+        "by_cupti_us": round(theirs_us, 1),
+        "ratio": round(ratio, 3),
+    }
 
 
 def main() -> None:
@@ -82,12 +92,17 @@ def main() -> None:
     print(f"# {tvm_build.device_name()}")
     print(f"{'model':18}{'batch':>6}{'whole us':>12}{'ratio':>8}{'energy mJ':>12}")
     with tempfile.TemporaryDirectory() as name:
-        ratios = [additivity(model, batch, Path(name)) for model in arguments.models for batch in arguments.batch]
-    found = [abs(ratio - 1) for ratio in ratios if ratio is not None]
-    if found:
-        print(f"distance from 1: median {statistics.median(found):.1%}, worst {max(found):.1%}")
-    if importlib.util.find_spec("torch") is not None:
-        against_profiler(arguments.models[0])
+        found = [additivity(model, batch, Path(name)) for model in arguments.models for batch in arguments.batch]
+    tables = {"models": [row for row in found if row is not None]}
+    profiled = against_profiler(arguments.models[0]) if importlib.util.find_spec("torch") is not None else None
+    if profiled is not None:
+        tables["against_a_profiler"] = [profiled]
+    if tables["models"]:
+        distances = [abs(row["ratio"] - 1) for row in tables["models"]]
+        headline = f"distance from 1: median {statistics.median(distances):.1%}, worst {max(distances):.1%}"
+        print(headline)
+        tables["device"] = [{"gpu": tvm_build.device_name()}]
+        store(__file__, headline, tables, whole=len(sys.argv) == 1)
 
 
 if __name__ == "__main__":

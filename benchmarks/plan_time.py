@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from typing import Any
 
-from common import ROOT, provenance
+from common import ROOT, provenance, store
 
 sys.path.insert(0, str(ROOT / "tests" / "parallel"))
 
@@ -23,7 +24,8 @@ SIZES = (10, 50, 100, 200, 500, 1000)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cores", type=int, default=2)
-    cores = tuple(range(parser.parse_args().cores))
+    arguments = parser.parse_args()
+    cores = tuple(range(arguments.cores))
     print(provenance())
 
     from graphs import chains, layered, random_costs, randwire
@@ -40,21 +42,30 @@ def main() -> None:
         "randwire": lambda size: randwire(size, seed=size),
         "two chains": lambda size: chains(2, size // 2),
     }
+    rows = []
     for family, make in families.items():
         for size in SIZES:
             graph = make(size)
             costs = random_costs(graph, 1, threads=tuple(range(1, len(cores) + 1)), handover_us=3.0, slowdown=1.1)
             alone_us = simulate(graph, get_policy("sequential")(graph, costs, cores), costs).total_us
+            row: dict[str, Any] = {"graph": family, "operators": size}
             columns = []
             for name in POLICIES:
                 if name == "exhaustive" and size > LARGEST:
                     columns.append("-")
+                    row |= {f"{name}_s": None, f"{name}_over_sequential": None}
                     continue
                 started = time.perf_counter()
                 stages = get_policy(name)(graph, costs, cores)
                 seconds = time.perf_counter() - started
-                columns.append(f"{seconds:.3f} s {simulate(graph, stages, costs).total_us / alone_us:.3f}")
+                over = simulate(graph, stages, costs).total_us / alone_us
+                columns.append(f"{seconds:.3f} s {over:.3f}")
+                row |= {f"{name}_s": round(seconds, 3), f"{name}_over_sequential": round(over, 3)}
+            rows.append(row)
             print(f"{family:10}{size:>10}" + "".join(f"{column:>16}" for column in columns), flush=True)
+    longest = max(row[f"{name}_s"] or 0 for row in rows for name in POLICIES)
+    headline = f"a plan for up to {max(SIZES):,} operators takes at most {longest:.1f} s"
+    store(__file__, headline, {"policies": rows}, whole=arguments.cores == parser.get_default("cores"))
 
 
 if __name__ == "__main__":

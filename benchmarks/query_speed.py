@@ -12,8 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
-from common import ROOT, provenance
+from common import ROOT, provenance, store
 
 _BATCH = 1_000_000
 _REGRESSED = 200_000
@@ -36,6 +37,24 @@ def seconds(call: Callable[[], object], repeats: int = 7) -> tuple[float, float,
     return ordered[len(ordered) // 2], ordered[0], ordered[-1]
 
 
+def answer(what: str, unit: str, median: float, ends: tuple[float, float], digits: int = 2) -> dict[str, Any]:
+    """A figure with its least and most, told and as a record."""
+    low, high = sorted(ends)
+    print(f"{what}: {median:,.{digits}f} {unit} ({low:,.{digits}f} to {high:,.{digits}f})", flush=True)
+    numbers = {"median": median, "low": low, "high": high}
+    return {"what": what, "unit": unit, **{name: round(value, digits or None) for name, value in numbers.items()}}
+
+
+def loading() -> dict[str, Any]:
+    """What it takes to load the predictor that ships, in processes of their own."""
+    loads = sorted(
+        float(subprocess.run([sys.executable, "-c", _LOADING], capture_output=True, text=True, check=True,
+                             env={"PYTHONPATH": str(ROOT / "python"), "PATH": "/usr/bin:/bin"}).stdout)
+        for _ in range(5)
+    )  # fmt: skip
+    return answer("loading in a new process, imports included", "s", loads[2], (loads[0], loads[-1]))
+
+
 def main() -> None:
     import dataclasses
 
@@ -56,42 +75,41 @@ def main() -> None:
     print(provenance())
     path = shipped_predictor()
     assert path is not None, "results/predictor.zip is missing"
-    loads = sorted(
-        float(subprocess.run([sys.executable, "-c", _LOADING], capture_output=True, text=True, check=True,
-                             env={"PYTHONPATH": str(ROOT / "python"), "PATH": "/usr/bin:/bin"}).stdout)
-        for _ in range(5)
-    )  # fmt: skip
-    print(f"loading in a new process, imports included: {loads[2]:.2f} s ({loads[0]:.2f} to {loads[-1]:.2f})")
+    answers = [loading()]
     predictor = predictor_files.load(path)
     known = query_of(examples_for(db=None, device=predictor.device.key))
     rng = np.random.default_rng(0)
     batch = known.take(rng.integers(0, len(known), _BATCH))
     middle, least, most = seconds(lambda: predictor.predict(batch), 3)
-    print(
-        f"exact look-ups: {_BATCH / middle / 1e6:.2f} million a second "
-        f"({_BATCH / most / 1e6:.2f} to {_BATCH / least / 1e6:.2f})"
+    millions = _BATCH / 1e6
+    answers.append(
+        answer("exact look-ups", "million a second", millions / middle, (millions / most, millions / least))
     )
     unseen = known.take(rng.integers(0, len(known), _REGRESSED))
     unseen = dataclasses.replace(unseen, keys=rng.integers(0, 2**63, _REGRESSED, dtype=np.uint64))
     middle, least, most = seconds(lambda: predictor.predict(unseen), 3)
-    print(f"not measured: {_REGRESSED / middle:,.0f} a second ({_REGRESSED / most:,.0f} to {_REGRESSED / least:,.0f})")
+    rates = _REGRESSED / middle, (_REGRESSED / most, _REGRESSED / least)
+    answers.append(answer("not measured", "operators a second", *rates, digits=0))
     load_tvm()
     model = load_cached(get_frontend("local"), ModelRequest(source="local", name="resnet-50"))
     network = Network.of_occurrences("resnet-50", optimize(model, resolve_target("llvm")))
     strangers = dataclasses.replace(network.query, keys=network.query.keys ^ np.uint64(1))
     for label, one in (("measured", network), ("not measured", dataclasses.replace(network, query=strangers))):
         middle, least, most = seconds(lambda one=one: predict_network(predictor, one), 50)  # type: ignore[misc]
-        print(
-            f"lowered resnet-50, {label}: {middle * 1e3:.2f} ms ({least * 1e3:.2f} to {most * 1e3:.2f}), "
-            f"{len(one.operators)} distinct operators"
-        )
+        what = f"lowered resnet-50, {len(one.operators)} distinct operators, {label}"
+        answers.append(answer(what, "ms", middle * 1e3, (least * 1e3, most * 1e3)))
+    sizes = []
     for size in (10**3, 10**4, 10**5, 10**6):
         keys = rng.integers(0, 2**63, size, dtype=np.uint64)
         held = dataclasses.replace(known.take(rng.integers(0, len(known), size)), keys=keys)
         table = Measured(np.sort(Measured.mixed(held)), *np.ones((3, size)))
         asked = held.take(rng.integers(0, size, _BATCH))
         middle, _, _ = seconds(lambda t=table, a=asked: t.find(a), 3)  # type: ignore[misc]
-        print(f"look-up in a table of {size:>9,} rows: {middle / _BATCH * 1e9:.0f} ns an operator")
+        each = round(middle / _BATCH * 1e9)
+        print(f"look-up in a table of {size:>9,} rows: {each} ns an operator")
+        sizes.append({"rows": size, "ns_an_operator": each})
+    headline = f"{answers[1]['median']} million look-ups and {answers[2]['median']:,} regressed operators a second"
+    store(__file__, headline, {"answers": answers, "look_up_by_size": sizes}, whole=True)
 
 
 if __name__ == "__main__":

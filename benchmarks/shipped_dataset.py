@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from common import provenance
+from common import provenance, store
 
 
 def main() -> None:
@@ -28,6 +28,13 @@ def main() -> None:
     print(f"{len(networks)} networks: {', '.join(networks)}")
     print(f"{operators[0]} sampled operators, {operators[1]} distinct ones in all, {len(examples)} measurements")
     print(f"left out: {examples.left_out}")
+    contents = {
+        "networks": len(networks),
+        "sampled_operators": operators[0],
+        "distinct_operators": operators[1],
+        "measurements": len(examples),
+    }
+    states = []
     print("\nthe gauge over its median     runs    10 %    50 %    90 %    99 %  beyond what is learned from")
     for threads in np.unique(examples.threads):
         mine = examples.threads == threads
@@ -38,6 +45,11 @@ def main() -> None:
             parts = "".join(f"{part:>8.2f}" for part in np.quantile(over, [0.1, 0.5, 0.9, 0.99]))
             beyond = np.mean(np.abs(np.log(over)) > np.log(FARTHEST))
             print(f"{name:12} {threads} thread(s) {len(over):>7}{parts}  {beyond:.0%}")
+            part = round(float(np.quantile(over, 0.9)), 2)
+            states.append({"kernel": name, "threads": int(threads), "part_90_percent": part})
+    headline = f"{len(networks)} networks, {operators[0]:,} sampled operators, {len(examples):,} measurements"
+    tables = {"contents": [contents], "gauge_over_its_median": states}
+    store(__file__, headline, tables, whole=len(sys.argv) == 1)
 
 
 if __name__ == "__main__":

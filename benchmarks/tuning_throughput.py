@@ -16,7 +16,7 @@ import random
 import time
 from typing import Any
 
-from common import provenance
+from common import provenance, store
 
 
 def stock(task: Any, trials: int, cores: int) -> tuple[int, float, int]:
@@ -78,6 +78,11 @@ def check_cost(spec: Any, target: Any, cores: int, count: int = 64) -> list[floa
     return ratios
 
 
+def rates_of(stock: float, ours: float) -> dict[str, float]:
+    """Valid trials a minute of both, as a record."""
+    return {"stock_per_minute": round(stock), "ours_per_minute": round(ours), "times": round(ours / stock, 1)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=64)
@@ -104,6 +109,7 @@ def main() -> None:
     print(f"{'task':34}{'stock /min':>12}{'ours /min':>12}{'times':>8}{'best ours/stock':>18}")
     totals = [0, 0.0, 0, 0.0, 0]
     logs: list[float] = []
+    rows = []
     with TrialRunner(str(target), cores) as runner:
         for number, task in enumerate(tasks[: arguments.tasks]):
             spec = TaskSpec(task.name, task.args)
@@ -111,24 +117,32 @@ def main() -> None:
                 mine, theirs = ours(spec, target, runner, arguments.trials), stock(task, arguments.trials, cores)
             else:
                 theirs, mine = stock(task, arguments.trials, cores), ours(spec, target, runner, arguments.trials)
-            best = runner.compare([Candidate(spec, mine[2]), Candidate(spec, theirs[2])], 21)
-            ratio = best[0].median_us / best[1].median_us
+            pair = runner.compare([Candidate(spec, mine[2]), Candidate(spec, theirs[2])], 21)
+            ratio = pair[0].median_us / pair[1].median_us
             logs.append(math.log(ratio))
             totals = [a + b for a, b in zip(totals, (theirs[0], theirs[1], mine[0], mine[1], mine[3]))]
             rates = theirs[0] / theirs[1] * 60, mine[0] / mine[1] * 60
             shape = f"{task.args[0][1]} {task.args[1][1][0]}x{task.args[1][1][2]}".replace(" ", "")
             print(f"{shape:34}{rates[0]:12.0f}{rates[1]:12.0f}{rates[1] / rates[0]:8.1f}{ratio:18.3f}", flush=True)
+            rows.append({"task": shape, **rates_of(*rates), "best_ours_over_stock": round(ratio, 3)})
     rates = totals[0] / totals[1] * 60, totals[2] / totals[3] * 60
-    print(
-        f"all: stock {rates[0]:.0f}, ours {rates[1]:.0f} valid trials a minute: {rates[1] / rates[0]:.1f} times; "
-        f"{totals[4] / max(totals[2], 1):.0%} of ours stopped after one call"
-    )
+    total = {
+        **{"model": "resnet-18", "conv2d_tasks": count, "trials": arguments.trials, "threads": cores},
+        **rates_of(*rates),
+        "stopped_after_one_call_percent": round(100 * totals[4] / max(totals[2], 1)),
+    }
     ratios = check_cost(TaskSpec(tasks[0].name, tasks[0].args), target, cores)
-    print("the numeric check costs " + ", ".join(f"{ratio - 1:+.1%}" for ratio in ratios) + " of the time of a search")
-    print(
-        f"re-measured best, ours over stock: geometric mean {math.exp(sum(logs) / len(logs)):.3f}, worst "
-        f"{math.exp(max(logs)):.3f}, best {math.exp(min(logs)):.3f}"
+    check = [{"run": n, "cost_percent": round(100 * (ratio - 1), 1)} for n, ratio in enumerate(ratios, 1)]
+    logarithms = {"geometric_mean": sum(logs) / len(logs), "worst": max(logs), "best": min(logs)}
+    best = {name: round(math.exp(value), 3) for name, value in logarithms.items()}
+    for record in (total, *check, best):
+        print(", ".join(f"{name} {value}" for name, value in record.items()))
+    headline = (
+        f"{total['times']} times the valid trials a minute of stock AutoTVM; the best found takes "
+        f"{best['geometric_mean']} of the time of its best"
     )
+    tables = {"tasks": rows, "all": [total], "numeric_check": check, "best_ours_over_stock": [best]}
+    store(__file__, headline, tables, whole=count == len(tasks))
 
 
 if __name__ == "__main__":

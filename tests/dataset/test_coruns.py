@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from op_profiler.cli import _application
+from op_profiler.cli import application
 from op_profiler.dataset import CorunMember, Dataset, export_table, flat_rows, read_parquet
 from op_profiler.dataset.flat import CORUNS
 from op_profiler.errors import DatasetError, UsageError
@@ -144,7 +144,7 @@ def test_the_command_exports_and_explains_them(sqlite_url: str, example: Any, pa
         dataset.record_corun(example.device, pair)
 
     def export(*words: str) -> Result:
-        return CliRunner().invoke(_application(), ["export", "--table", "coruns", "--db", sqlite_url, *words])
+        return CliRunner().invoke(application(), ["export", "--table", "coruns", "--db", sqlite_url, *words])
 
     out = tmp_path / "coruns.csv"
     done = export("--format", "csv", str(out), "--threads", "1", "--where", "slowdown > 1.1", "--json")

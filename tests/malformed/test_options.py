@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from op_profiler.cli import _application
+from op_profiler.cli import application
 
 from .harness import MARKER, Commands
 
@@ -64,7 +64,7 @@ def _commands(group: Any, *above: str) -> Iterator[tuple[str, Any]]:
             yield from _commands(command, *above, name)
 
 
-COMMANDS = dict(_commands(typer.main.get_command(_application())))
+COMMANDS = dict(_commands(typer.main.get_command(application())))
 
 
 def _cases() -> Iterator[Any]:

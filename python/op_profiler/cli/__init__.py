@@ -14,7 +14,7 @@ from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
-def _application() -> typer.Typer:
+def application() -> typer.Typer:
     from op_profiler.cli import (
         analyze,
         cache,
@@ -84,7 +84,7 @@ def _run(app: Callable[..., Any]) -> None:
 
 def main() -> None:
     """Entry point of ``op-profiler``."""
-    _run(_application())
+    _run(application())
 
 
 def collector_main() -> None:

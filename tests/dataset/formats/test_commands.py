@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from op_profiler.cli import _application
+from op_profiler.cli import application
 
 LIBRARY = "{Regular,1,32,8,8,32,3,1,0} 0.010\n{Regular,1,32,8,8,64,3,1,0} -1\nnonsense\n"
 
@@ -21,7 +21,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str) -> Result:
-    return CliRunner().invoke(_application(), [*words, "--db", f"sqlite:///{folder / 'x.db'}"])
+    return CliRunner().invoke(application(), [*words, "--db", f"sqlite:///{folder / 'x.db'}"])
 
 
 def code(result: Result) -> int:

@@ -1,0 +1,244 @@
+"""Make the pages that come from the code and from the results of benchmarks.
+
+    python docs/generate.py        (after a change of a command, an option, a column, a format or a result)
+
+Written are the pages of `docs/reference/` that say so, and what stands between ``<!-- results: NAME -->`` and
+``<!-- /results -->`` in the pages of figures. A test fails where what is written differs from what this makes.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+DOCS = ROOT / "docs"
+BENCHMARKS = ROOT / "benchmarks"
+RESULTS = BENCHMARKS / "results"
+_MADE = "<!-- Made by docs/generate.py. Change the code, not this page. -->"
+_BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- /results -->)", re.DOTALL)
+_UNITS = {"_percent": ", %", "_us": ", us", "_s": ", s"}
+
+
+def main() -> None:
+    for path, text in pages():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def pages() -> Iterator[tuple[Path, str]]:
+    """Every file that is made, wholly or in parts, with its text."""
+    yield DOCS / "reference" / "commands.md", _page("Commands", _commands())
+    yield DOCS / "reference" / "columns.md", _page("Columns", _columns())
+    yield DOCS / "reference" / "formats.md", _page("Formats", _formats())
+    results = {path.stem: _result(path) for path in RESULTS.glob("*.json")}
+    yield DOCS / "figures.md", _filled(DOCS / "figures.md", results)
+    yield BENCHMARKS / "README.md", _filled(BENCHMARKS / "README.md", {"all": _index()})
+
+
+def _page(title: str, parts: Iterator[str]) -> str:
+    return "\n\n".join([f"# {title}\n{_MADE}", *parts]) + "\n"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool] | None = None) -> str:
+    """A table in Markdown; columns that `right` marks are flushed right."""
+    lines = ["---:" if flushed else "---" for flushed in right or [False] * len(heads)]
+    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (heads, lines, *rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+# Commands: from typer's own description of them
+
+
+def _commands() -> Iterator[str]:
+    import typer
+
+    from op_profiler.cli import application
+
+    root = typer.main.get_command(application())
+    yield (
+        "Every command has `--help` (`-h`), which says the same. All of them share their "
+        "[exit codes](environment.md). `op_performance_collector.py` is `op-profiler collect` under its older name."
+    )
+    commands = list(walk(root, "op-profiler"))
+    yield "\n".join(f"- [{name}](#{name.replace(' ', '-')}): {_first(command.help)}" for name, command in commands)
+    for name, command in commands:
+        yield from _command(name, command)
+
+
+def walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, with all words of its name."""
+    below = getattr(command, "commands", {})
+    if not below or command.params:
+        yield name, command
+    for word, one in below.items():
+        yield from walk(one, f"{name} {word}")
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    yield f"## {name}"
+    yield inspect.cleandoc(command.help or "")
+    arguments = [p for p in command.params if not p.opts[0].startswith("-")]
+    options = [p for p in command.params if p.opts[0].startswith("-") and p.name != "help"]
+    if arguments:
+        yield _table(
+            ["argument", "needed", "meaning"],
+            [[f"`{p.name.upper()}`", "yes" if p.required else "no", p.help or ""] for p in arguments],
+        )
+    panels: dict[str, list[Any]] = {}
+    for option in options:
+        panels.setdefault(option.rich_help_panel or "", []).append(option)
+    for panel, members in panels.items():
+        if panel and len(panels) > 1:
+            yield f"**{panel}**"
+        yield _table(
+            ["option", "default", "meaning"],
+            [[", ".join(f"`{o}`" for o in p.opts + p.secondary_opts), _default(p), p.help or ""] for p in members],
+        )
+    examples = _examples(command.epilog or "")
+    if examples:
+        yield "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
+
+
+def _default(option: Any) -> str:
+    if option.required:
+        return "needed"
+    if option.is_flag:
+        return "off"
+    value = option.default() if callable(option.default) else option.default
+    return "" if value in (None, "", (), []) else f"`{value}`"
+
+
+def _examples(epilog: str) -> list[str]:
+    """The lines of an epilogue that are commands."""
+    return [line for line in epilog.splitlines() if line.startswith(("op-profiler", "op_performance_collector"))]
+
+
+def _first(text: str | None) -> str:
+    return (text or "").strip().split("\n")[0]
+
+
+# Columns and formats: from their declarations
+
+
+def _columns() -> Iterator[str]:
+    from op_profiler.dataset.flat import TABLES
+
+    yield (
+        "These are the columns of `op-profiler export`, of its `--where`, and of `op_profiler.dataset.flat_rows`. "
+        "Units are in the names. `json` is a nested value, as JSON text where a format has none. `samples` is a list "
+        "of lists."
+    )
+    for name, table in TABLES.items():
+        yield f"## {name}"
+        yield _table(
+            ["column", "type", "meaning"], [[f"`{c.name}`", c.type, c.description] for c in table.columns]
+        )
+
+
+def _formats() -> Iterator[str]:
+    yield ""
+
+
+# Figures: from what the benchmarks stored
+
+
+def _filled(page: Path, blocks: Mapping[str, str]) -> str:
+    """A page whose blocks hold what is made for them.
+
+    Raises:
+        KeyError: a block of a name for which there is nothing.
+    """
+    text = page.read_text(encoding="utf-8")
+    return _BLOCK.sub(lambda found: f"{found[1]}{blocks[found[2]]}\n{found[3]}", text)
+
+
+def _result(path: Path) -> str:
+    """What a benchmark found: where and when, then its tables."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    parts = [f"*`benchmarks/{result['script']}.py`: {_provenance(result['provenance'])}*"]
+    for name, records in result["tables"].items():
+        parts.append(f"**{name.replace('_', ' ')}**")
+        parts.append(_records(records))
+    return "\n\n".join(parts) + "\n"
+
+
+def _provenance(about: Mapping[str, Any]) -> str:
+    """When, on what, with which versions; what is not known is left out."""
+    texts = {
+        "date": "{}",
+        "processor": "{}",
+        "cores": "{} cores",
+        "machine": "{}",
+        "tvm": "TVM {}",
+        "python": "Python {}",
+        "commit": "commit {}",
+    }
+    return ", ".join(text.format(about[key]) for key, text in texts.items() if about[key] is not None)
+
+
+def _records(records: Sequence[Mapping[str, Any]]) -> str:
+    """Records of the same members as a table; numbers of a column have equally many decimals."""
+    names = list(records[0])
+    columns = {name: [record[name] for record in records] for name in names}
+    texts = {name: _cells(values) for name, values in columns.items()}
+    numeric = [all(v is None or _is_number(v) for v in columns[name]) for name in names]
+    rows = [[texts[name][row] for name in names] for row in range(len(records))]
+    return _table([_head(name) for name in names], rows, numeric)
+
+
+def _cells(values: Sequence[Any]) -> list[str]:
+    decimals = max((len(repr(v).partition(".")[2]) for v in values if isinstance(v, float)), default=0)
+    return [_cell(value, decimals) for value in values]
+
+
+def _cell(value: Any, decimals: int) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,.{decimals}f}" if _is_number(value) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _head(name: str) -> str:
+    for ending, unit in _UNITS.items():
+        if name.endswith(ending):
+            return name.removesuffix(ending).replace("_", " ") + unit
+    return name.replace("_", " ")
+
+
+def _index() -> str:
+    """The table of all benchmarks: question and goal from their docstrings, the last result from what they stored."""
+    rows = []
+    for script in sorted(BENCHMARKS.glob("*.py")):
+        text = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+        goal = re.search(r"^Goal: (.+?)(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+        if script.name != "common.py":
+            rows.append([_first(text), f"`{script.name}`", goal[1] if goal else "-", _last(script)])
+    return _table(["question", "script", "goal", "last result"], rows)
+
+
+def _last(script: Path) -> str:
+    path = RESULTS / f"{script.stem}.json"
+    if not path.exists():
+        return "none yet"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    about = result["provenance"]
+    when = ", ".join(str(about[key]) for key in ("date", "commit") if about[key] is not None)
+    return f"{result['headline']} ({when})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Figures come from files that benchmarks write, and every benchmark has its place in the index."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+SCRIPTS = sorted(path for path in BENCHMARKS.glob("*.py") if path.name != "common.py")
+RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
+
+
+@pytest.fixture
+def common(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    spec = importlib.util.spec_from_file_location("benchmarks_common", BENCHMARKS / "common.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_result_is_stored_with_where_it_is_from(common: ModuleType, tmp_path: Path) -> None:
+    tables = {"models": [{"model": "mlp", "us": 6.0, "ratio": None}, {"model": "rnn", "us": 29.9, "ratio": 1.019}]}
+    common.store("somewhere/speed.py", "fast", tables, whole=True, folder=tmp_path)
+    found = json.loads((tmp_path / "speed.json").read_text())
+    assert found["script"] == "speed" and found["headline"] == "fast" and found["tables"] == tables
+    about = found["provenance"]
+    assert set(about) == {"date", "machine", "processor", "cores", "tvm", "python", "commit"}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", about["date"]) and about["cores"] >= 1 and about["tvm"]
+    assert about["python"] == sys.version.split()[0]
+
+
+def test_a_part_of_a_benchmark_replaces_no_result(common: ModuleType, tmp_path: Path) -> None:
+    common.store("speed.py", "fast", {"models": [{"us": 6.0}]}, whole=True, folder=tmp_path)
+    before = (tmp_path / "speed.json").read_text()
+    common.store("speed.py", "faster", {"models": [{"us": 5.0}]}, whole=False, folder=tmp_path)
+    assert (tmp_path / "speed.json").read_text() == before
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_every_benchmark_says_its_question_and_stores_its_result(script: Path) -> None:
+    tree = ast.parse(script.read_text())
+    assert (ast.get_docstring(tree) or "").splitlines()[0].strip()
+    called = [node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    assert called.count("store") == 1
+    assert f"`{script.name}`" in (BENCHMARKS / "README.md").read_text()
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_every_result_is_on_the_page_of_figures(path: Path) -> None:
+    result = json.loads(path.read_text())
+    assert result["script"] == path.stem and (BENCHMARKS / f"{path.stem}.py").exists()
+    for records in result["tables"].values():
+        assert records and all(record.keys() == records[0].keys() for record in records)
+    text = (ROOT / "docs" / "figures.md").read_text()
+    block = text.partition(f"<!-- results: {path.stem} -->")[2].partition("<!-- /results -->")[0]
+    assert f"benchmarks/{path.stem}.py" in block
+    rows = [line for line in block.splitlines() if line.startswith("| ")]
+    assert len(rows) == sum(len(records) + 2 for records in result["tables"].values())
+    assert str(result["provenance"]["date"]) in block and str(result["provenance"]["commit"] or "") in block

@@ -1,0 +1,81 @@
+"""The documentation: pages that are made from the code are as the code is, and the site builds without a warning."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+@pytest.fixture(scope="module")
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_made_pages_are_as_the_code_is(generate: ModuleType) -> None:
+    older = [str(path.relative_to(ROOT)) for path, text in generate.pages() if path.read_text() != text]
+    assert older == [], "run: python docs/generate.py"
+
+
+def test_every_command_and_option_has_its_place(generate: ModuleType) -> None:
+    import typer
+
+    from op_profiler.cli import application
+
+    text = (REFERENCE / "commands.md").read_text()
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    commands = dict(generate.walk(typer.main.get_command(application()), "op-profiler"))
+    assert set(sections) == set(commands) and len(commands) > 12
+    for name, command in commands.items():
+        for parameter in command.params:
+            words = parameter.opts if parameter.opts[0].startswith("-") else [parameter.name.upper()]
+            assert [word for word in words if f"`{word}`" not in sections[name]] == [], name
+            assert parameter.help, f"{name} {words[0]} says nothing about itself"
+
+
+def test_every_column_has_its_place() -> None:
+    from op_profiler.dataset.flat import TABLES
+
+    text = (REFERENCE / "columns.md").read_text()
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    for name, table in TABLES.items():
+        assert [c.name for c in table.columns if f"| `{c.name}` |" not in sections[name]] == []
+
+
+def test_every_variable_has_its_place() -> None:
+    text = (REFERENCE / "environment.md").read_text()
+    code = "".join(path.read_text() for path in (ROOT / "python").rglob("*.py"))
+    internal = {"OP_PROFILER_COMMAND", "OP_PROFILER_TVM_BUILD"}  # what processes of ours tell each other
+    named = set(re.findall(r"OP_PROFILER_[A-Z_]+", code)) - internal
+    assert len(named) > 4 and [name for name in sorted(named) if f"`{name}`" not in text] == []
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "index.md"]
+    assert [p for p in pages if not (tmp_path / "site" / p.relative_to(ROOT / "docs").with_suffix("") / "index.html").exists()] == []
+
+
+def test_links_of_the_files_beside_the_code_lead_somewhere() -> None:
+    """Those of the pages in docs/ are seen by mkdocs."""
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"):
+        targets = re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", page.read_text())
+        assert [target for target in targets if not (page.parent / target).exists()] == [], page.name
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
