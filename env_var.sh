@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Set up the environment of op_profiler in this shell, bash or zsh:
 #
-#     source ./env_var.sh [base|models|yolo|test|cuda|postgres|predict|all ...]
+#     source ./env_var.sh [base|models|yolo|test|cuda|postgres|predict|docs|all ...]
 #
 # At first use it makes .venv beside this file and installs the package there; the names add extras (see pyproject.toml).
 # Then it activates .venv. Variables that it reads:
@@ -75,13 +75,13 @@ install() {
     for name in "$@"; do
         case $name in
             base) ;;
-            models | cuda | postgres | predict) wanted="$wanted $name" ;;
+            models | cuda | postgres | predict | docs) wanted="$wanted $name" ;;
             yolo) wanted="$wanted models yolo" ;;
-            test) wanted="$wanted models postgres predict cuda test" ;;
-            all) wanted="$wanted models yolo postgres predict cuda test all" ;;
+            test) wanted="$wanted models postgres predict cuda docs test" ;;
+            all) wanted="$wanted models yolo postgres predict cuda docs test all" ;;
             *)
-                fail "env_var.sh does not know '$name'; it takes any of: models yolo test cuda postgres predict all (a" \
-                    "script that has arguments of its own says: source env_var.sh base)"
+                fail "env_var.sh does not know '$name'; it takes any of: models yolo test cuda postgres predict docs all" \
+                    "(a script that has arguments of its own says: source env_var.sh base)"
                 ;;
         esac
     done

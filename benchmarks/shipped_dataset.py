@@ -35,7 +35,7 @@ def main() -> None:
         "measurements": len(examples),
     }
     states = []
-    print("\nthe gauge over its median     runs    10 %    50 %    90 %    99 %  beyond what is learned from")
+    print("\nthe probe over its median     runs    10 %    50 %    90 %    99 %  beyond what is learned from")
     for threads in np.unique(examples.threads):
         mine = examples.threads == threads
         _, first = np.unique(examples.model[mine], return_index=True)
@@ -48,7 +48,7 @@ def main() -> None:
             part = round(float(np.quantile(over, 0.9)), 2)
             states.append({"kernel": name, "threads": int(threads), "part_90_percent": part})
     headline = f"{len(networks)} networks, {operators[0]:,} sampled operators, {len(examples):,} measurements"
-    tables = {"contents": [contents], "gauge_over_its_median": states}
+    tables = {"contents": [contents], "probe_over_its_median": states}
     store(__file__, headline, tables, whole=len(sys.argv) == 1)
 
 

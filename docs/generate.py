@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "docs")]
+
+from picture import picture  # noqa: E402 - beside this file
 
 DOCS = ROOT / "docs"
 BENCHMARKS = ROOT / "benchmarks"
@@ -41,6 +43,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "formats.md", _page("Formats", _formats())
     results = {path.stem: _result(path) for path in RESULTS.glob("*.json")}
     yield DOCS / "figures.md", _filled(DOCS / "figures.md", results)
+    yield DOCS / "architecture.svg", picture()
     yield BENCHMARKS / "README.md", _filled(BENCHMARKS / "README.md", {"all": _index()})
 
 
@@ -145,7 +148,42 @@ def _columns() -> Iterator[str]:
 
 
 def _formats() -> Iterator[str]:
-    yield ""
+    from op_profiler.dataset.export import FORMATS as FLAT
+    from op_profiler.dataset.formats import exporting, importing
+
+    yield (
+        "`op-profiler import --format NAME` reads a file, `op-profiler export --format NAME` writes one. Units are "
+        "converted at this border. What a format has no words for is counted, never dropped in silence."
+    )
+    goes_out = {*exporting.FORMATS, *FLAT}
+    names = list(dict.fromkeys((*FLAT, *importing.FORMATS, *exporting.FORMATS)))
+    yield _table(
+        ["format", "in", "out"],
+        [[f"[`{name}`](#{name})", _yes(name in importing.FORMATS), _yes(name in goes_out)] for name in names],
+    )
+    for name in names:
+        yield f"## {name}"
+        yield _format_text(name)
+
+
+def _format_text(name: str) -> str:
+    """What the module of a format says about it: a sentence, perhaps an example, and further sentences."""
+    folder = ROOT / "python" / "op_profiler" / "dataset" / "formats"
+    module = folder / f"{name}.py"
+    source = module if module.exists() else folder / "flat_table.py"
+    paragraphs = (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").split("\n\n")
+    return "\n\n".join(_paragraph(text) for text in paragraphs)
+
+
+def _paragraph(text: str) -> str:
+    """A paragraph of a docstring in Markdown; one that is no sentence is an example."""
+    if text.rstrip().endswith((".", "failure")):
+        return text.replace("``", "`")
+    return "```text\n" + text + "\n```"
+
+
+def _yes(told: bool) -> str:
+    return "yes" if told else "no"
 
 
 # Figures: from what the benchmarks stored

@@ -165,11 +165,3 @@ def test_ci_runs_the_commands_of_the_first_screen_on_the_base_installation() -> 
     base, _, tests = script.partition("source ./env_var.sh test")
     assert [command for command in commands if f"\n    {command} " not in base] == []
     assert tests == " && python -m pytest\n", "the README's test command is the last line"
-
-
-def test_the_readme_names_every_column_and_option() -> None:
-    from op_profiler.dataset import COLUMNS
-
-    text = (ROOT / "README.md").read_text()
-    assert [c.name for c in COLUMNS if f"`{c.name}`" not in text] == []
-    assert [o for o in OPTIONS if f"`--{o}`" not in text] == []

@@ -18,7 +18,7 @@ SHELLS = [
     ),
 ]
 BASH = ["bash", "--norc", "--noprofile"]
-EXTRAS = ["models", "yolo", "test", "cuda", "postgres", "predict", "all"]
+EXTRAS = ["models", "yolo", "test", "cuda", "postgres", "predict", "docs", "all"]
 
 # A build backend in place of setuptools, which pip would have to download. Two variables make it fail.
 BACKEND = """
@@ -31,7 +31,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     if "STUB_FAILS" in os.environ:
         raise RuntimeError("the backend is broken")
     name, info = "op_profiler-0.1.0-py3-none-any.whl", "op_profiler-0.1.0.dist-info"
-    extras = "".join(f"Provides-Extra: {extra}\\n" for extra in ("models", "cuda", "postgres", "predict"))
+    extras = "".join(f"Provides-Extra: {extra}\\n" for extra in ("models", "cuda", "postgres", "predict", "docs"))
     files = {
         "op_profiler.pth": os.path.join(os.getcwd(), "python"),
         f"{info}/METADATA": "Metadata-Version: 2.1\\nName: op-profiler\\nVersion: 0.1.0\\n" + extras,

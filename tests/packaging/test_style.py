@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CHECKED = [
     "setup.py",
-    *(name for name in ("python", "collector", "tests", "benchmarks") if any((ROOT / name).rglob("*.py"))),
+    *(name for name in ("python", "collector", "tests", "benchmarks", "docs") if any((ROOT / name).rglob("*.py"))),
 ]
 
 
