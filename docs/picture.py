@@ -35,7 +35,13 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
             ("tuning", "the search,", "trials in processes"),
         ),
     ),
-    ("measurements", (("dataset", "SQLite, PostgreSQL,", "tables of others"),)),
+    (
+        "measurements",
+        (
+            ("dataset", "SQLite, PostgreSQL,", "tables of others"),
+            ("shipped", "a dataset, a predictor,", "records of schedules"),
+        ),
+    ),
     (
         "rows",
         (
