@@ -30,7 +30,7 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
     from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.compilers.relay.tvm_build import load_tvm
     from op_profiler.cores import usable_cores
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.measure.rounds import Samples
@@ -40,7 +40,7 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
     tvm = load_tvm()
     target = resolve_target("llvm")
     request = CollectRequest(model=ModelRequest(source=source, name=name), threads=tuple(sorted({1, usable_cores()})))
-    model = load_cached(get_frontend(source), request.model)
+    model = load_cached(FRONTENDS.get(source), request.model)
     compiled = compile_model(model, target)
     rng = np.random.default_rng(0)
     inputs = {spec.name: spec.random(rng) for spec in model.inputs}

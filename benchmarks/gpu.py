@@ -53,12 +53,12 @@ def against_profiler(model: str) -> dict[str, Any] | None:
     use_build_for("cuda")
     from op_profiler.building.requested_model import random_inputs
     from op_profiler.compilers.relay.lower import compile_model
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.targets.open_machine import open_machine
 
     target = resolve_target("cuda")
-    lowered = get_frontend("local").load(ModelRequest(source="local", name=model))
+    lowered = FRONTENDS.get("local").load(ModelRequest(source="local", name=model))
     machine = open_machine("cuda", target, None)
     loaded: Any = machine.load(compile_model(lowered, target), random_inputs(list(lowered.inputs)))
     ours = [loaded.walk("hot", [True] * len(loaded.labels)) for _ in range(15)]

@@ -62,7 +62,7 @@ def main() -> None:
 
     from op_profiler.compilers.relay.lower import optimize
     from op_profiler.compilers.relay.tvm_build import load_tvm
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.predict.latency import predictor_files
@@ -91,7 +91,7 @@ def main() -> None:
     rates = _REGRESSED / middle, (_REGRESSED / most, _REGRESSED / least)
     answers.append(answer("not measured", "operators a second", *rates, digits=0))
     load_tvm()
-    model = load_cached(get_frontend("local"), ModelRequest(source="local", name="resnet-50"))
+    model = load_cached(FRONTENDS.get("local"), ModelRequest(source="local", name="resnet-50"))
     network = Network.of_occurrences("resnet-50", optimize(model, resolve_target("llvm")))
     strangers = dataclasses.replace(network.query, keys=network.query.keys ^ np.uint64(1))
     for label, one in (("measured", network), ("not measured", dataclasses.replace(network, query=strangers))):

@@ -91,7 +91,7 @@ def main() -> None:
 
     from op_profiler.compilers.relay.tvm_build import load_tvm
     from op_profiler.cores import usable_cores
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.targets.target import resolve_target
     from op_profiler.tuning.candidate import Candidate, TaskSpec
@@ -100,7 +100,7 @@ def main() -> None:
     tvm = load_tvm()
     logging.getLogger("autotvm").setLevel(logging.ERROR)
     target, cores = resolve_target("llvm"), usable_cores()
-    model = get_frontend("local").load(ModelRequest(source="local", name="resnet-18"))
+    model = FRONTENDS.get("local").load(ModelRequest(source="local", name="resnet-18"))
     conv2d = (tvm.relay.op.get("nn.conv2d"),)
     tasks = tvm.autotvm.task.extract_from_program(model.mod["main"], target=target, params=model.params, ops=conv2d)
     print(provenance())

@@ -28,11 +28,11 @@ ROUNDS = 15
 def anchors_of(source: str, name: str, target: Any) -> list[Any]:
     """The heavy ops of a model that can be tuned."""
     from op_profiler.collection.studies.tune import tunables_of
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.lowered_cache import load_cached
 
-    model = load_cached(get_frontend(source), ModelRequest(source=source, name=name))
+    model = load_cached(FRONTENDS.get(source), ModelRequest(source=source, name=name))
     return tunables_of(model, target, None)[0]
 
 

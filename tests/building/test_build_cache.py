@@ -251,12 +251,12 @@ from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.targets.target import resolve_target, use_build_for
 use_build_for("cuda")
 tvm = load_tvm()
-from op_profiler.frontends import get_frontend
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.lowered_cache import load_cached
 from op_profiler.compilers.relay.compiled_files import read_compiled, write_compiled
 from op_profiler.compilers.relay.lower import compile_model
-model = load_cached(get_frontend("local"), ModelRequest(source="local", name="mlp"))
+model = load_cached(FRONTENDS.get("local"), ModelRequest(source="local", name="mlp"))
 made = compile_model(model, resolve_target("cuda -arch=sm_90"))
 folder = pathlib.Path(sys.argv[1])
 write_compiled(folder, made)

@@ -160,17 +160,17 @@ def test_an_architecture_that_no_gpu_has_is_refused() -> None:
 
 def test_the_sequence_length_goes_to_the_models_that_have_one() -> None:
     from op_profiler.cli.options import lengths_of
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
 
-    models = [(get_frontend("local"), name) for name in ("resnet-18", "lstm")]
+    models = [(FRONTENDS.get("local"), name) for name in ("resnet-18", "lstm")]
     assert lengths_of(models, 8) == [None, 8] and lengths_of(models, None) == [None, None]
 
 
 @needs_transformers
 def test_models_of_images_have_no_sequence() -> None:
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
 
-    frontend = get_frontend("transformers")
+    frontend = FRONTENDS.get("transformers")
     with_one = ["bert", "t5-encoder", "clip", "whisper"]
     assert [n for n in [*with_one, "vit", "swin", "wav2vec2"] if frontend.takes_sequence_length(n)] == with_one
 
@@ -191,7 +191,7 @@ def _checkpoint(folder: Path) -> tuple[Path, dict[str, object]]:
 def test_a_checkpoint_that_is_a_pickle_is_read_as_tensors_only(tmp_path: Path) -> None:
     """As the README says: whatever else is in the file makes it unreadable."""
     from op_profiler.errors import ModelError
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
 
     folder, weights = _checkpoint(tmp_path / "bert")
@@ -199,7 +199,7 @@ def test_a_checkpoint_that_is_a_pickle_is_read_as_tensors_only(tmp_path: Path) -
 
     torch.save(weights, folder / "pytorch_model.bin")
     request = ModelRequest(source="transformers", name=str(folder), sequence_length=4)
-    frontend = get_frontend("transformers")
+    frontend = FRONTENDS.get("transformers")
     assert "random weights" not in " ".join(frontend.load(request).notes)
 
     class Marker:
@@ -217,7 +217,7 @@ def test_code_of_a_checkpoint_is_neither_run_nor_asked_about(tmp_path: Path) -> 
     import json
 
     from op_profiler.errors import ModelError
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
 
     folder = tmp_path / "own"
@@ -226,7 +226,7 @@ def test_code_of_a_checkpoint_is_neither_run_nor_asked_about(tmp_path: Path) -> 
     named = {"AutoConfig": "own.Config", "AutoModel": "own.Model"}
     (folder / "config.json").write_text(json.dumps({"model_type": "own", "auto_map": named}))
     with pytest.raises(ModelError):
-        get_frontend("transformers").load(ModelRequest(source="transformers", name=str(folder)))
+        FRONTENDS.get("transformers").load(ModelRequest(source="transformers", name=str(folder)))
     assert not (tmp_path / "ran").exists() and threading.active_count() < 50
 
 

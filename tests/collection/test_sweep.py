@@ -18,7 +18,7 @@ from op_profiler.collection.supervisor import Collection
 from op_profiler.collection.sweep import parse_sweeps, swept
 from op_profiler.dataset import flat_rows
 from op_profiler.errors import UsageError
-from op_profiler.frontends import get_frontend
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.threads import available_cores
 from op_profiler.report.collection import Screen
@@ -89,7 +89,7 @@ def test_a_worker_has_what_its_supervisor_was_given(
     db = f"sqlite:///{tmp_path}/test.db"
     bound = dataclasses.replace(request_of_mlp, db=db, threads=(1,), rounds=3, resources={"numa_node": 0})
     with Collection(db) as collection:
-        (report,) = collection.run(get_frontend("local"), [bound], Screen(quiet=True))
+        (report,) = collection.run(FRONTENDS.get("local"), [bound], Screen(quiet=True))
         rows = list(flat_rows(collection.dataset))
     assert report.exit_code == 0
     assert [(row["numa_node"], row["numa_node_effective"]) for row in rows] == [(0, 0)] * 4

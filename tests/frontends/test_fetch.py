@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from op_profiler.errors import ModelError
-from op_profiler.frontends import downloads, get_frontend
+from op_profiler.frontends import FRONTENDS, downloads
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.lowered_cache import load_cached
 
@@ -80,7 +80,7 @@ def model(width: int) -> bytes:
 
 
 def test_a_model_is_fetched_once_and_used_without_the_server(server: Server) -> None:
-    frontend, request = get_frontend("remoteonnx"), ModelRequest(source="remoteonnx", name=server.address)
+    frontend, request = FRONTENDS.get("remoteonnx"), ModelRequest(source="remoteonnx", name=server.address)
     content = frontend.fingerprint(request)
     assert load_cached(frontend, request).inputs[0].shape == (1, 4)
     assert server.answers == 1

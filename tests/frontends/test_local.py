@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from op_profiler.errors import UnknownNameError, UsageError
-from op_profiler.frontends import get_frontend
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.zoo import classifiers
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCAL = get_frontend("local")
+LOCAL = FRONTENDS.get("local")
 LIGHT = {
     "resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "mnasnet0_5", "googlenet", "vit_b_32",
     "bninception", "dpn68", "nasnetamobile",
@@ -101,11 +101,11 @@ def test_own_models_work_without_pytest(tmp_path: Path) -> None:
             (packages / entry.name).symlink_to(entry)
     code = (
         "import importlib.util as u; assert u.find_spec('pytest') is None\n"
-        "from op_profiler.frontends import get_frontend\n"
+        "from op_profiler.frontends import FRONTENDS\n"
         "from op_profiler.frontends.frontend import ModelRequest\n"
         "import sys\n"
         "for name in ('mlp', 'resnet-18'):\n"
-        "    print(get_frontend('local').load(ModelRequest(source='local', name=name)).name)\n"
+        "    print(FRONTENDS.get('local').load(ModelRequest(source='local', name=name)).name)\n"
         "assert 'pytest' not in sys.modules"
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{packages}"}

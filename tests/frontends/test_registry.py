@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from op_profiler.errors import UnknownNameError
-from op_profiler.frontends import SOURCES, get_frontend
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,11 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES_AND_REFUSALS = """
 import sys
 from op_profiler.errors import OpProfilerError
-from op_profiler.frontends import SOURCES, get_frontend
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
-for source in SOURCES:
-    frontend = get_frontend(source)
-    assert frontend.source == source and frontend.summary
+for source in FRONTENDS:
+    frontend = FRONTENDS.get(source)
+    assert frontend.source == source and FRONTENDS.help(source)
     frontend.names(), frontend.default_names()
     try:
         frontend.check(ModelRequest(source=source, name="no-such-model"))
@@ -48,19 +48,19 @@ def test_names_and_refusals_import_nothing_heavy() -> None:
 
 def test_an_unknown_source_names_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="'simpel'.*simple"):
-        get_frontend("simpel")
+        FRONTENDS.get("simpel")
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", FRONTENDS)
 def test_default_names_are_names(source: str) -> None:
-    frontend = get_frontend(source)
+    frontend = FRONTENDS.get(source)
     if frontend.names():
         assert set(frontend.default_names()) <= set(frontend.names())
 
 
 @pytest.mark.parametrize(("source", "name"), [("local", "mlp"), ("simple", "conv2d")])
 def test_a_fingerprint_depends_on_the_request_and_nothing_else(source: str, name: str) -> None:
-    frontend = get_frontend(source)
+    frontend = FRONTENDS.get(source)
     first = frontend.fingerprint(ModelRequest(source=source, name=name))
     assert first == frontend.fingerprint(ModelRequest(source=source, name=name))
     assert first != frontend.fingerprint(ModelRequest(source=source, name=name, batch_size=2))
@@ -85,15 +85,15 @@ def test_a_local_model_depends_on_the_packages_that_make_it(
     installed: dict[str, str] = {}
     monkeypatch.setattr("op_profiler.frontends.fingerprints._version", installed.get)
     request = ModelRequest(source="local", name=name)
-    without = get_frontend("local").fingerprint(request)
+    without = FRONTENDS.get("local").fingerprint(request)
     for package in ("torch", "torchvision", "pretrainedmodels", "libreyolo"):
         installed[package] = "1"
-        assert (get_frontend("local").fingerprint(request) != without) == (package in packages), package
+        assert (FRONTENDS.get("local").fingerprint(request) != without) == (package in packages), package
         del installed[package]
 
 
 def test_a_fingerprint_depends_on_the_content_of_files_and_not_their_place(tmp_path: Path) -> None:
-    frontend = get_frontend("tflite")
+    frontend = FRONTENDS.get("tflite")
     prints = []
     for folder, content in (("a", b"\0\0\0\0TFL3one"), ("b", b"\0\0\0\0TFL3one"), ("c", b"\0\0\0\0TFL3two")):
         file = tmp_path / folder / "model.tflite"
@@ -121,10 +121,10 @@ def test_weights_beside_an_onnx_file_are_part_of_it_wherever_it_names_them(tmp_p
     for name in names:
         (tmp_path / f"{name}.bin").write_bytes(b"\0\0\0\0")
     request = ModelRequest(source="file", name=str(tmp_path / "m.onnx"))
-    prints = [get_frontend("file").fingerprint(request)]
+    prints = [FRONTENDS.get("file").fingerprint(request)]
     for name in names:
         (tmp_path / f"{name}.bin").write_bytes(b"\1\0\0\0")
-        prints.append(get_frontend("file").fingerprint(request))
+        prints.append(FRONTENDS.get("file").fingerprint(request))
     assert len(set(prints)) == 4
 
 
@@ -132,10 +132,10 @@ def test_what_only_lowering_tells_has_no_fingerprint(tmp_path: Path, monkeypatch
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text("def net(): ...\n")
-    assert get_frontend("file").fingerprint(ModelRequest(source="file", name="net:net")) is None
+    assert FRONTENDS.get("file").fingerprint(ModelRequest(source="file", name="net:net")) is None
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "config.json").write_text("{}")
-    transformers, request = get_frontend("transformers"), ModelRequest(source="transformers", name="./adapter")
+    transformers, request = FRONTENDS.get("transformers"), ModelRequest(source="transformers", name="./adapter")
     before = transformers.fingerprint(request)
     assert before is not None
     (tmp_path / "adapter" / "part").mkdir()

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from op_profiler.errors import UnknownNameError, UsageError
-from op_profiler.frontends import get_frontend
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 
-SIMPLE = get_frontend("simple")
+SIMPLE = FRONTENDS.get("simple")
 
 
 def load(name: str, **fields: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from op_profiler.compilers.relay.relay_model import RelayModel
 from op_profiler.errors import MissingPackageError, ModelError, OpProfilerError, UnknownNameError, UsageError
-from op_profiler.frontends import SOURCES, get_frontend
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 
 QUICK_LOCAL = ["resnet-18", "mobilenet", "squeezenet_v1.1", "vgg-11", "dcgan", "mlp", "lstm", "rnn", "gru"]
@@ -30,7 +30,7 @@ needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason
 
 
 def load(source: str, name: str, **options: Any) -> RelayModel:
-    frontend = get_frontend(source)
+    frontend = FRONTENDS.get(source)
     request = ModelRequest(source=source, name=name, **options)
     frontend.check(request)
     model = frontend.load(request)
@@ -97,7 +97,7 @@ def test_graphs_inside_the_onnx_package_lower(name: str) -> None:
     assert load("remoteonnx", name).inputs[0].shape == (1, 3, 224, 224)
 
 
-@pytest.mark.parametrize("name", get_frontend("simple").names())
+@pytest.mark.parametrize("name", FRONTENDS.get("simple").names())
 def test_single_operators_lower(name: str) -> None:
     assert load("simple", name).inputs
 
@@ -240,25 +240,25 @@ def test_an_address_that_does_not_answer_is_named() -> None:
         load("remoteonnx", "http://127.0.0.1:9/model.onnx")
 
 
-@pytest.mark.parametrize("source", [s for s in SOURCES if s not in ("tflite", "file")])
+@pytest.mark.parametrize("source", [s for s in FRONTENDS if s not in ("tflite", "file")])
 def test_unknown_names_are_refused_with_near_ones(source: str) -> None:
     with pytest.raises((UnknownNameError, MissingPackageError)):
-        get_frontend(source).check(ModelRequest(source=source, name="brt-18x"))
+        FRONTENDS.get(source).check(ModelRequest(source=source, name="brt-18x"))
 
 
 def test_an_unknown_source_is_refused() -> None:
     with pytest.raises(OpProfilerError, match="transformers"):
-        get_frontend("transformer")
+        FRONTENDS.get("transformer")
 
 
 def test_the_fingerprint_follows_the_content_and_the_request(tmp_path: Path) -> None:
-    local = get_frontend("local")
+    local = FRONTENDS.get("local")
     one = local.fingerprint(ModelRequest(source="local", name="mlp"))
     assert one == local.fingerprint(ModelRequest(source="local", name="mlp"))
     assert one != local.fingerprint(ModelRequest(source="local", name="mlp", batch_size=2))
     path = tmp_path / "m.onnx"
     path.write_bytes(b"a")
     request = ModelRequest(source="file", name=str(path))
-    before = get_frontend("file").fingerprint(request)
+    before = FRONTENDS.get("file").fingerprint(request)
     path.write_bytes(b"b")
-    assert get_frontend("file").fingerprint(request) != before
+    assert FRONTENDS.get("file").fingerprint(request) != before

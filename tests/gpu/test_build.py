@@ -79,9 +79,9 @@ from op_profiler.targets.target import resolve_target, use_build_for
 use_build_for("cuda -arch=sm_90")
 target, tvm = resolve_target("cuda -arch=sm_90"), load_tvm()
 from op_profiler.collection.studies.tune import tunables_of
-from op_profiler.frontends import get_frontend
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
-model = get_frontend("local").load(ModelRequest(source="local", name="mobilenet"))
+model = FRONTENDS.get("local").load(ModelRequest(source="local", name="mobilenet"))
 items, _ = tunables_of(model, target, None)
 built = 0
 task = items[0].tasks[0].create(target)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from op_profiler.compilers.relay.lower import compile_model
-from op_profiler.frontends import get_frontend
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.calls import Call, Kernel, TimedCalls, call_overhead_us
 from op_profiler.measure.kernels import load_graph
@@ -48,7 +48,7 @@ def test_kernels_of_half_a_microsecond_add_up(tvm: Any, target: Any) -> None:
 
     Least times over many rounds, since a machine that runs tests is never quiet.
     """
-    model = get_frontend("local").load(ModelRequest(source="local", name="rnn"))
+    model = FRONTENDS.get("local").load(ModelRequest(source="local", name="rnn"))
     rng = np.random.default_rng(0)
     graph = load_graph(compile_model(model, target), tvm.cpu(), {i.name: i.random(rng) for i in model.inputs})
     ThreadPool().use(1)

@@ -40,10 +40,10 @@ def load_model(request: CollectRequest, announce: Callable[..., None]) -> tuple[
 
 def original_model(request: CollectRequest) -> RelayModel:
     """The model as its source has it."""
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.lowered_cache import load_cached
 
-    return load_cached(get_frontend(request.model.source), request.model)
+    return load_cached(FRONTENDS.get(request.model.source), request.model)
 
 
 def random_inputs(specs: list[InputSpec]) -> dict[str, np.ndarray]:

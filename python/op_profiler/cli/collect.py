@@ -216,7 +216,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collection.sweep import parse_sweeps, swept
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
     from op_profiler.targets.open_machine import default_thread_counts
@@ -250,7 +250,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if module is not None or entry is not None:
         _measure_module(module, entry, target, place, inputshape, db, summary_json, quiet=quiet)
         return
-    frontend = get_frontend(modelsource)
+    frontend = FRONTENDS.get(modelsource)
     if modelname == "list":
         print("\n".join(frontend.names()))
         return

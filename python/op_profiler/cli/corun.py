@@ -109,7 +109,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collection.request import CollectRequest
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.parallel.corun import CorunRequest
     from op_profiler.parallel.corun import corun as run
@@ -127,10 +127,10 @@ def corun(  # noqa: PLR0913 - the options are the interface
     cores = _cores(targets, threads, streams)
     requests = []
     named = [options.parse_model(model, modelsource) for model in models]
-    lengths = options.lengths_of([(get_frontend(source), name) for source, name in named], sequence_length)
+    lengths = options.lengths_of([(FRONTENDS.get(source), name) for source, name in named], sequence_length)
     for (source, name), length in zip(named, lengths):
         asked = ModelRequest(source=source, name=name, batch_size=batchsize, sequence_length=length)
-        get_frontend(source).check(asked)
+        FRONTENDS.get(source).check(asked)
         counts = default_thread_counts(targets[0], None)
         requests.append(CollectRequest(model=asked, target=targets[0], threads=counts, schedules=schedules))
     boards = [kind for kind in map(target_kind, targets) if kind in BOARD_KINDS]

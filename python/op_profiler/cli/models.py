@@ -21,14 +21,14 @@ def models(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object: source to names.")] = False,
 ) -> None:
     """List the models that can be collected, by source; an asterisk marks those that run when no name is given."""
-    from op_profiler.frontends import SOURCES, get_frontend
+    from op_profiler.frontends import FRONTENDS
 
-    frontends = [get_frontend(source) for source in ([modelsource] if modelsource else SOURCES)]
+    found = {modelsource: FRONTENDS.get(modelsource)} if modelsource else dict(FRONTENDS.available())
     if as_json:
-        print(json_text.dumps({f.source: f.names() for f in frontends}))
+        print(json_text.dumps({source: frontend.names() for source, frontend in found.items()}))
         return
-    for frontend in frontends:
+    for source, frontend in found.items():
         defaults = set(frontend.default_names())
-        print(f"{frontend.source}: {frontend.summary}")
+        print(f"{source}: {FRONTENDS.help(source)}")
         for name in frontend.names():
             print(f"  {name}{' *' if name in defaults else ''}")

@@ -121,10 +121,10 @@ def lengths_of(models: Sequence[tuple[Frontend, str]], length: int | None) -> li
 
 def parse_model(model: str, default: str) -> tuple[str, str]:
     """Source and name: ``source:name``, an existing file, or a name of the default source."""
-    from op_profiler.frontends import SOURCES
+    from op_profiler.frontends import FRONTENDS
 
     source, colon, name = model.partition(":")
-    if colon and source in SOURCES:
+    if colon and source in FRONTENDS:
         return source, name
     return ("file", model) if Path(model).is_file() else (default, model)
 

@@ -97,7 +97,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.cli import options
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_writable
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.network import predict_network
@@ -128,7 +128,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         sequence_length=sequence_length,
     )
     counts = options.parse_counts("--threads", threads)
-    get_frontend(source).check(request)
+    FRONTENDS.get(source).check(request)
     check_writable({"--save": save})
     with Status(quiet=quiet) as status:
         found = _predictor(predictor, db, device, adapt, status.step)

@@ -180,7 +180,7 @@ def _variants(names: tuple[str, ...], batches: str, resolutions: str, lengths: s
     """Every model at every batch size, and at every sequence length that is asked for; one without at image sizes."""
     from op_profiler.cli import options
     from op_profiler.errors import UsageError
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
 
     sizes = options.parse_counts("--resolutions", resolutions) if resolutions else ()
@@ -191,7 +191,7 @@ def _variants(names: tuple[str, ...], batches: str, resolutions: str, lengths: s
         source, colon, name = text.partition(":")
         if not colon or not name:
             raise UsageError(f"--models takes source:name, such as local:resnet-18; not {text!r}")
-        base, frontend = ModelRequest(source=source, name=name), get_frontend(source)
+        base, frontend = ModelRequest(source=source, name=name), FRONTENDS.get(source)
         of_text = frontend.takes_sequence_length(name)
         for batch in options.parse_counts("--batches", batches):
             for shape in [()] if of_text else images:

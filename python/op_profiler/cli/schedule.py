@@ -190,7 +190,7 @@ def _anchors(request: CollectRequest) -> list[Operator]:
     from op_profiler.collection.studies.tune import tunables_of
     from op_profiler.dataset import Dataset
     from op_profiler.errors import UsageError
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.targets.target import resolve_target
 
@@ -201,7 +201,7 @@ def _anchors(request: CollectRequest) -> list[Operator]:
         if operator is None:
             raise UsageError(f"{request.db} has no operator {name}; op-profiler export --columns names the key")
         return [operator]
-    frontend = get_frontend(request.model.source)
+    frontend = FRONTENDS.get(request.model.source)
     frontend.check(request.model)
     items, _ = tunables_of(load_cached(frontend, request.model), resolve_target(request.target), None)
     return [item.anchor for item in items]

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-import importlib
+from typing import TYPE_CHECKING
 
-from op_profiler.errors import UnknownNameError
-from op_profiler.frontends.frontend import Frontend
+from op_profiler.registry import Entry, Registry
 
-SOURCES = ("local", "transformers", "remoteonnx", "simple", "tflite", "file")
-_INTERNAL = ("sample",)
+if TYPE_CHECKING:
+    from op_profiler.frontends.frontend import Frontend
 
+_HERE = "op_profiler.frontends"
 
-def get_frontend(source: str) -> Frontend:
-    """The frontend of a source.
-
-    Raises:
-        UnknownNameError: no such source.
-    """
-    if source not in (*SOURCES, *_INTERNAL):
-        raise UnknownNameError("model source", source, SOURCES)
-    module = importlib.import_module(f"op_profiler.frontends.{source}")
-    frontend: Frontend = module.FRONTEND
-    return frontend
+FRONTENDS: Registry[Frontend] = Registry(
+    "frontends",
+    "model source",
+    f"{_HERE}.frontend:Frontend",
+    {
+        "local": Entry(
+            f"{_HERE}.local:FRONTEND",
+            "TVM's zoo, recurrent and randomly wired networks; with the models extra torchvision and pretrainedmodels",
+        ),
+        "transformers": Entry(
+            f"{_HERE}.transformers:FRONTEND",
+            "transformers' architectures with random weights, or a local checkpoint folder",
+        ),
+        "remoteonnx": Entry(
+            f"{_HERE}.remoteonnx:FRONTEND",
+            "an http(s) address or a path of an .onnx or .tar.gz, or a graph of the onnx package",
+        ),
+        "simple": Entry(f"{_HERE}.simple:FRONTEND", "single operators with usual sizes; set them with --inputshape"),
+        "tflite": Entry(f"{_HERE}.tflite:FRONTEND", "a path of a .tflite file"),
+        "file": Entry(
+            f"{_HERE}.file:FRONTEND",
+            "a TorchScript, torch.export, ONNX or TFLite file, or package.module:function that returns a torch module",
+        ),
+    },
+    unlisted={"sample": Entry(f"{_HERE}.sample:FRONTEND", "batches of sampled operators, made by op-profiler sample")},
+)

@@ -32,7 +32,6 @@ class FileFrontend(Frontend):
     """A model file, told by its content, or ``package.module:function``."""
 
     source = "file"
-    summary = "a TorchScript, torch.export, ONNX or TFLite file, or package.module:function that returns a torch module"
 
     def names(self) -> list[str]:
         return []

@@ -42,7 +42,6 @@ class Frontend(abc.ABC):
     """One source of models. Subclasses are registered by name in `op_profiler.frontends`."""
 
     source: ClassVar[str]
-    summary: ClassVar[str]
 
     @abc.abstractmethod
     def names(self) -> list[str]:

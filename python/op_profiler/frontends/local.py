@@ -41,7 +41,6 @@ class LocalFrontend(Frontend):
     """Models that need no file and no network."""
 
     source = "local"
-    summary = "TVM's zoo, recurrent and randomly wired networks; with the models extra torchvision and pretrainedmodels"
 
     def names(self) -> list[str]:
         darknet = classifiers.DARKNET_NAMES if classifiers.installed("libreyolo") else ()

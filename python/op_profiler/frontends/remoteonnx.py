@@ -19,7 +19,6 @@ class RemoteOnnxFrontend(Frontend):
     """Graphs of the onnx package by name; any other ONNX model by address or path."""
 
     source = "remoteonnx"
-    summary = "an http(s) address or a path of an .onnx or .tar.gz, or a graph of the onnx package"
 
     def names(self) -> list[str]:
         return sorted(shipped_graphs())

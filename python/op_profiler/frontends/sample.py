@@ -100,7 +100,6 @@ class SampleFrontend(Frontend):
     """Batches that ``op-profiler sample`` made; no source that a user names."""
 
     source = "sample"
-    summary = "batches of sampled operators, made by op-profiler sample"
 
     def names(self) -> list[str]:
         return sorted(path.stem for path in (cache_folder() / "samples").glob("*.jsonl"))

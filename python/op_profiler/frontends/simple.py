@@ -147,7 +147,6 @@ class SimpleFrontend(Frontend):
     """One operator at a time."""
 
     source = "simple"
-    summary = "single operators with usual sizes; set them with --inputshape"
 
     def names(self) -> list[str]:
         return sorted(OPERATORS)

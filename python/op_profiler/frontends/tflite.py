@@ -14,7 +14,6 @@ class TfliteFrontend(Frontend):
     """Files of TensorFlow Lite, float or quantized."""
 
     source = "tflite"
-    summary = "a path of a .tflite file"
 
     def names(self) -> list[str]:
         return []

@@ -30,7 +30,6 @@ class TransformersFrontend(Frontend):
     """Language, vision and speech models of Hugging Face's transformers."""
 
     source = "transformers"
-    summary = "transformers' architectures with random weights, or a local checkpoint folder"
 
     def names(self) -> list[str]:
         known = configuration_names()

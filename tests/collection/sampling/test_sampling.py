@@ -17,7 +17,7 @@ from op_profiler.collection.sampling import grid, run, spaces
 from op_profiler.collection.sampling.kinds import Conv2d, Dense, LayerNorm, Point, Softmax
 from op_profiler.collection.supervisor import Collection
 from op_profiler.errors import UnknownNameError, UsageError
-from op_profiler.frontends import get_frontend
+from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.sample import kept_batches, read_batch
 from op_profiler.report.collection import Screen
@@ -134,7 +134,7 @@ def test_a_batch_builds_to_the_operators_that_were_put_in(target: Any) -> None:
     wanted = operators_of_points(POINTS, target, seed=0)
     name = batch_name("a test", [1])
     write_batch(name, [sampled(o) for o in wanted])
-    model = get_frontend("sample").load(ModelRequest(source="sample", name=name))
+    model = FRONTENDS.get("sample").load(ModelRequest(source="sample", name=name))
     built = {o.operator.key for o in compile_model(model, target).by_label.values()}
     assert {o.operator.key for o in wanted} <= built
 

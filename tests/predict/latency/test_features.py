@@ -66,7 +66,7 @@ def test_tiles_are_those_that_tvm_takes(tvm: Any) -> None:
     from op_profiler.collection.sampling.kinds import Conv2d
     from op_profiler.collection.sampling.kinds import Dense as DensePoint
     from op_profiler.compilers.relay.lower import compile_model
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.sample import write_batch
     from op_profiler.predict.latency.features import _sizes
@@ -84,7 +84,7 @@ def test_tiles_are_those_that_tvm_takes(tvm: Any) -> None:
     wanted = operators_of_points(points, target, seed=0)
     name = batch_name("tiles", [1])
     write_batch(name, [sampled(o) for o in wanted])
-    model = get_frontend("sample").load(ModelRequest(source="sample", name=name))
+    model = FRONTENDS.get("sample").load(ModelRequest(source="sample", name=name))
     with chosen_schedules() as choices:
         compiled = compile_model(model, target)
     checked = 0

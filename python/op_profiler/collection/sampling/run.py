@@ -88,10 +88,10 @@ def batches_of_points(points: Iterator[P], label: str, seed: int) -> Iterator[Ba
 
 def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:
     """The distinct operators of each model, one batch a model."""
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
 
     for request in requests:
-        frontend = get_frontend(request.source)
+        frontend = FRONTENDS.get(request.source)
         frontend.check(request)
         shapes = "_".join("x".join(map(str, shape)) for shape in request.input_shapes)
         details = [f"b{request.batch_size}", shapes, f"s{request.sequence_length}" if request.sequence_length else ""]
@@ -112,10 +112,10 @@ def _operators_of_model(request: ModelRequest, target: object) -> list[Occurrenc
 
 
 def _lowered(request: ModelRequest) -> RelayModel:
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.lowered_cache import load_cached
 
-    return load_cached(get_frontend(request.source), request)
+    return load_cached(FRONTENDS.get(request.source), request)
 
 
 def shuffled(points: Sequence[P], seed: int) -> Iterator[P]:
@@ -170,7 +170,7 @@ def measure_batches(
 def _measure(
     batch: Batch, request: CollectRequest, collection: Collection, progress: Progress, report: SampleReport
 ) -> None:
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.sample import batch_path
 
     report.batches += 1
@@ -181,7 +181,7 @@ def _measure(
         progress.problem(f"error: {batch.label}: {error}")
         return
     model = ModelRequest(source="sample", name=name)
-    found = collection.run(get_frontend("sample"), [dataclasses.replace(request, model=model)], progress)[0]
+    found = collection.run(FRONTENDS.get("sample"), [dataclasses.replace(request, model=model)], progress)[0]
     with batch_path(name).open() as file:
         report.operators += sum(1 for _ in file) - 1  # the first line says what the file is
     for threads in found.threads.values():

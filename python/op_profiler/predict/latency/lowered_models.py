@@ -54,9 +54,9 @@ def lowered_model(request: CollectRequest, note: Callable[[str], None] = lambda 
     Raises:
         ModelError: it does not lower, or nothing of it is left.
     """
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
 
-    content = get_frontend(request.model.source).fingerprint(request.model)
+    content = FRONTENDS.get(request.model.source).fingerprint(request.model)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
         note(f"lowering {request.model.name}")
         return _lower(request)
