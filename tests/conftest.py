@@ -1,9 +1,13 @@
-"""Shared parts of the tests: real models, built once a session."""
+"""Shared parts of the tests: real models, built once a session, and real databases."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import signal
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,8 @@ os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"
 for name in ("FORCE_COLOR", "PY_COLORS"):
     os.environ.pop(name, None)
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+# A shell that runs the tests in its background has Ctrl-C ignored, also in what they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # The tests ask whether load is seen and marked, not for a quiet machine.
 os.environ.setdefault("OP_PROFILER_PATIENCE_SECONDS", "1")
 
@@ -100,3 +106,56 @@ def broken_network(tvm: Any) -> Any:
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([data, first, second], y)))
     shapes = {"data": (1, 8, 8, 8, 8), "w1": (8, 8, 3, 3, 3), "w2": (8, 4, 3, 3, 3)}
     return RelayModel("broken", "test", module, {}, tuple(InputSpec(n, s) for n, s in shapes.items()))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """Address of a server that listens on a socket in its own folder, and is gone at the end."""
+    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not binaries:
+        pytest.skip("no PostgreSQL server below /usr/lib/postgresql")
+    pytest.importorskip("psycopg")
+    owner: dict[str, Any] = {"user": "postgres"} if os.getuid() == 0 else {}  # PostgreSQL refuses to run as root
+    folder = Path(tempfile.mkdtemp(prefix="op-pg-", dir="/tmp"))
+
+    def run(name: str, *words: str) -> None:
+        command = [str(binaries[-1] / name), "-D", str(folder / "data"), *words]
+        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, **owner)
+
+    try:
+        try:
+            if owner:
+                shutil.chown(folder, user="postgres")
+            run("initdb", "-A", "trust", "-U", "tester", "--no-sync", "-E", "UTF8", "--locale=C")
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no PostgreSQL server can be set up here: {error}")
+        server = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
+        run("pg_ctl", "start", "-w", "-t", "600", "-l", str(folder / "log"), "-o", server)
+        try:
+            yield f"postgresql://tester@/postgres?host={folder}"
+        finally:
+            run("pg_ctl", "stop", "-m", "immediate")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """The server with nothing in it."""
+    import psycopg
+
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    return postgres_server
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/new/folder/test.db"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Each kind of database in turn, empty."""
+    return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url"))

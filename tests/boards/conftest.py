@@ -56,6 +56,6 @@ def collect(tmp_path: Path) -> Collector:
         db = f"sqlite:///{tmp_path / 'boards.db'}"
         chosen = () if "--modelsource" in arguments or "--module" in arguments else network
         command = [sys.executable, str(script), *chosen, *arguments, "--db", db]
-        return subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+        return subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=tmp_path)
 
     return run

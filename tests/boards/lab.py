@@ -101,7 +101,7 @@ class Lab:
             self.wait_until_offered(self.boards[-1].address)
         return self.boards[-1]
 
-    def wait_until_offered(self, address: str, seconds: float = 30.0) -> None:
+    def wait_until_offered(self, address: str, seconds: float = 600.0) -> None:
         """Until the tracker lists a board, and all of them as free: it tells how many are, not which."""
         from op_profiler.targets.remote.rpc import list_machines
 
@@ -127,7 +127,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float = 120.0) -> None:
+def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float = 600.0) -> None:
     """Until the process listens there."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -207,7 +207,7 @@ def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedPr
         env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'python'}", **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
 

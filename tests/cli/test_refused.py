@@ -26,7 +26,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
 
@@ -240,7 +240,7 @@ def test_modules_in_the_current_folder_are_not_taken_for_the_libraries(tmp_path:
         env=os.environ.copy(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0 and list(tmp_path.glob("ran-*")) == [], done.stderr

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +16,8 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.targets.cuda import tvm_build
 from op_profiler.targets.llvm import identity
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "collector" / "op_performance_collector.py"
+from .collector import run, summary
+
 MLP = CollectRequest(model=ModelRequest(source="local", name="mlp"))
 NETWORK = """
 import torch
@@ -37,17 +33,9 @@ def net():
 
 def collect(folder: Path, *arguments: str, **environment: str) -> tuple[int, int]:
     """Run the collector; how many operators it measured, and how many it found in the dataset."""
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments, "--threads=1", "--quiet", "--summary-json=summary.json"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = run(folder, *arguments, "--threads=1", "--quiet", "--summary-json=summary.json", **environment)
     assert done.returncode == 0, done.stderr
-    (entry,) = json.loads((folder / "summary.json").read_text())
+    (entry,) = summary(folder)
     return entry["measured"], entry["reused"]
 
 
@@ -72,12 +60,15 @@ def test_a_function_of_the_users_is_what_it_returns(tmp_path: Path) -> None:
     assert collect(tmp_path, *network) == (operators, 0)
 
 
-def test_a_twin_of_the_host_measures_for_itself(tmp_path: Path) -> None:
+def test_a_twin_of_the_host_measures_for_itself(tmp_path: Path, url: str) -> None:
     """Two hosts of one kind with one dataset between them."""
-    network = "--modelname=mlp"
-    assert collect(tmp_path, network, OP_PROFILER_HOST_ID="one") == (4, 0)
-    assert collect(tmp_path, network, OP_PROFILER_HOST_ID="twin") == (4, 0)
-    assert collect(tmp_path, network, OP_PROFILER_HOST_ID="one") == (0, 4)
+    mlp = ("--modelname=mlp", f"--db={url}")
+    assert collect(tmp_path, *mlp, OP_PROFILER_HOST_ID="one") == (4, 0)
+    assert collect(tmp_path, *mlp, OP_PROFILER_HOST_ID="twin") == (4, 0)
+    assert collect(tmp_path, *mlp, OP_PROFILER_HOST_ID="one") == (0, 4)
+    with Dataset.open(url, read_only=True) as dataset:
+        devices = [dataset.find_device(str(model.device_key)) for model in dataset.models()]
+    assert len({device.machine_id for device in devices if device is not None}) == len(devices) == 2
 
 
 class Files:

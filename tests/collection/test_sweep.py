@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import sqlite3
 import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,26 +20,14 @@ from op_profiler.report.collection import Screen
 from op_profiler.resources import ResourceError, applied
 from op_profiler.resources.numa_node import NumaNode
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "collector" / "op_performance_collector.py"
+from . import collector
+from .collector import rows, summary
+
 two_cores = pytest.mark.skipif(available_cores()[:2] != (0, 1), reason="needs cores 0 and 1")
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), "--modelname", "mlp", "--summary-json", "summary.json", *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def summary(folder: Path) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = json.loads((folder / "summary.json").read_text())
-    return entries
+    return collector.run(folder, "--modelname", "mlp", "--summary-json", "summary.json", *arguments)
 
 
 @pytest.fixture
@@ -68,12 +51,11 @@ def test_each_core_set_is_measured_stored_and_found_again(tmp_path: Path) -> Non
     assert plain.returncode == 0 and summary(tmp_path)[0]["reused"] == 4
     assert summary(tmp_path)[0]["resources"] == {} and summary(tmp_path)[0]["core_set_effective"] == [0]
 
-    with sqlite3.connect(tmp_path / "results" / "op_profiler.db") as connection:
-        query = (
-            "SELECT core_set, core_set_effective, governor, count(*) FROM measurements m "
-            "JOIN settings s ON s.key = m.settings_key WHERE m.median_us > 0 GROUP BY s.key ORDER BY core_set"
-        )
-        assert connection.execute(query).fetchall() == [("[0]", "[0]", None, 4), ("[1]", "[1]", None, 4)]
+    query = (
+        "SELECT core_set, core_set_effective, governor, count(*) FROM measurements m "
+        "JOIN settings s ON s.key = m.settings_key WHERE m.median_us > 0 GROUP BY s.key ORDER BY core_set"
+    )
+    assert rows(tmp_path, query) == [("[0]", "[0]", None, 4), ("[1]", "[1]", None, 4)]
 
 
 def test_a_worker_has_what_its_supervisor_was_given(
@@ -90,9 +72,9 @@ def test_a_worker_has_what_its_supervisor_was_given(
     bound = dataclasses.replace(request_of_mlp, db=db, threads=(1,), rounds=3, resources={"numa_node": 0})
     with Collection(db) as collection:
         (report,) = collection.run(FRONTENDS.get("local"), [bound], Screen(quiet=True))
-        rows = list(flat_rows(collection.dataset))
+        measured = list(flat_rows(collection.dataset))
     assert report.exit_code == 0
-    assert [(row["numa_node"], row["numa_node_effective"]) for row in rows] == [(0, 0)] * 4
+    assert [(row["numa_node"], row["numa_node_effective"]) for row in measured] == [(0, 0)] * 4
     assert NumaNode(Path("/sys")).read() is None
 
 

@@ -1,14 +1,12 @@
-"""Real databases: a SQLite file a test, and one throw-away PostgreSQL server a session."""
+"""What is stored in the real databases of the tests, and processes that use them."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -144,59 +142,6 @@ class Example:
 @pytest.fixture(scope="session")
 def example() -> Example:
     return Example()
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """Address of a server that listens on a socket in its own folder, and is gone at the end."""
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not binaries:
-        pytest.skip("no PostgreSQL server below /usr/lib/postgresql")
-    pytest.importorskip("psycopg")
-    owner: dict[str, Any] = {"user": "postgres"} if os.getuid() == 0 else {}  # PostgreSQL refuses to run as root
-    folder = Path(tempfile.mkdtemp(prefix="op-pg-", dir="/tmp"))
-
-    def run(name: str, *words: str) -> None:
-        command = [str(binaries[-1] / name), "-D", str(folder / "data"), *words]
-        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, **owner)
-
-    try:
-        try:
-            if owner:
-                shutil.chown(folder, user="postgres")
-            run("initdb", "-A", "trust", "-U", "tester", "--no-sync", "-E", "UTF8", "--locale=C")
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"no PostgreSQL server can be set up here: {error}")
-        server = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
-        run("pg_ctl", "start", "-w", "-l", str(folder / "log"), "-o", server)
-        try:
-            yield f"postgresql://tester@/postgres?host={folder}"
-        finally:
-            run("pg_ctl", "stop", "-m", "immediate")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def postgres_url(postgres_server: str) -> str:
-    """The server with nothing in it."""
-    import psycopg
-
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA public CASCADE")
-        connection.execute("CREATE SCHEMA public")
-    return postgres_server
-
-
-@pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/new/folder/test.db"
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest) -> str:
-    """Each kind of database in turn, empty."""
-    return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url"))
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def test_writers_at_the_same_time_lose_nothing(url: str, start: Start) -> None:
     """They start on a database that does not exist, so they also race to make it."""
     writers = [start(WRITE_MANY, url, str(number), str(ROWS)) for number in range(WRITERS)]
     for writer in writers:
-        _, errors = writer.communicate(timeout=120)
+        _, errors = writer.communicate(timeout=900)
         assert writer.returncode == 0, errors
     with Dataset.open(url, read_only=True) as dataset:
         counts = dataset.counts()

@@ -110,7 +110,7 @@ def test_own_models_work_without_pytest(tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{packages}"}
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["mlp", "resnet-18"]

@@ -18,6 +18,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTED = (0, 1, 2, 3, 4, 5)
 MARKER = "code-was-run"
+_PATIENCE_SECONDS = 600.0  # no command needs a tenth of it, also where others use the machine
 _HEAVY = ("sklearn.ensemble", "xgboost", "onnx", "tflite", "torch", "torch.export")
 _LOG = re.compile(r"the worker's log: (\S+)")
 
@@ -62,13 +63,13 @@ class Commands:
         self._zygote.stdin.close()
         self._zygote.wait()
 
-    def run(self, folder: Path, *arguments: str, seconds: float = 60.0) -> Done:
+    def run(self, folder: Path, *arguments: str) -> Done:
         """One command line of ``op-profiler``."""
         assert self._zygote.stdin is not None and self._zygote.stdout is not None
         with tempfile.TemporaryDirectory() as outputs:
             out, err = Path(outputs, "out"), Path(outputs, "err")
             order: dict[str, Any] = {"arguments": arguments, "folder": str(folder), "environment": self._environment}
-            order |= {"out": str(out), "err": str(err), "seconds": seconds}
+            order |= {"out": str(out), "err": str(err), "seconds": _PATIENCE_SECONDS}
             self._zygote.stdin.write(json.dumps(order) + "\n")
             self._zygote.stdin.flush()
             code = json.loads(self._zygote.stdout.readline())
@@ -80,7 +81,6 @@ class Commands:
         *arguments: str,
         written: Collection[str] = (),
         codes: Collection[int] = DOCUMENTED,
-        seconds: float = 60.0,
     ) -> Done:
         """Run a command in a folder with malformed files.
 
@@ -89,7 +89,7 @@ class Commands:
             codes: what it may end with.
         """
         before = digests(folder)
-        done = self.run(folder, *arguments, seconds=seconds)
+        done = self.run(folder, *arguments)
         assert done.code is not None, f"it does not end: {done}"
         assert done.code in codes, str(done)
         assert "Traceback (most recent call last)" not in done.out + done.err + _worker_log(done), str(done)

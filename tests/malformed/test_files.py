@@ -60,7 +60,7 @@ def test_a_plan_that_is_none(content: str, commands: Commands, tmp_path: Path) -
 
 def test_a_plan_for_another_machine(commands: Commands, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps(PLAN | {"models": ["mlp"]}))
-    commands.check(tmp_path, "corun", "mlp", "--plan", "plan.json", codes=(2, 5), seconds=200.0)
+    commands.check(tmp_path, "corun", "mlp", "--plan", "plan.json", codes=(2, 5))
 
 
 @_each(TEXT, 3)

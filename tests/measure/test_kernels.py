@@ -60,8 +60,9 @@ def test_a_kernel_that_fails_says_so_and_has_no_time(graph: Any, tvm: Any) -> No
     assert kernel.error() is None
 
 
-def test_the_cost_of_a_call_is_small_against_a_kernel() -> None:
-    assert 0 < call_overhead_us() < 20
+def test_the_cost_of_a_call_is_small_against_a_kernel(graph: Any) -> None:
+    heaviest_us = np.median([graph.walk("model", [True] * len(graph.kernels)) for _ in range(15)], axis=0).max()
+    assert np.median([call_overhead_us() for _ in range(15)]) < heaviest_us
 
 
 def test_thread_pool_is_read_back(graph: Any) -> None:

@@ -68,7 +68,7 @@ def run(
     env.update(variables or {})
     command = [*shell, "-c", script]
     return subprocess.run(
-        command, cwd=cwd, env=env, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120
+        command, cwd=cwd, env=env, text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=900
     )
 
 

@@ -204,7 +204,7 @@ def test_processes_that_write_together_lose_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     command = [sys.executable, "-c", code, str(tmp_path)]
     processes = [subprocess.Popen([*command, str(number)], env=environment) for number in range(3)]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    assert [process.wait(timeout=900) for process in processes] == [0, 0, 0]
     assert len(read_records(file)[0]) == 30
 
 

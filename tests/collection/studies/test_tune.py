@@ -4,49 +4,31 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-import signal
-import sqlite3
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "collector" / "op_performance_collector.py"
+from .. import collector
+from ..collector import killed, rows, stored
+
 MLP = ["--modelsource", "local", "--modelname", "mlp", "--threads", "1", "--coverage", "1"]
 TUNE = [*MLP, "--iftune", "true", "--trials", "10"]
 
 
-def environment(folder: Path) -> dict[str, str]:
-    paths = {"PYTHONPATH": str(ROOT / "python"), "OP_PROFILER_SCHEDULES": str(folder / "schedules")}
-    return {**os.environ, **paths, "NO_COLOR": "1"}
+def changes(folder: Path) -> dict[str, str]:
+    """To the environment."""
+    return {"OP_PROFILER_SCHEDULES": str(folder / "schedules"), "NO_COLOR": "1"}
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments, "--summary-json", "summary.json"],
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    return collector.run(folder, *arguments, "--summary-json", "summary.json", **changes(folder))
 
 
 def summary(folder: Path) -> dict[str, Any]:
-    entries: list[dict[str, Any]] = json.loads((folder / "summary.json").read_text())
-    return entries[0]
-
-
-def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
-    with sqlite3.connect(folder / "results" / "op_profiler.db") as connection:
-        return connection.execute(query).fetchall()
+    return collector.summary(folder)[0]
 
 
 TRIALS = "SELECT count(*) FROM measurements m JOIN schedules s ON s.key = m.schedule_key WHERE s.origin = 'trial'"
@@ -123,25 +105,14 @@ def test_a_second_run_tries_nothing_again(tuned: Any) -> None:
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    arguments = [sys.executable, str(SCRIPT), *TUNE[:-1], "60", "--tuner", "random"]
-    process = subprocess.Popen(
-        arguments, cwd=tmp_path, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    database = tmp_path / "results" / "op_profiler.db"
-    count, end = 0, time.monotonic() + 120
-    while count < 30 and time.monotonic() < end and process.poll() is None:
-        time.sleep(0.2)
-        if database.exists():
-            try:
-                ((count,),) = rows(tmp_path, TRIALS)
-            except sqlite3.OperationalError:
-                count = 0  # the tables are being made
-    assert process.poll() is None and count >= 30
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    time.sleep(1.0)  # its children notice
+    arguments = [*TUNE[:-1], "60", "--tuner", "random"]
+
+    def a_part() -> bool:
+        return any(count >= 30 for (count,) in stored(tmp_path, TRIALS))
+
+    killed(tmp_path, *arguments, when=a_part, **changes(tmp_path))
     ((count,),) = rows(tmp_path, TRIALS)
-    done = run(tmp_path, *TUNE[:-1], "60", "--tuner", "random")
+    done = run(tmp_path, *arguments)
     assert done.returncode == 0, done.stderr
     entry = summary(tmp_path)
     made = sum(t["trials"] for t in entry["tuning"])

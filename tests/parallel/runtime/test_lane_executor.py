@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from op_profiler.compilers.relay.lower import CompiledModel
@@ -36,10 +37,15 @@ def _threads() -> set[str]:
 
 def _left(before: set[str]) -> set[str]:
     """Threads that were not there before; one that was joined may still be listed for a moment."""
-    end = time.monotonic() + 5.0
+    end = time.monotonic() + 60.0
     while (left := _threads() - before) and time.monotonic() < end:
         time.sleep(0.01)
     return left
+
+
+def _busy_seconds(process: psutil.Process) -> float:
+    taken = process.cpu_times()
+    return float(taken.user + taken.system)
 
 
 def _expected(models: Models) -> list[np.ndarray]:
@@ -224,7 +230,6 @@ def test_signals_lie_on_cache_lines_of_their_own(tvm: Any) -> None:
 
 
 _FOR_EVER = """
-import signal
 import sys
 import op_profiler.parallel.corun
 from op_profiler.compilers.relay.tvm_build import load_tvm
@@ -246,7 +251,6 @@ def on_lanes(request, announce):
         print("running", flush=True)
         lanes.run()
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background of a shell
 op_profiler.parallel.corun.corun = on_lanes
 sys.argv = ["op-profiler", "corun", "mlp", "--quiet"]
 from op_profiler.cli import main
@@ -261,10 +265,12 @@ def test_ctrl_c_ends_a_run_whose_kernel_does_not_return(lane: int) -> None:
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"running\n"
-            time.sleep(0.2)
-            assert process.poll() is None
+            before = _busy_seconds(running := psutil.Process(process.pid))
+            while _busy_seconds(running) < before + 0.2:  # nothing but the kernel takes so long
+                assert process.poll() is None
+                time.sleep(0.01)
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=600)
         finally:
             process.kill()
     assert process.returncode == 130

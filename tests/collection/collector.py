@@ -1,0 +1,115 @@
+"""The collector as a user calls it, what it wrote, and how it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "collector" / "op_performance_collector.py"
+
+_PATIENCE_SECONDS = 600.0
+_ENDLESS_ROUNDS = """
+import sys
+if "op_profiler.collection.worker" in " ".join(sys.orig_argv):
+    from op_profiler.measure.rounds import Rounds
+    Rounds._settled = Rounds._at_limit = lambda *_: False
+"""
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """This process's, with the package on the path."""
+    return {**os.environ, "PYTHONPATH": str(ROOT / "python"), **changes}
+
+
+def hooked(folder: Path, code: str) -> str:
+    """``PYTHONPATH`` for processes that run some code before anything else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sitecustomize.py").write_text(code)
+    return f"{folder}{os.pathsep}{ROOT / 'python'}"
+
+
+def run(folder: Path, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    """One command in a folder, with changes to the environment."""
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments],
+        cwd=folder,
+        env=environment(**changes),
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+
+
+def summary(folder: Path) -> list[dict[str, Any]]:
+    """Of ``--summary-json summary.json``."""
+    entries: list[dict[str, Any]] = json.loads((folder / "summary.json").read_text())
+    return entries
+
+
+def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    """What the dataset answers; raises OperationalError where it, or a table, is not there yet."""
+    with sqlite3.connect(f"file:{folder}/results/op_profiler.db?mode=rw", uri=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def stored(folder: Path, query: str) -> list[tuple[Any, ...]]:
+    """The same of a run that has just begun: nothing as long as there are no tables."""
+    try:
+        return rows(folder, query)
+    except sqlite3.OperationalError:
+        return []
+
+
+def killed(
+    folder: Path, *arguments: str, when: Callable[[], object], endless_rounds: bool = False, **changes: str
+) -> None:
+    """Start a command, kill it when something holds, and wait until all its processes have ended.
+
+    Args:
+        endless_rounds: nothing settles, so that rounds go on until the kill.
+    """
+    if endless_rounds:
+        changes["PYTHONPATH"] = hooked(folder / "endless", _ENDLESS_ROUNDS)
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPT), *arguments],
+        cwd=folder,
+        env=environment(**changes),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    workers: list[psutil.Process] = []
+    try:
+        _wait_for(lambda: when() or process.poll() is not None)
+        assert process.poll() is None, "the run ended before it could be killed"
+        workers = psutil.Process(process.pid).children(recursive=True)
+    finally:
+        process.kill()
+        process.wait()
+    assert workers
+    _wait_for(lambda: all(map(_has_ended, workers)))
+
+
+def _wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < until, "it does not come to pass"
+        time.sleep(0.02)
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Also where nobody asks for its exit code any more, as in containers without an init."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True

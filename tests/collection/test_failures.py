@@ -1,0 +1,133 @@
+"""What does not build, crashes or fails: it costs itself only, is recorded, and is told the same way each time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .collector import hooked, rows, run, summary
+
+
+def test_operators_that_do_not_build_are_recorded_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    """A model file with a grouped transposed 3-D convolution, which TVM 0.19 cannot compile for llvm."""
+    onnx = pytest.importorskip("onnx", reason="the broken model is written as ONNX")
+    import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = numpy_helper.from_array(np.ones((8, 4, 3, 3, 3), "float32"), "w")
+    graph = helper.make_graph(
+        [
+            helper.make_node("Relu", ["x"], ["r"]),
+            helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2, 2]),
+            helper.make_node("ConvTranspose", ["p", "w"], ["y"], group=2, kernel_shape=[3, 3, 3]),
+        ],
+        "broken",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 8, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 9, 9, 9])],
+        [weights],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, tmp_path / "broken.onnx")
+    done = run(tmp_path, "--modelsource=file", "--modelname=broken.onnx", "--threads=1", "--summary-json=summary.json")
+    assert done.returncode == 1, done.stderr
+    (entry,) = summary(tmp_path)
+    assert entry["failed"] == 1 and entry["ratio"] is None and len(entry["not_in_sum"]) == 1
+    failures = rows(tmp_path, "SELECT error, median_us FROM measurements WHERE error IS NOT NULL")
+    assert len(failures) == 1 and failures[0][1] is None
+    times = rows(tmp_path, "SELECT median_us FROM measurements WHERE error IS NULL")
+    assert times and all(t > 0 for (t,) in times)
+
+
+def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker is killed by a signal while it checks one kernel, as a crash would do."""
+    done = run(
+        tmp_path,
+        *["--modelname", "mlp", "--threads", "1", "--summary-json", "summary.json"],
+        PYTHONPATH=hooked(
+            tmp_path / "hook",
+            "import os, signal, sys\n"
+            "if 'op_profiler.collection.worker' in ' '.join(sys.orig_argv):\n"
+            "    import op_profiler.measure.kernels as kernels\n"
+            "    def crash(self, index, original=kernels.GraphKernels.kernel_error):\n"
+            "        if 'softmax' in self.kernels[index].name and len(self.kernels) > 0:\n"
+            "            os.kill(os.getpid(), signal.SIGSEGV)\n"
+            "        return original(self, index)\n"
+            "    kernels.GraphKernels.kernel_error = crash\n",
+        ),
+    )
+    assert done.returncode == 1, done.stderr
+    (entry,) = summary(tmp_path)
+    assert entry["failed"] == 1
+    failed = rows(
+        tmp_path,
+        "SELECT o.anchor, m.error FROM measurements m JOIN operators o ON o.key = m.operator_key "
+        "WHERE m.error IS NOT NULL",
+    )
+    assert [anchor for anchor, _ in failed] == ["nn.softmax"]
+    assert "SIGSEGV" in failed[0][1]
+    assert rows(tmp_path, "SELECT count(*) FROM measurements WHERE median_us > 0")[0][0] >= 3
+
+    # What failed because of the operator stays so until it is asked for again.
+    options = ["--modelname=mlp", "--threads=1", "--summary-json=summary.json"]
+    assert run(tmp_path, *options).returncode == 1
+    assert summary(tmp_path)[0]["measured"] == 0 and summary(tmp_path)[0]["failed"] == 1
+    done = run(tmp_path, *options, "--remeasure=failed")
+    assert done.returncode == 0, done.stderr
+    assert summary(tmp_path)[0]["measured"] == 4 and summary(tmp_path)[0]["sum_of_operators_us"] > 0
+    causes = rows(tmp_path, "SELECT DISTINCT error_cause FROM failures")
+    assert causes == [("operator",)]
+
+
+def test_a_model_that_fails_as_a_whole_ends_with_the_same_code_and_words_when_repeated(tmp_path: Path) -> None:
+    path = hooked(
+        tmp_path / "hook",
+        "import sys\n"
+        "if 'op_profiler.collection.worker' in ' '.join(sys.orig_argv):\n"
+        "    import op_profiler.measure.kernels as kernels\n"
+        "    from op_profiler.errors import MeasureError\n"
+        "    def load(*words, original=kernels.load_graph):\n"
+        "        loaded = original(*words)\n"
+        "        if len(loaded.labels) > 1:\n"
+        "            raise MeasureError('the model does not run: broken on purpose')\n"
+        "        return loaded\n"
+        "    kernels.load_graph = load\n",
+    )
+    for measured in (4, 0):
+        done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", PYTHONPATH=path)
+        (entry,) = summary(tmp_path)
+        assert done.returncode == 1, done.stderr
+        assert entry["failed"] == 0 and entry["measured"] == measured
+        assert "operator by operator, since the model does not run: broken on purpose" in entry["error"]
+        assert "broken on purpose" in done.stderr
+
+
+def test_what_failed_because_of_the_machine_is_tried_again_by_the_same_command(tmp_path: Path) -> None:
+    """TVM's pool gives one thread where two are asked for; afterwards it gives both."""
+    options = ["--modelname=mlp", "--threads=1,2", "--summary-json=summary.json"]
+    # Another model first: the kernels that tell the machine's peaks run once, and would set up TVM's pool before us.
+    run(tmp_path, "--modelname=mlp", "--batchsize=2", "--threads=1", "--db=sqlite:///other.db")
+    done = run(tmp_path, *options, TVM_NUM_THREADS="1")
+    assert done.returncode == 1, done.stderr
+    one, two = summary(tmp_path)
+    assert one["measured"] == 4 and one["failed"] == 0 and one["whole_model_us"] > 0
+    assert two["whole_model_us"] is None and "asked for 2 threads" in two["error"]
+    ((cause, state, whole),) = rows(tmp_path, "SELECT error_cause, machine_state, operator_key FROM failures")
+    assert cause == "machine" and json.loads(state)["tvm_num_threads"] == "1" and whole is None
+
+    done = run(tmp_path, *options)
+    assert done.returncode == 0, done.stderr
+    one, two = summary(tmp_path)
+    assert one["measured"] == 0 and one["reused"] == 4
+    assert two["measured"] == 4 and two["error"] is None and two["sum_of_operators_us"] > 0
+
+    before = rows(tmp_path, "SELECT * FROM measurements ORDER BY key")
+    done = run(tmp_path, *options, "--remeasure=all", TVM_NUM_THREADS="1")
+    assert done.returncode == 1, done.stderr
+    one, two = summary(tmp_path)
+    assert one["measured"] == 4 and two["reused"] == 4 and two["whole_model_us"] > 0
+    assert [f["cause"] for f in two["kept_failures"]] == ["machine"]
+    assert "asked for 2 threads" in done.stdout and "stands" in done.stdout
+    after = rows(tmp_path, "SELECT * FROM measurements ORDER BY key")
+    assert len(after) == len(before) == 8 and len(set(after) - set(before)) == 4
