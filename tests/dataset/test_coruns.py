@@ -102,7 +102,12 @@ def test_a_stand_in_for_a_time_is_refused_with_its_group(
         filled.record_corun(example.device, (pair[0], dataclasses.replace(pair[1], **changes)))
     with pytest.raises(DatasetError, match="refused"):
         filled.record_corun(example.device, (pair[0], dataclasses.replace(pair[1], operator_key="never stored")))
-    with pytest.raises(DatasetError, match="refused"):
+    assert filled.coruns() == []
+
+
+def test_a_group_without_members_is_refused_before_the_database_is_asked(filled: Dataset, example: Any) -> None:
+    """It would insert one member of which nothing is told."""
+    with pytest.raises(DatasetError, match="refused: it has no members"):
         filled.record_corun(example.device, ())
     assert filled.coruns() == []
 

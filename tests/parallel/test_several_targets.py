@@ -20,12 +20,14 @@ from op_profiler.cli.options import parse_targets
 from op_profiler.collection.request import CollectRequest
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.threads import available_cores
 from op_profiler.parallel import several_targets
 from op_profiler.parallel.planning.games import Outcome
 from op_profiler.parallel.runtime.target_workers import split_cores
 from op_profiler.parallel.several_targets import TargetsRequest, corun_on_targets
 from op_profiler.parallel.timing import Timed
+from op_profiler.targets.llvm.host import Host
 from op_profiler.targets.machine import Place
 
 COMMAND = typer.Typer()
@@ -118,14 +120,23 @@ def test_models_run_at_once_each_on_cores_of_its_own(loaded: list[Any], monkeypa
 
     def meet(worker: Any, number: int) -> Any:
         if together.is_set():
-            both_at_once.wait(timeout=20)
+            both_at_once.wait(timeout=600)
             seen.add((worker.loaded.name, frozenset(os.sched_getaffinity(0))))
         return run(worker, number)
 
     monkeypatch.setattr(several_targets, "run_all", all_of)
     monkeypatch.setattr(several_targets.Worker, "_run", meet)
+    watched: set[tuple[int, ...]] = set()
+    meter = Host.meter
+
+    def noted(host: Host, threads: int | None = None) -> CoreMeter:
+        watched.add(host.threads.core_set(threads))
+        return meter(host, threads)
+
+    monkeypatch.setattr(Host, "meter", noted)
     result = corun_on_targets(REQUEST, lambda text: None)
     first, second = available_cores()[:2]
+    assert watched == {(first, second)}, "others are looked for on the cores of both"
     assert seen == {(LLVM, frozenset({first})), (GENERIC, frozenset({second}))}
     assert [(p.target, p.cores, p.models) for p in result.placements] == [
         (LLVM, (first,), ("mlp",)),
@@ -176,7 +187,8 @@ def test_the_command_tells_who_runs_where(tmp_path: Path) -> None:
     assert "equilibria in all" in done.output and "side by side (nash)" in done.output
     result = json.loads(found.read_text())
     assert result["policy"] == "nash" and result["targets"] == [LLVM, GENERIC]
-    assert min(result["sequential_us"], result["plan_us"], result["speedup"], result["predicted_us"]) > 0
+    assert min(result["sequential_us"], result["plan_us"], result["predicted_us"]) > 0
+    assert (result["speedup"] is None) == (result["not_compared"] is not None)  # where others used the machine
     costs = np.array(result["costs_us"])
     assert costs.shape == (2, 2) and (costs > 0).all()
     assert result["price_of_anarchy"] >= result["price_of_stability"] >= 1 - 1e-9

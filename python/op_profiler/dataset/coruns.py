@@ -12,6 +12,7 @@ from op_profiler.dataset import convert, schema
 from op_profiler.dataset.quality import keep_failures
 from op_profiler.dataset.row import Corun, CorunMember
 from op_profiler.dataset.statements import labelled, upsert
+from op_profiler.errors import DatasetError
 from op_profiler.measure.failures import cause_of
 from op_profiler.measure.measurement import Settings
 from op_profiler.schedules.schedule import Schedule
@@ -24,7 +25,12 @@ def store(connection: Connection, corun: Corun) -> bool:
 
     Returns:
         Whether it was stored.
+
+    Raises:
+        DatasetError: it has no members.
     """
+    if not corun.members:
+        raise DatasetError("a group that ran side by side was refused: it has no members")
     key = schema.corun_key(corun.device_key, corun.members)
     group = {"key": key} | {name: getattr(corun, name) for name in _OF_THE_GROUP}
     members = [_columns(m) | {"corun_key": key, "position": at} for at, m in enumerate(corun.members)]

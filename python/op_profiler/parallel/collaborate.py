@@ -237,11 +237,11 @@ class _Search:
 
     def _in_rounds(self, one_round: Callable[[], object]) -> np.ndarray:
         """Rounds of one comparison: a few less when the time is up. Shape (rounds, ...)."""
-        machine = self._models.machine
+        machine, cores = self._models.machine, self._models.cores
         samples, load = in_quiet_rounds(
             lambda _: one_round(),
             rounds=_ROUNDS,
-            meter=machine.meter(),
+            meter=machine.meter(len(cores)),
             limits=machine.limits,
             fewest=_FEWEST_ROUNDS,
             until=self._end,

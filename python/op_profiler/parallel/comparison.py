@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.parallel.measured_costs import settled_durations_us
-from op_profiler.parallel.timing import Load, Timed, Way, compare_outputs, finite, in_quiet_rounds, time_in_turn
+from op_profiler.parallel.timing import Load, Timed, Way, compare_outputs, in_quiet_rounds, time_in_turn
 
 if TYPE_CHECKING:
     from op_profiler.parallel.collaborate import Collaboration
@@ -82,22 +82,14 @@ class CorunResult:
     def to_json(self) -> dict[str, Any]:
         """Plain values, for scripts. The times and `speedup` are those of `compared_policy`, also where another plan,
         `policy`, is returned."""
-        sequential, ours = (float(median) for median in self.timed.median_us)
         return {
             "models": list(self.plan.models),
             "policy": self.plan.policy,
             "compared_policy": self.compared.title,
-            "sequential_us": sequential,
-            "sequential_interval_us": finite(self.timed.interval_us(0)),
-            "plan_us": ours,
-            "plan_interval_us": finite(self.timed.interval_us(1)),
+            **self.timed.to_json(),
             "predicted_us": self.compared.predicted_us,
-            "speedup": self.timed.speedup(1),
-            "speedup_interval": finite(self.timed.speedup_interval(1)),
             "outputs_equal": self.outputs_equal,
             "largest_difference": self.largest_difference,
-            "foreign_load": self.timed.load.foreign,
-            "rounds": len(self.timed.samples_us),
             "merged": list(self.plan.merged),
             "split": self.plan.split,
             "tried": [{"policy": n, "predicted_us": p, "measured_us": m} for n, p, m in self.tried],
@@ -130,17 +122,20 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
     Returns:
         Sequential as way 0 and the plan as way 1, and what else was seen of the plan.
     """
-    machine, sequential = baseline.machine, baseline.sequential()
+    machine, cores, sequential = baseline.machine, len(baseline.cores), baseline.sequential()
     with models.executor(plan) as executor:
         ways = [sequential, Way(lambda: None, executor.run)]
-        timed = time_in_turn(ways, rounds=rounds, meter=machine.meter(), limits=machine.limits)
+        timed = time_in_turn(ways, rounds=rounds, meter=machine.meter(cores), limits=machine.limits)
         sequential.prepare()
         sequential.run()
         expected = [array.copy() for array in baseline.sequential_outputs()]
         executor.run()
         equal, difference = compare_outputs(expected, executor.outputs())
         durations_us, load = in_quiet_rounds(
-            lambda _: settled_durations_us(executor), rounds=_DURATIONS, meter=machine.meter(), limits=machine.limits
+            lambda _: settled_durations_us(executor),
+            rounds=_DURATIONS,
+            meter=machine.meter(cores),
+            limits=machine.limits,
         )
         return timed, PlanRun(
             timeline_us=executor.timeline_us(),

@@ -261,14 +261,14 @@ def best_of(
 
 def _time(candidates: Sequence[Candidate]) -> Timed:
     """The plans in turn."""
-    machine = candidates[0].models.machine
+    models = candidates[0].models
     with contextlib.ExitStack() as stack:
         executors = [stack.enter_context(c.models.executor(c.plan)) for c in candidates]
         return time_in_turn(
             [Way(lambda: None, executor.run) for executor in executors],
             rounds=_MOST_ROUNDS,
-            meter=machine.meter(),
-            limits=machine.limits,
+            meter=models.machine.meter(len(models.cores)),
+            limits=models.machine.limits,
             fewest=_SHORT_ROUNDS,
             until=time.monotonic() + _CHOICE_SECONDS,
         )

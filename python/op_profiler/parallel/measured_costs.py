@@ -86,7 +86,7 @@ def measure_costs(models: Models) -> Profile:
         machine = models.machine
         until = time.monotonic() + _SECONDS
         rounds, load = in_quiet_rounds(
-            one_round, rounds=_ROUNDS, meter=machine.meter(), limits=machine.limits, fewest=1, until=until
+            one_round, rounds=_ROUNDS, meter=machine.meter(len(cores)), limits=machine.limits, fewest=1, until=until
         )
         bound_to = together.bound_to() if together is not None else {}
     alone_rounds, together_rounds, handovers_us = zip(*rounds, strict=True)

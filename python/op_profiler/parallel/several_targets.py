@@ -27,7 +27,7 @@ from op_profiler.parallel.runtime.target_workers import (
     run_all,
     split_cores,
 )
-from op_profiler.parallel.timing import Timed, Way, compare_outputs, finite, time_in_turn
+from op_profiler.parallel.timing import Timed, Way, compare_outputs, time_in_turn
 from op_profiler.targets.target import BOARD_KINDS, resolve_target, target_kind, use_build_for
 
 if TYPE_CHECKING:
@@ -136,7 +136,6 @@ class TargetsResult:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for scripts; the fields of `CorunResult.to_json` where they have a meaning here."""
-        sequential, ours = (float(median) for median in self.timed.median_us)
         return {
             "models": list(self.models),
             "targets": list(self.targets),
@@ -149,17 +148,10 @@ class TargetsResult:
             "price_of_stability": self.outcome.price_of_stability,
             "price_of_anarchy": self.outcome.price_of_anarchy,
             "sequential": dataclasses.asdict(self.sequential),
-            "sequential_us": sequential,
-            "sequential_interval_us": finite(self.timed.interval_us(0)),
-            "plan_us": ours,
-            "plan_interval_us": finite(self.timed.interval_us(1)),
+            **self.timed.to_json(),
             "predicted_us": self.predicted_us,
-            "speedup": self.timed.speedup(1),
-            "speedup_interval": finite(self.timed.speedup_interval(1)),
             "outputs_equal": self.outputs_equal,
             "largest_difference": self.largest_difference,
-            "foreign_load": self.timed.load.foreign,
-            "rounds": len(self.timed.samples_us),
             "notes": list(self.notes),
             "stages": [[dataclasses.asdict(placement) for placement in self.placements]],
         }
@@ -193,7 +185,7 @@ def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResu
         announce("measuring every model on every target")
         load_us, best = _measured_costs(side_by_side, alone, request)
         announce("comparing with everything on the best target")
-        return _compared(request, play(load_us), side_by_side, alone[best])
+        return _compared(request, play(load_us), side_by_side, alone, best)
 
 
 def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
@@ -222,9 +214,13 @@ def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
     ]
 
 
-def _timed(works: Sequence[Work], workers: Sequence[Worker], rounds: int) -> Timed:
-    """In turn; the load is that on this machine."""
-    machine = next(worker.machine for worker in workers if worker.loaded.board is None)
+def _timed(works: Sequence[Work], alone: Sequence[Worker], rounds: int) -> Timed:
+    """In turn; the load is that on this machine.
+
+    Args:
+        alone: of every target a worker that has all the cores there are for it.
+    """
+    machine = next(worker.machine for worker in alone if worker.loaded.board is None)
     ways = [Way(lambda: None, functools.partial(run_all, work)) for work in works]
     return time_in_turn(ways, rounds=rounds, meter=machine.meter(), limits=machine.limits)
 
@@ -236,17 +232,24 @@ def _measured_costs(
     everything = range(len(request.models))
     works: list[Work] = [[(worker, [number])] for number in everything for worker in side_by_side]
     works += [[(worker, everything)] for worker in alone]
-    timed = _timed(works, side_by_side, _COST_ROUNDS)
+    timed = _timed(works, alone, _COST_ROUNDS)
     split = len(request.models) * len(side_by_side)
     return timed.median_us[:split].reshape(len(request.models), -1), int(np.argmin(timed.median_us[split:]))
 
 
-def _compared(request: TargetsRequest, outcome: Outcome, side_by_side: Sequence[Worker], best: Worker) -> TargetsResult:
-    """The equilibrium beside everything on the best target, in fresh rounds: those that chose it favour it."""
+def _compared(
+    request: TargetsRequest, outcome: Outcome, side_by_side: Sequence[Worker], alone: Sequence[Worker], place: int
+) -> TargetsResult:
+    """The equilibrium beside everything on the best target, in fresh rounds: those that chose it favour it.
+
+    Args:
+        place: of the best target.
+    """
+    best = alone[place]
     everything = range(len(request.models))
     chosen = [[n for n in everything if outcome.choices[n] == at] for at in range(len(side_by_side))]
     work = [(worker, numbers) for worker, numbers in zip(side_by_side, chosen) if numbers]
-    timed = _timed([[(best, everything)], work], side_by_side, request.rounds)
+    timed = _timed([[(best, everything)], work], alone, request.rounds)
     notes = [*without_pygambit()]
     notes += [
         f"this TVM does not know the processor and compiled {one.name} for any of its kind; name it with -mcpu"

@@ -9,7 +9,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from op_profiler.measure.statistics import median_interval
 
 _Sample = TypeVar("_Sample")
 _SETTLED_NS = 2_000_000  # longer than lanes and TVM's pool look for work
+_NARROW = 1.25  # from one end of an interval to the other
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +74,36 @@ class Timed:
     def speedup_interval(self, way: int, over: int = 0) -> tuple[float, float]:
         """95 % confidence interval of `speedup`."""
         return median_interval(self.samples_us[:, over] / self.samples_us[:, way])
+
+    def not_compared(self, way: int, over: int = 0) -> str | None:
+        """Why two ways cannot be compared, and what to do; None where they can.
+
+        Others may stop one way and not the other. So under foreign load `speedup` says something only where the rounds
+        agree on it.
+        """
+        low, high = self.speedup_interval(way, over)
+        if not self.load.foreign or high <= _NARROW * low:
+            return None
+        return (
+            "the comparison was not obtained: others used the machine; repeat it with --rounds 40 or more while they "
+            "do not, or let OP_PROFILER_PATIENCE_SECONDS=300 wait longer for that"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Way 1, a plan, beside way 0, sequential, as plain values; no speed-up where there is a reason for none."""
+        not_compared = self.not_compared(1)
+        sequential_us, plan_us = self.median_us[:2].tolist()
+        return {
+            "sequential_us": sequential_us,
+            "sequential_interval_us": finite(self.interval_us(0)),
+            "plan_us": plan_us,
+            "plan_interval_us": finite(self.interval_us(1)),
+            "speedup": self.speedup(1) if not_compared is None else None,
+            "speedup_interval": finite(self.speedup_interval(1)) if not_compared is None else None,
+            "not_compared": not_compared,
+            "foreign_load": self.load.foreign,
+            "rounds": len(self.samples_us),
+        }
 
     def faster(self, way: int) -> bool:
         """Whether a way takes no longer than way 0, in the median and within rounds."""

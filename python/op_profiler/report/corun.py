@@ -50,11 +50,14 @@ def summary(result: CorunResult) -> str:
 def comparison(result: CorunResult | TargetsResult, first: str, second: str, predicted_us: float | None) -> str:
     """The times of two ways by their names, and whether the outputs of the second one are those of the first one."""
     timed = result.timed
+    not_compared = timed.not_compared(1)
+    speedup = f"speed-up {timed.speedup(1):.3f}{_interval(timed.speedup_interval(1), 3)}"
     lines = [
         f"{first} {_us(timed, 0)}; {second} {_us(timed, 1)}"
         + (f", predicted {predicted_us:.1f} us" if predicted_us is not None else ""),
-        f"speed-up {timed.speedup(1):.3f}{_interval(timed.speedup_interval(1), 3)}, "
-        f"{len(timed.samples_us)} rounds in turn" + ("; under foreign load" if timed.load.foreign else ""),
+        f"{speedup if not_compared is None else 'no speed-up'}, {len(timed.samples_us)} rounds in turn"
+        + ("; under foreign load" if timed.load.foreign else ""),
+        *([] if not_compared is None else [not_compared]),
     ]
     if result.outputs_equal:
         lines.append(f"outputs equal those of {first}, bit for bit")
