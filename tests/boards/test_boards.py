@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -304,6 +305,11 @@ def test_models_run_beside_each_other_on_processor_and_board(
     costs = result.outcome.load_us
     assert (costs > 0).all() and (costs[:, 1] > costs[:, 0]).all()  # it is emulated, and reached over a socket
     assert result.outputs_agree and not result.outputs_equal
+    unheard: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: unheard.append(str(error.exc_value)))
+    board.stop()
+    gc.collect()
+    assert unheard == [], "what lay on the board was freed while it was there"
 
 
 def test_a_board_that_is_lost_beside_others_ends_the_run(

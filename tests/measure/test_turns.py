@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from op_profiler.measure.turns import locks_of, measuring
+from op_profiler.measure.turns import compiling, locks_of, measuring
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
 import sys
-from op_profiler.measure.turns import measuring
-with measuring(["processor"], lambda text: print(text, flush=True)):
+from op_profiler.measure.turns import compiling, measuring
+say = lambda text: print(text, flush=True)
+with compiling(say) if "compile" in sys.argv else measuring(["processor"], say):
     print("mine", flush=True)
     sys.stdin.read()
 """
@@ -40,9 +41,21 @@ def holder(locks: Path) -> Iterator[subprocess.Popen[str]]:
     process.wait()
 
 
-def started(stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
-    """A process that measures for as long as its input lasts."""
-    return subprocess.Popen([sys.executable, "-c", HOLD], stdin=stdin, stdout=subprocess.PIPE, text=True)
+def started(*words: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    """A process that measures, or compiles, for as long as its input lasts."""
+    return subprocess.Popen([sys.executable, "-c", HOLD, *words], stdin=stdin, stdout=subprocess.PIPE, text=True)
+
+
+def compiler() -> subprocess.Popen[str]:
+    """A process that compiles until it is told not to."""
+    process = started("compile", stdin=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == "mine\n"
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.communicate()
+    assert process.returncode == 0
 
 
 def test_the_second_waits_and_says_for_whom(holder: subprocess.Popen[str]) -> None:
@@ -75,6 +88,35 @@ def test_what_a_dead_process_left_behind_blocks_nobody(locks: Path) -> None:
     assert waiting.stdout.read() == "mine\n"
     waiting.wait()
     assert said == []
+
+
+def test_who_compiles_waits_for_who_measures(holder: subprocess.Popen[str]) -> None:
+    second = started("compile")
+    assert second.stdout is not None
+    told = second.stdout.readline()
+    assert told.startswith(f"waiting: process {holder.pid} (-c), since ") and "measures on this machine" in told
+    holder.kill()
+    assert second.stdout.read() == "mine\n" and second.wait() == 0
+
+
+def test_several_compile_at_once_and_who_measures_waits_for_all(locks: Path) -> None:
+    first, second = compiler(), compiler()
+    third = started()
+    assert third.stdout is not None
+    told = third.stdout.readline()
+    assert told.startswith(f"waiting: process {second.pid} (-c compile), since ") and "compiles on this" in told
+    end(second)
+    assert third.stdout.readline() == "waiting: another process works on this machine's processor\n"
+    assert third.poll() is None
+    end(first)
+    assert third.stdout.read() == "mine\n" and third.wait() == 0
+
+
+def test_who_measures_compiles_without_waiting(locks: Path) -> None:
+    said: list[str] = []
+    with measuring(["processor"], said.append), compiling(said.append):
+        text = (locks / "op_profiler-processor.lock").read_text()
+    assert said == [] and text.endswith(", measures")
 
 
 def test_another_machine_part_is_another_lock(holder: subprocess.Popen[str]) -> None:

@@ -73,6 +73,7 @@ class Worker:
         from op_profiler.collection.results import Results
         from op_profiler.dataset import Dataset
 
+        self._begin_compiling()
         model, self.inputs, target = load_model(self.request, self.announce)
         self._note(*model.notes)
         with Dataset.open(self.request.db) as self.dataset:
@@ -101,12 +102,20 @@ class Worker:
                 else:
                     self._measure_model(model, target)
 
+    def _begin_compiling(self) -> None:
+        """Until the machine is opened. A dry run does not wait for what may be hours of another's tuning."""
+        from op_profiler.measure.turns import compiling
+
+        if not self.request.dry_run:
+            self._turn.enter_context(compiling(lambda text: self.announce(note=text)))
+
     def machine(self, target: Any) -> Machine:
         """The machine to measure on, opened when first needed, and from then on ours alone."""
         if self._machine is None:
             from op_profiler.measure.turns import locks_of, measuring
             from op_profiler.targets.open_machine import open_machine
 
+            self._turn.close()
             if self.request.place is None:
                 names = locks_of([self.request.target])
                 self._turn.enter_context(measuring(names, lambda text: self.announce(note=text)))
@@ -129,6 +138,7 @@ class Worker:
         if machine is None:  # asked for once more after compiling, which may take long
             self.machine(target).close()
             self._machine, machine = None, self.device.identity
+            self._begin_compiling()
         found = lookup.find(self.dataset, self.request, self.request.base_key(model.content, machine), self.task.since)
         if found is None or not (self.request.dry_run or found.answered >= set(self.request.threads)):
             return False

@@ -1,7 +1,8 @@
 """One measurement at a time on a machine, whoever starts it: two beside each other would measure each other.
 
-The right to measure is a lock on a file, which the operating system takes back from a process that dies. Compiling
-needs none: it is seen as foreign load, and the rounds under it are repeated. Boards are shared out by their tracker.
+The right to measure is a lock on a file, which the operating system takes back from a process that dies. Lowering and
+compiling are load for whoever measures with the processor, so they hold the same lock, shared: several may compile at
+once, while nobody measures. Boards are shared out by their tracker.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _FOLDER = "OP_PROFILER_LOCKS"
 _SHARED = Path("/tmp")  # noqa: S108 - every user of the machine has to find the same file, so TMPDIR does not count
 _ASK_AGAIN_SECONDS = 0.2
 
+_PROCESSOR = "processor"
 _held: dict[str, int] = {}  # how often this process is inside `measuring`, by name
 
 
@@ -46,7 +48,7 @@ def locks_of(targets: Sequence[str]) -> list[str]:
 
             names.add(device_uuid())
         elif kind == "llvm":
-            names.add("processor")
+            names.add(_PROCESSOR)
     return sorted(names)
 
 
@@ -62,8 +64,37 @@ def measuring(names: Sequence[str], say: Callable[[str], None] | None = None) ->
     """
     with contextlib.ExitStack() as stack:
         for name in sorted(names):
-            stack.enter_context(_one(name, say or (lambda text: print(text, file=sys.stderr))))
+            stack.enter_context(_one(name, say or _print))
         yield
+
+
+@contextlib.contextmanager
+def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Load the processor while nobody measures with it; nobody does where this process is inside `measuring`.
+
+    To be left before `measuring`, which waits until nobody compiles.
+
+    Args:
+        say: as in `measuring`.
+    """
+    if _held.get(_PROCESSOR):
+        yield
+        return
+    descriptor = _open(_PROCESSOR)
+    try:
+        _wait(descriptor, _PROCESSOR, fcntl.LOCK_SH, say or _print)
+        told = _tell(descriptor, "compiles")
+        try:
+            yield
+        finally:
+            if os.pread(descriptor, 4096, 0) == told:  # others may compile on, and nobody waits for this one any more
+                _write(descriptor, b"")
+    finally:
+        os.close(descriptor)
+
+
+def _print(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -77,29 +108,40 @@ def _one(name: str, say: Callable[[str], None]) -> Iterator[None]:
         return
     descriptor = _open(name)
     try:
-        _wait(descriptor, name, say)
+        _wait(descriptor, name, fcntl.LOCK_EX, say)
         _held[name] = 1
-        since = datetime.datetime.now(datetime.timezone.utc).strftime("%H:%M:%S UTC")
-        with contextlib.suppress(OSError):  # another user's file: the lock holds all the same
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{told_command()}, since {since}".encode(errors="replace"), 0)
+        _tell(descriptor, "measures")
         yield
     finally:
         _held.pop(name, None)
         os.close(descriptor)  # this is what gives the lock back
 
 
-def _wait(descriptor: int, name: str, say: Callable[[str], None]) -> None:
+def _tell(descriptor: int, doing: str) -> bytes:
+    """Write down for those who wait who holds the lock."""
+    since = datetime.datetime.now(datetime.timezone.utc).strftime("%H:%M:%S UTC")
+    told = f"{told_command()}, since {since}, {doing}".encode(errors="replace")
+    _write(descriptor, told)
+    return told
+
+
+def _write(descriptor: int, text: bytes) -> None:
+    with contextlib.suppress(OSError):  # another user's file: the lock holds all the same
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text, 0)
+
+
+def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> None:
     told = ""
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process"
+            holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process works"
         if holder != told:
             told = holder
-            say(f"waiting: {holder} measures on this machine's {'processor' if name == 'processor' else name}")
+            say(f"waiting: {holder} on this machine's {'processor' if name == _PROCESSOR else name}")
         time.sleep(_ASK_AGAIN_SECONDS)
 
 

@@ -181,6 +181,7 @@ def load_models(
     from op_profiler.building.build_cache import build
     from op_profiler.building.requested_model import load_model, random_inputs, static_inputs
     from op_profiler.measure.kernels import load_graph
+    from op_profiler.measure.turns import compiling
     from op_profiler.parallel.planning.merge import merged
     from op_profiler.targets.open_machine import open_machine
 
@@ -206,14 +207,15 @@ def load_models(
             contents.append(contents[first])
             asked.append(asked[first])
             continue
-        announce(f"lowering {request.model.name}")
-        model, given, target = load_model(request, lambda **_: None)
-        specs = static_inputs(model, request)
-        if merge:
-            model, new = merged(model)
-            kinds.update(new)
-        announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
-        built = build(request, model, target, request.record_file())
+        with compiling(announce):
+            announce(f"lowering {request.model.name}")
+            model, given, target = load_model(request, lambda **_: None)
+            specs = static_inputs(model, request)
+            if merge:
+                model, new = merged(model)
+                kinds.update(new)
+            announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
+            built = build(request, model, target, request.record_file())
         compiled.append(built.compiled)
         asked.append(built.asked)
         schedules |= built.schedules

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.errors import UsageError
-from op_profiler.measure.turns import locks_of, measuring
+from op_profiler.measure.turns import compiling, locks_of, measuring
 from op_profiler.parallel.planning.games import Outcome, play, without_pygambit
 from op_profiler.parallel.runtime.target_workers import (
     OnTarget,
@@ -200,12 +200,13 @@ def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
     compiled: list[list[CompiledModel]] = [[] for _ in targets]
     requests = [request.on(name) for name in request.targets]
     for number, one in enumerate(request.models):
-        announce(f"lowering {one.model.name}")
-        model = original_model(one)
-        inputs.append(random_inputs(static_inputs(model, one)))
-        for name, target, builds, asked in zip(request.targets, targets, compiled, requests, strict=True):
-            announce(f"compiling {one.model.name} for {name}")
-            builds.append(build(asked[number], model, target, asked[number].record_file()).compiled)
+        with compiling(announce):
+            announce(f"lowering {one.model.name}")
+            model = original_model(one)
+            inputs.append(random_inputs(static_inputs(model, one)))
+            for name, target, builds, asked in zip(request.targets, targets, compiled, requests, strict=True):
+                announce(f"compiling {one.model.name} for {name}")
+                builds.append(build(asked[number], model, target, asked[number].record_file()).compiled)
     announce("loading")
     names = tuple(one.model.name for one in request.models)
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -54,6 +55,7 @@ class Board:
                 sensor = self.probe.energy_sensor()
         self._sensor = sensor
         self._running_seconds = 0.0
+        self._loaded: weakref.WeakSet[BoardKernels] = weakref.WeakSet()
         self.threads = RemoteThreads(self)
         self.limits = Limits(minimum_rounds=3, usual_rounds=11, usual_seconds=4.0, maximum_seconds=180.0, readings=1)
 
@@ -77,7 +79,9 @@ class Board:
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> BoardKernels:
         with self.guard("loading the model"):
-            return BoardKernels(self, compiled, inputs)
+            loaded = BoardKernels(self, compiled, inputs)
+        self._loaded.add(loaded)
+        return loaded
 
     def energy_mj(self) -> float | None:
         """The board's own counter, where it has one."""
@@ -107,7 +111,12 @@ class Board:
         return
 
     def close(self) -> None:
-        """The board is free once nothing holds a part of the session; `threads` and this object hold each other."""
+        """The board is free once nothing holds a part of the session; `threads` and this object hold each other.
+
+        What was loaded goes first: an array that is freed when its session is over cannot tell the board so.
+        """
+        for loaded in self._loaded:
+            loaded.release()
         del self.connection.session, self.runtime, self.threads
         self.probe = None
 
@@ -221,6 +230,10 @@ class BoardKernels:
             self._profiles = profiles
             return create(graph, self._library, *device)
         raise MeasureError(f"the runtime of {self._board.address} has no graph executor")
+
+    def release(self) -> None:
+        """Free what lies on the board; nothing can be run any more."""
+        del self._evaluators, self._kernels, self._outputs, self._run, self._executor, self._module, self._library
 
     @property
     def labels(self) -> list[str]:
