@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,6 +34,20 @@ def check_writable(files: Mapping[str, Path | None]) -> None:
             partial = _beside(path)
             partial.touch()
             partial.unlink()
+
+
+def check_folder(option: str, folder: Path) -> None:
+    """Refuse a folder that files cannot be put into, be it there or to be made. Leaves nothing behind.
+
+    Raises:
+        OpProfilerError: nothing can be written there; names the option.
+    """
+    with _explained(f"{option} {folder}"):
+        wanted = Path(os.path.realpath(folder))
+        there = next(one for one in (wanted, *wanted.parents) if one.exists())
+        if not there.is_dir():
+            raise OSError(f"{there} is not a folder")
+        tempfile.TemporaryFile(dir=there).close()
 
 
 @contextlib.contextmanager

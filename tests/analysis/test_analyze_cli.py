@@ -137,9 +137,14 @@ def test_pictures_are_drawn(url: str, tmp_path: Path) -> None:
             assert data.startswith(b"\x89PNG") and len(data) > 5000
         else:
             assert xml.etree.ElementTree.fromstring(data).tag.endswith("svg")
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below", "/proc/pictures"])
+def test_a_folder_for_pictures_that_cannot_be_written_is_refused_before_the_work(folder: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = run("--db", url, "--factor", "threads", "--plots", str(tmp_path / "file"), "--quiet")
-    assert isinstance(done.exception, DatasetError) and "--plots" in str(done.exception)
+    error = refused("--db", f"sqlite:///{tmp_path}/none.db", "--plots", str(tmp_path / folder))
+    assert f"--plots {tmp_path / folder}" in str(error) and error.exit_code == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_parquet_file_is_read_and_the_default_is_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

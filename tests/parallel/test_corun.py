@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.c_compiler import compiler
 from op_profiler.collection.request import CollectRequest
 from op_profiler.dataset import Dataset
 from op_profiler.frontends.frontend import ModelRequest
@@ -28,7 +29,6 @@ from op_profiler.parallel.planning.plan import Plan
 from op_profiler.parallel.planning.policies.exhaustive import exhaustive
 from op_profiler.parallel.planning.policies.ios import ios_candidates
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor
-from op_profiler.parallel.runtime.lanes import compiler
 from op_profiler.parallel.stage_timer import StageTimer
 from op_profiler.parallel.stored_coruns import record_coruns
 from op_profiler.parallel.timing import (

@@ -66,6 +66,7 @@ def analyze(
     from op_profiler.analysis.unswept import predict_unswept
     from op_profiler.cli import options
     from op_profiler.errors import UnknownNameError, UsageError
+    from op_profiler.files import check_folder
     from op_profiler.shipped import shipped_trials
 
     if format not in _FORMATS:
@@ -74,6 +75,8 @@ def analyze(
         raise UsageError("give --db or --file, not both")
     if not 0 <= threshold < 1:
         raise UsageError(f"--threshold {threshold:g} is out of range; give 0 or more and less than 1, e.g. 0.05")
+    if plots is not None:
+        check_folder("--plots", plots)
     names = [] if factor == "all" else list(options.parse_names("--factor", factor))
     default = db is None and file is None
     _tell("reading", quiet)

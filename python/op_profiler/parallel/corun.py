@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.c_compiler import compiler
 from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.measure.turns import locks_of, measuring
 from op_profiler.parallel.collaborate import Collaboration, collaborate
@@ -21,7 +22,6 @@ from op_profiler.parallel.planning.costs import Costs, simulate
 from op_profiler.parallel.planning.games import without_pygambit
 from op_profiler.parallel.planning.plan import Plan, Stage, read_plan
 from op_profiler.parallel.planning.policies import POLICIES, get_policy
-from op_profiler.parallel.runtime.lanes import compiler
 from op_profiler.parallel.stored_coruns import record_coruns
 from op_profiler.parallel.timing import Timed, Way, time_in_turn
 

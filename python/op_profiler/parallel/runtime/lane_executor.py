@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from op_profiler.c_compiler import make_library
 from op_profiler.compilers.relay.compiled_files import Library
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.measure.calls import Call, Kernel
 from op_profiler.measure.kernels import bind_graph
 from op_profiler.parallel.planning.plan import ROWS
 from op_profiler.parallel.planning.rows import for_team
-from op_profiler.parallel.runtime.lanes import Lanes, LaneStep, make_library, run_on_lanes
+from op_profiler.parallel.runtime.lanes import Lanes, LaneStep, run_on_lanes
 from op_profiler.parallel.runtime.memory import Bound, bind_in_one_piece
 from op_profiler.parallel.runtime.storage import plan_storage
 

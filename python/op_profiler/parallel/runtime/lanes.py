@@ -14,16 +14,13 @@ import dataclasses
 import functools
 import hashlib
 import itertools
-import os
-import shlex
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from op_profiler.c_compiler import compiler, make_library
 from op_profiler.cache import cache_folder
 from op_profiler.compilers.relay.lower import last_line
 from op_profiler.errors import MeasureError
@@ -31,7 +28,6 @@ from op_profiler.files import atomic_file
 from op_profiler.measure.calls import Call
 
 _SOURCE = Path(__file__).with_name("lanes.c")
-_FLAGS = ("-O2", "-shared", "-fPIC", "-pthread")
 # Columns of a step, as in lanes.c; all are 64 bits wide.
 _CALL, _WAITS, _POSTS, _MATES, _LOOPS, _TIMES, _CPU, _THREADS, _STEP_WORDS = 0, 6, 8, 10, 12, 14, 16, 17, 18
 
@@ -171,38 +167,6 @@ class _Table:
         return [self.steps.ctypes.data, len(self.steps), self.core, *(array.ctypes.data for array in self._arrays)]
 
 
-def compiler() -> list[str]:
-    """The command of a C compiler: ``CC``, which may hold arguments (``ccache gcc``), else the first there is.
-
-    Raises:
-        MeasureError: there is none.
-    """
-    asked = os.environ.get("CC", "").strip()
-    try:
-        command = shlex.split(asked) or [name for name in ("cc", "gcc", "clang") if shutil.which(name)][:1]
-    except ValueError as error:
-        raise MeasureError(f"CC is {asked!r}, which is no command: {error}") from error
-    if not command:
-        raise MeasureError("running a plan needs a C compiler: install gcc or clang, or let CC name one")
-    if shutil.which(command[0]) is None:
-        raise MeasureError(f"CC is {asked!r}, but there is no {command[0]}: install it, or let CC name a C compiler")
-    return command
-
-
-def make_library(path: str, files: Sequence[str], options: Sequence[str] = ()) -> None:
-    """A shared library of C sources or object files; TVM calls it to export kernels.
-
-    Raises:
-        MeasureError: there is no C compiler, or it fails.
-    """
-    command = compiler()
-    done = subprocess.run(
-        [*command, *_FLAGS, "-o", path, *files, *options], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise MeasureError(f"{shlex.join(command)} cannot compile {', '.join(files)}: {done.stderr.strip()[-500:]}")
-
-
 @functools.cache
 def native_library() -> Any:
     """lanes.c, compiled for this machine and kept in the cache folder; TVM has to be loaded before.
@@ -210,7 +174,7 @@ def native_library() -> Any:
     Raises:
         MeasureError: there is no C compiler, or it fails.
     """
-    name = hashlib.sha256(_SOURCE.read_bytes() + " ".join((*compiler(), *_FLAGS)).encode()).hexdigest()[:16]
+    name = hashlib.sha256(_SOURCE.read_bytes() + " ".join(compiler()).encode()).hexdigest()[:16]
     path = cache_folder() / "lanes" / f"{name}.so"
     if not path.is_file():
         with atomic_file(path) as partial:

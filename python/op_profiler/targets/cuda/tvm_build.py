@@ -12,13 +12,13 @@ import ctypes
 import functools
 import importlib.util
 import os
-import shutil
-import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 from typing import Any
 
+from op_profiler.c_compiler import make_library
 from op_profiler.errors import MeasureError, OpProfilerError
 from op_profiler.files import atomic_file
 
@@ -154,15 +154,10 @@ def _stub(folder: Path) -> Path:
     path = folder / _DRIVER
     if path.is_file():
         return path
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        raise OpProfilerError(
-            f"compiling for cuda without {_DRIVER} needs a C compiler (cc), and there is none on PATH"
-        )
     source = "\n".join(f"int {name}(void) {{ return {_ERROR_STUB_LIBRARY}; }}" for name in _DRIVER_FUNCTIONS)
-    with atomic_file(path) as made:
-        command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{_DRIVER}", "-o", str(made), "-x", "c", "-"]
-        done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise OpProfilerError(f"the stand-in for {_DRIVER} does not compile: {done.stderr.strip()[-300:]}")
+    with atomic_file(path) as made, tempfile.TemporaryDirectory() as scratch:
+        text = Path(scratch, "driver.c")
+        text.write_text(source)
+        options = [f"-Wl,-soname,{_DRIVER}"]
+        make_library(str(made), [str(text)], options, needed_for=f"compiling for cuda without {_DRIVER}")
     return path

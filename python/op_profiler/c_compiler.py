@@ -1,0 +1,46 @@
+"""The C compiler of this machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+from op_profiler.errors import MeasureError
+
+_FLAGS = ("-O2", "-shared", "-fPIC", "-pthread")
+
+
+def compiler(needed_for: str = "running a plan") -> list[str]:
+    """The command of a C compiler and its flags for a shared library: ``CC``, which may hold arguments
+    (``ccache gcc``), else the first there is.
+
+    Raises:
+        MeasureError: there is none.
+    """
+    asked = os.environ.get("CC", "").strip()
+    try:
+        command = shlex.split(asked) or [name for name in ("cc", "gcc", "clang") if shutil.which(name)][:1]
+    except ValueError as error:
+        raise MeasureError(f"CC is {asked!r}, which is no command: {error}") from error
+    if not command:
+        raise MeasureError(f"{needed_for} needs a C compiler: install gcc or clang, or let CC name one")
+    if shutil.which(command[0]) is None:
+        raise MeasureError(f"CC is {asked!r}, but there is no {command[0]}: install it, or let CC name a C compiler")
+    return [*command, *_FLAGS]
+
+
+def make_library(
+    path: str, files: Sequence[str], options: Sequence[str] = (), *, needed_for: str = "running a plan"
+) -> None:
+    """A shared library of C sources or object files; TVM calls it to export kernels.
+
+    Raises:
+        MeasureError: there is no C compiler, or it fails.
+    """
+    command = compiler(needed_for)
+    done = subprocess.run([*command, "-o", path, *files, *options], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MeasureError(f"{shlex.join(command)} cannot compile {', '.join(files)}: {done.stderr.strip()[-500:]}")
