@@ -48,6 +48,8 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     ([*MLP, "--threads", "1,99999999999999999999"], ["--threads"]),
     ([*MLP, "--device-key", "pynq"], ["--device-key", "--host"]),
     ([*MLP, "--host", "", "--port", "9190"], ["--host"]),
+    ([*MLP, "--trials", "64"], ["--trials", "--iftune true"]),
+    ([*MLP, "--tuner", "ga", "--iftune", "false"], ["--tuner", "--iftune true"]),
     ([*MLP, "--module", "f.so", "--entry", "f"], ["--module", "--modelname"]),
     (["sample", "--count", "5", "--resolutions", "160"], ["--resolutions", "--models"]),
     (["sample", "--models", "local:mlp", "--sequence-lengths", "8", "--dry-run"], ["--sequence-lengths 8"]),
@@ -121,6 +123,12 @@ TARGETS = [
     ("llvm -mtriple=nonsense-linux", "architecture in -mtriple 'nonsense'"),
     ("llvm -mfloat-abi=medium", "invalid -mfloat-abi option medium"),
     ("arm_cpu -mtriple=aarch64-linux-gnu -mattr=+avx2", "-mattr=+avx2"),
+    ("pynq -mcpu=znver4", "boards with an ARM processor"),
+    ("arm_cpu -mtriple=x86_64-linux-gnu", "boards with an ARM processor"),
+    ("llvm -mabi=xx", "-mabi=xx"),
+    ("arm_cpu -mtriple=aarch64-linux-gnu -mabi=lp64", "only aapcs"),
+    ("llvm -opt-level=9", "-opt-level=9 is out of range; LLVM has 0 to 3"),
+    ("llvm -opt-level=-1", "-opt-level=-1"),
 ]
 
 
@@ -137,7 +145,8 @@ def test_options_that_llvm_would_ignore_or_die_of_are_refused(name: str, words: 
 @pytest.mark.parametrize(
     "name",
     ["llvm", "pynq", "arm_cpu", "llvm -mcpu=skylake-avx512 -mattr=-avx512vnni,-avxvnni", "llvm -mattr=+avx2,+fma"]
-    + ["llvm -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a9 -mattr=+neon", "llvm -mtriple=x86_64-apple-darwin"],
+    + ["llvm -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a9 -mattr=+neon", "llvm -mtriple=x86_64-apple-darwin"]
+    + ["arm_cpu -mtriple=aarch64-linux-gnu -mcpu=cortex-a53 -mabi=aapcs", "llvm -opt-level=0"],
 )
 def test_targets_that_llvm_knows_are_not(name: str) -> None:
     from op_profiler.targets.target import resolve_target

@@ -41,6 +41,7 @@ Exit codes: 0 all measured; 1 finished, but an operator or a model failed (recor
 
 
 def collect(  # noqa: PLR0913 - the options are the interface
+    context: typer.Context,
     modelsource: Annotated[
         str, typer.Option(help="local, transformers, remoteonnx, simple, tflite or file.", rich_help_panel="Model")
     ] = "local",
@@ -230,6 +231,9 @@ def collect(  # noqa: PLR0913 - the options are the interface
         vendor=options.parse_bool("--vendor", vendor),
         partial=options.parse_bool("--ifpartial", ifpartial),
     )
+    of_a_search = [f"--{name}" for name in ("trials", "tuner") if options.is_given(context, name)]
+    if of_a_search and not studies.tune:
+        raise UsageError(f"{' and '.join(of_a_search)}: there is a search only with --iftune true")
     wanted = bool(studies.tune or studies.compare or studies.vendor)
     if schedules == "none" and (studies.tune or studies.compare):
         raise UsageError("--schedules none leaves nothing to tune for or to compare with; leave it out")

@@ -12,12 +12,20 @@ from op_profiler.targets.target import TARGET_KINDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import typer
+
     from op_profiler.frontends.frontend import Frontend
     from op_profiler.targets.machine import Place
 
 _TRUE = {"true", "yes", "1"}
 _FALSE = {"false", "no", "0"}
 _MOST_DIGITS = 9  # of a size: more is no tensor and no machine
+
+
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the user gave a parameter of the command, be it the default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def parse_bool(option: str, text: str) -> bool:

@@ -20,6 +20,17 @@ _FAMILIES = {
 }
 """Spellings of an architecture in triples, and LLVM's name of its code generator."""
 
+_ARM = ("arm", "thumb", "aarch64")
+_ABIS = {
+    **dict.fromkeys(("i386", "x86_64"), ()),
+    **dict.fromkeys(("arm", "thumb"), ("aapcs", "aapcs-linux", "aapcs16", "apcs-gnu")),
+    "aarch64": ("aapcs", "aapcs-soft", "darwinpcs", "ilp32"),
+    "riscv32": ("ilp32", "ilp32e", "ilp32f", "ilp32d"),
+    "riscv64": ("lp64", "lp64e", "lp64f", "lp64d"),
+}
+"""What ``-mabi`` may be for a code generator; those of x86 take the triple's, whatever it says."""
+_OPT_LEVELS = range(4)
+
 
 def check(target: Any) -> None:
     """Refuse options that LLVM would ignore or die of.
@@ -35,7 +46,9 @@ def check(target: Any) -> None:
 
     if tvm.get_global_func("target.llvm_get_cpu_archlist", allow_missing=True) is None:
         return  # a TVM that cannot tell
-    _check_triple(str(target.attrs.get("mtriple", "")), [str(name) for name in codegen.llvm_get_targets()])
+    triple = str(target.attrs.get("mtriple", ""))
+    _check_triple(triple, [str(name) for name in codegen.llvm_get_targets()])
+    _check_others(target, _family(triple or str(codegen.llvm_get_system_triple())))
     features = [str(feature) for feature in target.attrs.get("mattr", [])]
     for feature in features:
         if not re.fullmatch(r"[+-][\w.\-]+", feature):
@@ -57,8 +70,27 @@ def check(target: Any) -> None:
         raise UsageError(f"-mattr={','.join(unknown)}: LLVM knows no such feature of {processor}")
 
 
-def _check_triple(triple: str, known: list[str]) -> None:
+def _family(triple: str) -> str:
     architecture = triple.partition("-")[0]
-    family = next((name for spelling, name in _FAMILIES.items() if re.fullmatch(spelling, architecture)), architecture)
-    if triple and family not in known:
-        raise UnknownNameError("architecture in -mtriple", architecture, known)
+    return next((name for spelling, name in _FAMILIES.items() if re.fullmatch(spelling, architecture)), architecture)
+
+
+def _check_triple(triple: str, known: list[str]) -> None:
+    if triple and _family(triple) not in known:
+        raise UnknownNameError("architecture in -mtriple", triple.partition("-")[0], known)
+
+
+def _check_others(target: Any, family: str) -> None:
+    """What LLVM would take without a word."""
+    if str(target.attrs.get("device", "")) == "arm_cpu" and family not in _ARM:
+        raise UsageError(
+            f"pynq and arm_cpu are boards with an ARM processor, and this compiles for {family}: give options with "
+            "-mtriple, such as 'arm_cpu -mtriple=aarch64-linux-gnu -mcpu=cortex-a53'"
+        )
+    abi, abis = str(target.attrs.get("mabi", "")), _ABIS.get(family)
+    if abi and abis is not None and abi not in abis:
+        there = f"only {', '.join(abis)}" if abis else "none to choose"
+        raise UsageError(f"-mabi={abi}: {family} has {there}")
+    level = int(target.attrs.get("opt-level", 3))
+    if level not in _OPT_LEVELS:
+        raise UsageError(f"-opt-level={level} is out of range; LLVM has {_OPT_LEVELS[0]} to {_OPT_LEVELS[-1]}")
