@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,19 +72,23 @@ def stored(folder: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def killed(
-    folder: Path, *arguments: str, when: Callable[[], object], endless_rounds: bool = False, **changes: str
+    folder: Path,
+    *arguments: str,
+    when: Callable[[], object],
+    endless_rounds: bool = False,
+    changes: Mapping[str, str] | None = None,
 ) -> None:
     """Start a command, kill it when something holds, and wait until all its processes have ended.
 
     Args:
         endless_rounds: nothing settles, so that rounds go on until the kill.
+        changes: to the environment.
     """
-    if endless_rounds:
-        changes["PYTHONPATH"] = hooked(folder / "endless", _ENDLESS_ROUNDS)
+    path = {"PYTHONPATH": hooked(folder / "endless", _ENDLESS_ROUNDS)} if endless_rounds else {}
     process = subprocess.Popen(
         [sys.executable, str(SCRIPT), *arguments],
         cwd=folder,
-        env=environment(**changes),
+        env=environment(**(changes or {}), **path),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -9,22 +9,9 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..tables import TABLES
 from .harness import Commands
 
-_LUT = {
-    "op_type": "Int8Conv",
-    "op_args": [
-        'name: "kernel"\ni: 3\n',
-        'name: "order"\ns: "NHWC"\n',
-        'name: "pad"\ni: 1\n',
-        'name: "stride"\ni: 2\n',
-    ],
-    "input_shapes": [[1, 224, 224, 3], [32, 3, 3, 3], [32]],
-    "input_dtypes": [6, 7, 2],
-    **{f"runtime_us_p{p}": t for p, t in zip((0, 10, 50, 90, 100), (900.0, 930.0, 960.0, 990.0, 1200.5))},
-    "device": "SM-G950U",
-}
-_FC = _LUT | {"op_type": "FC", "op_args": [], "input_shapes": [[1, 8], [4, 8]], "input_dtypes": [1, 1]}
 _CONV = [["TENSOR", [1, 16, 8, 8], "float32"], ["TENSOR", [32, 16, 3, 3], "float32"], [1, 1], [1, 1, 1, 1], [1, 1]]
 _CONV += ["NCHW", "NCHW", "float32"]
 _DENSE = [["TENSOR", [1, 16], "float32"], ["TENSOR", [8, 16], "float32"], None, "float32"]
@@ -37,7 +24,7 @@ def _record(template: str, arguments: Sequence[object], cost: float) -> str:
     return json.dumps(fields | {"config": config, "version": 0.2, "tvm_version": "0.19.0"})
 
 
-FILES = {
+FILES = TABLES | {
     "tinynas": "".join(
         f"{{{kind},{batch},32,{size},{size},{out},{kernel},1,{fused}}} {0.001 * size * out * kernel}\n"
         for kind, fused in (("Regular", 0), ("Regular", 1))
@@ -46,21 +33,13 @@ FILES = {
         for out in (32, 64, 96)
         for kernel in (1, 3)
     ),
-    "paddle": "op_type\tdevice\tus\nconv,0,0,1,3,640,640,8,1,3,1,2,1\t2433\nconv,1,1,1,8,64,60,8,8,3,1,1,1\t12.5\n",
-    "gsoc": "kernel,in_channels,height,width,out_channels,kernel_size,stride,padding,time\n",
-    "runtime_lut": json.dumps(_LUT) + "\n" + json.dumps(_FC) + "\n",
     "autotvm": _record("conv2d_NCHWc.x86", _CONV, 1e-5) + "\n" + _record("dense_nopack.x86", _DENSE, 2e-6) + "\n",
 }
 
 
 def write_tables(commands: Commands, folder: Path) -> dict[str, bytes]:
-    from op_profiler.dataset.formats import gsoc
-
-    texts = FILES | {
-        "gsoc": gsoc.HEADER + "\nnn_conv2d,3,32,112,112,16,2,same,1.5\nnn_conv2d,3,1,56,56,32,1,same,0.25\n"
-    }
     found = {}
-    for format, text in texts.items():
+    for format, text in FILES.items():
         (folder / format).write_text(text)
         done = commands.run(folder, "import", format, "--format", format, "--db", "sqlite:///all.db")
         assert done.code == 0, str(done)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.measure.load import CoreMeter
 from op_profiler.parallel.loaded_models import Models
 from op_profiler.parallel.planning.graph import KernelGraph
 
@@ -83,6 +84,22 @@ def load(target: Any, tmp_path: Path) -> Iterator[Callable[[Any, Any], Models]]:
 
     yield loaded
     machine.close()
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, ...]]:
+    """The sets of cores that meters look for the load of others on."""
+    from op_profiler.targets.llvm.host import Host
+
+    found: set[tuple[int, ...]] = set()
+    meter = Host.meter
+
+    def noted(host: Host, threads: int | None = None) -> CoreMeter:
+        found.add(host.threads.core_set(threads))
+        return meter(host, threads)
+
+    monkeypatch.setattr(Host, "meter", noted)
+    return found
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from op_profiler.c_compiler import compiler
 from op_profiler.collection.request import CollectRequest
 from op_profiler.dataset import Dataset
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.load import CoreMeter, ForeignLoad
+from op_profiler.measure.load import ForeignLoad
 from op_profiler.measure.rounds import Limits
 from op_profiler.parallel.comparison import compare
 from op_profiler.parallel.corun import Candidate, CorunRequest, best_of, candidates_of, corun
@@ -42,7 +42,6 @@ from op_profiler.parallel.timing import (
 )
 from op_profiler.report.corun import summary
 from op_profiler.report.trace import chrome_trace
-from op_profiler.targets.llvm.host import Host
 
 
 def _run(*arguments: str, code: int = 0, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -347,16 +346,8 @@ def test_auto_measures_running_in_order_by_blocks_and_by_rows(branching: Models)
     assert {"sequential", "sequential, by rows"} <= {name for name, *_ in tried} and len(tried) == 6
 
 
-def test_only_the_cores_in_use_are_watched(branching: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_cores_in_use_are_watched(branching: Models, watched: set[tuple[int, ...]]) -> None:
     """Work of others elsewhere meets a plan's at the memory only."""
-    watched: set[tuple[int, ...]] = set()
-    meter = Host.meter
-
-    def noted(host: Host, threads: int | None = None) -> CoreMeter:
-        watched.add(host.threads.core_set(threads))
-        return meter(host, threads)
-
-    monkeypatch.setattr(Host, "meter", noted)
     models = dataclasses.replace(branching, cores=branching.cores[:1])
     candidate = Candidate(models, in_order(models, 1), measure_costs(models))
     best_of([candidate, candidate], lambda text: None)

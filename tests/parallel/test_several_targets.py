@@ -20,14 +20,12 @@ from op_profiler.cli.options import parse_targets
 from op_profiler.collection.request import CollectRequest
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.threads import available_cores
 from op_profiler.parallel import several_targets
 from op_profiler.parallel.planning.games import Outcome
 from op_profiler.parallel.runtime.target_workers import split_cores
 from op_profiler.parallel.several_targets import TargetsRequest, corun_on_targets
 from op_profiler.parallel.timing import Timed
-from op_profiler.targets.llvm.host import Host
 from op_profiler.targets.machine import Place
 
 COMMAND = typer.Typer()
@@ -106,7 +104,9 @@ def choose(monkeypatch: pytest.MonkeyPatch, *choices: int) -> None:
 
 
 @two_cores
-def test_models_run_at_once_each_on_cores_of_its_own(loaded: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_run_at_once_each_on_cores_of_its_own(
+    loaded: list[Any], watched: set[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first of two waits for the second one in the middle of a run."""
     choose(monkeypatch, 0, 1)
     both_at_once = threading.Barrier(2)
@@ -126,14 +126,6 @@ def test_models_run_at_once_each_on_cores_of_its_own(loaded: list[Any], monkeypa
 
     monkeypatch.setattr(several_targets, "run_all", all_of)
     monkeypatch.setattr(several_targets.Worker, "_run", meet)
-    watched: set[tuple[int, ...]] = set()
-    meter = Host.meter
-
-    def noted(host: Host, threads: int | None = None) -> CoreMeter:
-        watched.add(host.threads.core_set(threads))
-        return meter(host, threads)
-
-    monkeypatch.setattr(Host, "meter", noted)
     result = corun_on_targets(REQUEST, lambda text: None)
     first, second = available_cores()[:2]
     assert watched == {(first, second)}, "others are looked for on the cores of both"

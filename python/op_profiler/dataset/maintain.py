@@ -10,14 +10,15 @@ from sqlalchemy import Connection, Select, Table, case, delete, false, func, or_
 
 from op_profiler.dataset import coruns, schema
 from op_profiler.dataset.quality import upsert_better
+from op_profiler.dataset.row import ModelIdentity
 from op_profiler.dataset.statements import insert
 from op_profiler.dataset.store import Dataset
 
 _CHUNK = 500
 
 
-@dataclasses.dataclass(frozen=True)
-class ModelContents:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelContents(ModelIdentity):
     """One model of a dataset.
 
     Attributes:
@@ -29,13 +30,6 @@ class ModelContents:
         unfinished: check points of a run that did not end.
     """
 
-    key: str
-    name: str
-    source: str
-    batch_size: int
-    precision: str
-    executor: str
-    target: str
     device: str | None
     threads: tuple[int, ...]
     operators: int
@@ -146,7 +140,7 @@ def _models(dataset: Dataset) -> tuple[ModelContents, ...]:
     found = []
     for model in dataset.models():
         rows = operators.get(model.key, {})
-        names = ("key", "name", "source", "batch_size", "precision", "executor", "target", "added_at")
+        names = (*(field.name for field in dataclasses.fields(ModelIdentity)), "added_at")
         found.append(
             ModelContents(
                 **{name: getattr(model, name) for name in names},

@@ -35,17 +35,11 @@ class Row:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Model:
-    """One lowered model.
+class ModelIdentity:
+    """What a model of the dataset is.
 
     Attributes:
         key: fingerprint of its content and of everything that decides what the compiler makes of it.
-        device_key: the device that it was lowered for; None where that is not known.
-        notes: what the user should know about the model.
-        base_key: the same without the schedule records; None where an older version stored it.
-        asked: computations that its build looked for schedule records of (`schedules.applied.Applied.asked`).
-        extracted: True once all its operators are stored.
-        added_at: when it was first stored, UTC, ISO 8601.
     """
 
     key: str
@@ -55,6 +49,21 @@ class Model:
     precision: str
     executor: str
     target: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model(ModelIdentity):
+    """One lowered model.
+
+    Attributes:
+        device_key: the device that it was lowered for; None where that is not known.
+        notes: what the user should know about the model.
+        base_key: the same without the schedule records; None where an older version stored it.
+        asked: computations that its build looked for schedule records of (`schedules.applied.Applied.asked`).
+        extracted: True once all its operators are stored.
+        added_at: when it was first stored, UTC, ISO 8601.
+    """
+
     notes: tuple[str, ...]
     device_key: str | None
     base_key: str | None

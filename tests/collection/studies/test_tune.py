@@ -110,7 +110,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     def a_part() -> bool:
         return any(count >= 30 for (count,) in stored(tmp_path, TRIALS))
 
-    killed(tmp_path, *arguments, when=a_part, **changes(tmp_path))
+    killed(tmp_path, *arguments, when=a_part, changes=changes(tmp_path))
     ((count,),) = rows(tmp_path, TRIALS)
     done = run(tmp_path, *arguments)
     assert done.returncode == 0, done.stderr

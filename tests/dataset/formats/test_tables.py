@@ -15,27 +15,12 @@ from op_profiler.dataset.formats.exporting import export_table_as
 from op_profiler.dataset.formats.importing import FORMATS, import_table
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
 
+from ...tables import LUT, TABLES
+
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
-LUT = {
-    "op_type": "Int8Conv",
-    "op_args": [
-        'name: "kernel"\ni: 3\n',
-        'name: "order"\ns: "NHWC"\n',
-        'name: "pad"\ni: 1\n',
-        'name: "stride"\ni: 2\n',
-    ],
-    "input_shapes": [[1, 224, 224, 3], [32, 3, 3, 3], [32]],
-    "input_dtypes": [6, 7, 2],
-    **{f"runtime_us_p{p}": t for p, t in zip((0, 10, 50, 90, 100), (900.0, 930.0, 960.0, 990.0, 1200.5))},
-    "device": "SM-G950U",
-}
-FC = LUT | {"op_type": "FC", "op_args": [], "input_shapes": [[1, 8], [4, 8]], "input_dtypes": [1, 1]}
-FILES = {
+FILES = TABLES | {
     "tinynas": "{Regular,128,3,480,480,192,7,2,1} 30.9881\n{Depthwise,1,32,8,9,32,3,1,0} 0.01\n"
     "{Regular,1,32,8,8,32,3,1,0} -1\n",
-    "paddle": "op_type\tdevice\tus\nconv,0,0,1,3,640,640,8,1,3,1,2,1\t2433\nconv,1,1,1,8,64,60,8,8,3,1,1,1\t12.5\n",
-    "gsoc": gsoc.HEADER + "\nnn_conv2d,3,32,112,112,16,2,same,1.5\nnn_conv2d,3,1,56,56,32,1,same,0.25\n",
-    "runtime_lut": json.dumps(LUT) + "\n" + json.dumps(FC) + "\n",
 }
 
 
