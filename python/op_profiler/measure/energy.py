@@ -20,7 +20,7 @@ def energy_per_call_mj(counter_mj: Callable[[], float | None], run: Callable[[],
     before = counter_mj()
     started = time.monotonic()  # the counter may be slow to answer, over a network for one
     calls = 0
-    while time.monotonic() - started < _SECONDS:
+    while not calls or time.monotonic() - started < _SECONDS:
         made = run()
         if not made:
             return None
