@@ -13,7 +13,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "op_profiler"
 LAYERS = (
     ("errors", "cores", "json_text", "shipped", "child_processes"),
-    ("files", "registry"),
+    ("files", "registry", "c_compiler"),
     ("cache",),
     ("operators",),
     ("compilers",),
