@@ -1,6 +1,6 @@
 """Make the pages that come from the code and from the results of benchmarks.
 
-    python docs/generate.py        (after a change of a command, an option, a column, a format or a result)
+    python docs/generate.py        (after a change of a command, an option, a column, a format, a name or a result)
 
 Written are the pages of `docs/reference/` that say so, and what stands between ``<!-- results: NAME -->`` and
 ``<!-- /results -->`` in the pages of figures. A test fails where what is written differs from what this makes.
@@ -41,6 +41,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "commands.md", _page("Commands", _commands())
     yield DOCS / "reference" / "columns.md", _page("Columns", _columns())
     yield DOCS / "reference" / "formats.md", _page("Formats", _formats())
+    yield DOCS / "reference" / "names.md", _page("What is chosen by name", _names())
     results = {path.stem: _result(path) for path in RESULTS.glob("*.json")}
     yield DOCS / "figures.md", _filled(DOCS / "figures.md", results)
     yield DOCS / "architecture.svg", picture()
@@ -184,6 +185,21 @@ def _paragraph(text: str) -> str:
 
 def _yes(told: bool) -> str:
     return "yes" if told else "no"
+
+
+def _names() -> Iterator[str]:
+    from op_profiler.registry import registries
+
+    yield (
+        "Each kind below has a registry. A package of yours adds to it with an entry point of the group "
+        "`op_profiler.KIND` in its `pyproject.toml`: [recipes](../contributing.md) tell what one has to do. The name "
+        "can then be used as those below."
+    )
+    for kind, registry in registries().items():
+        yield f"## {kind}"
+        yield f"Entry points: `op_profiler.{kind}`. Contract: `{registry.contract}`."
+        rows = [[f"`{name}`", entry.help, f"`{entry.path}`"] for name, entry in registry.built_in.items()]
+        yield _table([registry.noun, "what it is", "where"], rows)
 
 
 # Figures: from what the benchmarks stored

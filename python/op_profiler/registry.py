@@ -84,6 +84,11 @@ class Registry(Generic[T]):
     def __contains__(self, name: object) -> bool:
         return name in self._entries or name in self._plugins
 
+    @property
+    def built_in(self) -> Mapping[str, Entry]:
+        """Those of this package, as they are declared."""
+        return self._entries
+
     def help(self, name: str) -> str:
         """What it is for, in one line; of another package's, what that package says of itself, and its name.
 

@@ -198,7 +198,7 @@ def _checkpoint(folder: Path) -> tuple[Path, dict[str, object]]:
 
 @needs_transformers
 def test_a_checkpoint_that_is_a_pickle_is_read_as_tensors_only(tmp_path: Path) -> None:
-    """As the README says: whatever else is in the file makes it unreadable."""
+    """As the documentation says: whatever else is in the file makes it unreadable."""
     from op_profiler.errors import ModelError
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest

@@ -54,6 +54,15 @@ def test_every_column_has_its_place() -> None:
         assert [c.name for c in table.columns if f"| `{c.name}` |" not in sections[name]] == []
 
 
+def test_every_name_has_its_place() -> None:
+    from op_profiler.registry import registries
+
+    text = (REFERENCE / "names.md").read_text()
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    for kind, registry in registries().items():
+        assert [name for name in registry.built_in if f"| `{name}` |" not in sections[kind]] == []
+
+
 def test_every_variable_has_its_place() -> None:
     text = (REFERENCE / "environment.md").read_text()
     code = "".join(path.read_text() for path in (ROOT / "python").rglob("*.py"))
