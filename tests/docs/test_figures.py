@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -68,3 +69,36 @@ def test_every_result_is_on_the_page_of_figures(path: Path) -> None:
     rows = [line for line in block.splitlines() if line.startswith("| ")]
     assert len(rows) == sum(len(records) + 2 for records in result["tables"].values())
     assert str(result["provenance"]["date"]) in block and str(result["provenance"]["commit"] or "") in block
+
+
+SCRIPT = """
+import subprocess
+import sys
+from pathlib import Path
+sys.path.insert(0, {benchmarks!r})
+from common import run_of, store
+
+def measure(name):
+    return {{"letters": len(name)}}
+
+run = run_of(__file__, __doc__, measure, ("mlp", "lstm"))
+rows = [{{"model": name, "commit": commit, **found}} for name, commit, found in run.found]
+store(__file__, "counted", {{"models": rows}}, whole=run.whole, folder=Path({folder!r}))
+"""
+
+
+def test_a_run_of_all_models_is_stored_and_goes_on_from_what_was_kept(tmp_path: Path) -> None:
+    script, results = tmp_path / "letters.py", tmp_path / "results"
+    script.write_text(SCRIPT.format(benchmarks=str(BENCHMARKS), folder=str(results)))
+
+    def run(*words: str) -> str:
+        command = [sys.executable, str(script), *words, "--keep", str(tmp_path / "kept")]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+
+    assert "not stored" in run("mlp") and not results.exists()
+    kept = json.loads((tmp_path / "kept").read_text())
+    (tmp_path / "kept").write_text(json.dumps(kept | {"commit": "an older one", "found": {"letters": 30}}) + "\n")
+    run()
+    rows = json.loads((results / "letters.json").read_text())["tables"]["models"]
+    assert [(row["model"], row["letters"]) for row in rows] == [("mlp", 30), ("lstm", 4)]
+    assert rows[0]["commit"] == "an older one" != rows[1]["commit"]
