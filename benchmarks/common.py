@@ -144,9 +144,7 @@ def each_in_own_process(script: str, names: Iterable[str], kept: Path | None = N
         yield Found(name, there[name]["commit"], there[name]["found"])
 
 
-def run_of(
-    script: str, description: str | None, measure: Callable[[str], dict[str, Any]], names: Sequence[str]
-) -> Run:
+def run_of(script: str, description: str | None, measure: Callable[[str], dict[str, Any]], names: Sequence[str]) -> Run:
     """The command line of a benchmark that measures models one by one, each in a process of its own.
 
     Prints provenance; in such a process prints what `measure` finds as JSON, and exits.

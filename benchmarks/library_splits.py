@@ -29,7 +29,8 @@ def main() -> None:
     print(provenance())
 
     from op_profiler.dataset.formats.tinynas import read_library
-    from op_profiler.predict.library import PREDICTORS, without_suspicious
+    from op_profiler.predict.library import PREDICTORS
+    from op_profiler.predict.library.library_predictor import without_suspicious
     from op_profiler.predict.library.scoring import Score, evaluate
     from op_profiler.predict.library.splits import DESCRIPTIONS, SPLITS
 

@@ -31,10 +31,10 @@ def main() -> None:
     from graphs import chains, layered, random_costs, randwire
 
     from op_profiler.parallel.planning.costs import simulate
-    from op_profiler.parallel.planning.policies import POLICIES, get_policy
+    from op_profiler.parallel.planning.policies import POLICIES
     from op_profiler.parallel.planning.policies.exhaustive import LARGEST
 
-    get_policy("nash")(layered(10, 0), random_costs(layered(10, 0), 0), cores)  # imports pygambit
+    POLICIES.get("nash")(layered(10, 0), random_costs(layered(10, 0), 0), cores)  # imports pygambit
     print(f"{len(cores)} cores; seconds to plan, and simulated latency over that of one operator after the other")
     print(f"{'graph':10}{'operators':>10}" + "".join(f"{name:>16}" for name in POLICIES))
     families = {
@@ -47,7 +47,7 @@ def main() -> None:
         for size in SIZES:
             graph = make(size)
             costs = random_costs(graph, 1, threads=tuple(range(1, len(cores) + 1)), handover_us=3.0, slowdown=1.1)
-            alone_us = simulate(graph, get_policy("sequential")(graph, costs, cores), costs).total_us
+            alone_us = simulate(graph, POLICIES.get("sequential")(graph, costs, cores), costs).total_us
             row: dict[str, Any] = {"graph": family, "operators": size}
             columns = []
             for name in POLICIES:
@@ -56,7 +56,7 @@ def main() -> None:
                     row |= {f"{name}_s": None, f"{name}_over_sequential": None}
                     continue
                 started = time.perf_counter()
-                stages = get_policy(name)(graph, costs, cores)
+                stages = POLICIES.get(name)(graph, costs, cores)
                 seconds = time.perf_counter() - started
                 over = simulate(graph, stages, costs).total_us / alone_us
                 columns.append(f"{seconds:.3f} s {over:.3f}")

@@ -82,9 +82,7 @@ def main() -> None:
     batch = known.take(rng.integers(0, len(known), _BATCH))
     middle, least, most = seconds(lambda: predictor.predict(batch), 3)
     millions = _BATCH / 1e6
-    answers.append(
-        answer("exact look-ups", "million a second", millions / middle, (millions / most, millions / least))
-    )
+    answers.append(answer("exact look-ups", "million a second", millions / middle, (millions / most, millions / least)))
     unseen = known.take(rng.integers(0, len(known), _REGRESSED))
     unseen = dataclasses.replace(unseen, keys=rng.integers(0, 2**63, _REGRESSED, dtype=np.uint64))
     middle, least, most = seconds(lambda: predictor.predict(unseen), 3)

@@ -143,9 +143,7 @@ def _columns() -> Iterator[str]:
     )
     for name, table in TABLES.items():
         yield f"## {name}"
-        yield _table(
-            ["column", "type", "meaning"], [[f"`{c.name}`", c.type, c.description] for c in table.columns]
-        )
+        yield _table(["column", "type", "meaning"], [[f"`{c.name}`", c.type, c.description] for c in table.columns])
 
 
 def _formats() -> Iterator[str]:

@@ -32,6 +32,10 @@ _LOG = logging.getLogger(__name__)
 
 REGISTRIES = {
     "frontends": "op_profiler.frontends:FRONTENDS",
+    "templates": "op_profiler.schedules.templates:TEMPLATES",
+    "tuners": "op_profiler.tuning.tuners:TUNERS",
+    "policies": "op_profiler.parallel.planning.policies:POLICIES",
+    "library_predictors": "op_profiler.predict.library:PREDICTORS",
 }
 """Every kind, which is also the end of its entry points' group, and where its registry is."""
 

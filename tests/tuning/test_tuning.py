@@ -15,7 +15,8 @@ from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
 from op_profiler.tuning.search import OperatorSearch, Search
 from op_profiler.tuning.tasks import anchor_of, own_tasks, tunables
 from op_profiler.tuning.trials.runner import TrialRunner
-from op_profiler.tuning.tuners import TUNERS, make_tuner
+from op_profiler.tuning.tuners import TUNERS
+from op_profiler.tuning.tuners.tuner import make_tuner
 
 
 def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:

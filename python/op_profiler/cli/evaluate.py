@@ -77,14 +77,15 @@ def evaluate(
 
 def _of_library(path: Path, splits: tuple[str, ...], predictors: tuple[str, ...], seed: int) -> Tasks:
     from op_profiler.dataset.formats.tinynas import read_library
-    from op_profiler.predict.library import PREDICTORS, make_predictor, without_suspicious
+    from op_profiler.predict.library import PREDICTORS
+    from op_profiler.predict.library.library_predictor import without_suspicious
     from op_profiler.predict.library.scoring import evaluate as evaluate_one
     from op_profiler.predict.library.splits import DESCRIPTIONS, SPLITS, held_out
 
     splits = SPLITS if splits == ("all",) else splits
-    predictors = PREDICTORS if predictors == ("all",) else predictors
+    predictors = tuple(PREDICTORS) if predictors == ("all",) else predictors
     for name in predictors:
-        make_predictor(name)  # refuses what does not exist before minutes of fitting
+        PREDICTORS.get(name)()  # refuses what does not exist before minutes of fitting
     read = read_library(path)
     table, findings = without_suspicious(read)
     for name in splits:

@@ -30,13 +30,13 @@ class TuneRequest:
     """How to search for better schedules.
 
     Attributes:
-        tuner: name of the search strategy.
+        tuner: name of the search strategy, one of `TUNERS`.
         trials: candidates an operator, 10 to 3000.
         operators: workload keys of the operators to tune.
         seed: of everything that is drawn.
     """
 
-    tuner: str = TUNERS[0]
+    tuner: str = "xgb_knob"
     trials: int = 64
     operators: tuple[str, ...] = ()
     seed: int = 0
@@ -47,7 +47,7 @@ class TuneRequest:
         Raises:
             UsageError: an option is out of range; names what it may be.
         """
-        one_of("tuner", self.tuner, TUNERS)
+        TUNERS.check(self.tuner)
         if not TRIALS[0] <= self.trials <= TRIALS[1]:
             raise UsageError(f"--trials {self.trials} is out of range; give {TRIALS[0]} to {TRIALS[1]}")
 

@@ -28,7 +28,7 @@ import numpy as np
 from op_profiler.parallel.measured_costs import in_order, plan_of
 from op_profiler.parallel.planning.costs import simulate
 from op_profiler.parallel.planning.plan import Stage, Step
-from op_profiler.parallel.planning.policies import get_policy
+from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.parallel.planning.policies.stage_costs import StageCosts
 from op_profiler.parallel.timing import in_quiet_rounds, settle, surely_fastest
 
@@ -143,7 +143,7 @@ class _Search:
     def tuned_alone(self) -> Stages:
         """The better of two plans for the tuned latencies, with the schedules that these belong to."""
         graph, cores = self._models.graph, self._models.cores
-        plans = [get_policy(name)(graph, self.costs, cores) for name in ("greedy", "ios")]
+        plans = [POLICIES.get(name)(graph, self.costs, cores) for name in ("greedy", "ios")]
         best = min(plans, key=lambda stages: simulate(graph, stages, self.costs).total_us)
         return _scheduled(best, {step.node: self._best[step.threads][step.node] for step in _steps(best)})
 

@@ -21,7 +21,7 @@ from op_profiler.parallel.measured_costs import Profile, in_order, measure_costs
 from op_profiler.parallel.planning.costs import Costs, simulate
 from op_profiler.parallel.planning.games import without_pygambit
 from op_profiler.parallel.planning.plan import Plan, Stage, read_plan
-from op_profiler.parallel.planning.policies import POLICIES, get_policy
+from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.parallel.stored_coruns import record_coruns
 from op_profiler.parallel.timing import Timed, Way, time_in_turn
 
@@ -162,7 +162,7 @@ def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> 
             forks = nash_forks(models.graph, costs, models.cores)
             stages, notes = tuple(fork.stage for fork in forks), (told(forks),)
         else:
-            stages = get_policy(name)(models.graph, costs, models.cores)
+            stages = POLICIES.get(name)(models.graph, costs, models.cores)
         predicted_us = simulate(models.graph, stages, costs).total_us
         plan = plan_of(models, name, stages, predicted_us)
         found.setdefault(stages, Candidate(models, plan, profile, notes=notes))

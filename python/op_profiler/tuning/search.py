@@ -12,7 +12,7 @@ from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.tuning.candidate import Candidate, Runner, TaskSpec, TrialResult
 from op_profiler.tuning.points import default_schedule, schedule_of
-from op_profiler.tuning.tuners import make_tuner
+from op_profiler.tuning.tuners.tuner import make_tuner
 
 _BATCH = 16
 _FINALISTS = 5
@@ -129,7 +129,7 @@ class OperatorSearch:
         return Search(tuple(self._trials), self._final())
 
     def _next_space(self) -> _Space | None:
-        open_spaces = [space for space in self._spaces if space.tuner.has_next()]
+        open_spaces = [space for space in self._spaces if not space.exhausted and space.tuner.has_next()]
         if not open_spaces:
             return None
         behind = [space for space in open_spaces if space.tried < self._first_share]
@@ -141,7 +141,7 @@ class OperatorSearch:
         configs = space.tuner.next_batch(count)
         indices = [int(config.index) for config in configs]
         if not indices:  # a tuner that says it has more, and has not
-            space.exhaust()
+            space.exhausted = True
             return
         candidates = [(Candidate(space.spec, i), schedule_of(space.task, i)) for i in indices]
         results = self._try(candidates)
@@ -211,6 +211,7 @@ class _Space:
         self.task = spec.create(target)
         self.tuner = make_tuner(tuner, self.task, seed)
         self.tried = 0
+        self.exhausted = False
         self.best_us = float("inf")
 
     def learn(self, configs: Sequence[Any], results: Sequence[TrialResult]) -> None:
@@ -229,7 +230,3 @@ class _Space:
             self.best_us = min(self.best_us, result.median_us)
         self.tuner.update(inputs, answers)
         self.tried += len(results)
-
-    def exhaust(self) -> None:
-        """The tuner has nothing left to propose."""
-        self.tuner.has_next = lambda: False

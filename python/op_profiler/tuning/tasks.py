@@ -9,7 +9,7 @@ from op_profiler.compilers.relay.extract import Occurrence, describe
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.chosen import ChosenSchedules, anchor_call
-from op_profiler.schedules.templates import SUFFIX, batch_matmul, conv2d, dense, winograd
+from op_profiler.schedules.templates import SUFFIX, TEMPLATES
 from op_profiler.tuning.candidate import TaskSpec
 
 
@@ -59,38 +59,8 @@ def tunables(occurrences: list[Occurrence], choices: ChosenSchedules) -> list[Tu
 
 def own_tasks(anchor: Operator) -> tuple[TaskSpec, ...]:
     """The project's templates for an anchor, with the arguments that a build gives them; empty where there are none."""
-    tensors = (*anchor.inputs, *anchor.params)
-    attrs = anchor.attrs[0] if anchor.attrs else {}
-    floats = len(tensors) == 2 and all(t.dtype.startswith("float") and -1 not in t.shape for t in tensors)
-    if not floats:
-        return ()
-    data, weight = (("TENSOR", t.shape, t.dtype) for t in tensors)
-    dtype = str(attrs.get("out_dtype") or tensors[0].dtype)
-    if anchor.anchor in ("nn.contrib_conv2d_NCHWc", "nn.contrib_depthwise_conv2d_NCHWc") and len(weight[1]) == 6:
-        strides, padding, dilation = (tuple(attrs[name]) for name in ("strides", "padding", "dilation"))
-        rest = (strides, padding, dilation, attrs["data_layout"], attrs["out_layout"], dtype)
-        if "depthwise" in anchor.anchor:
-            return (TaskSpec(conv2d.DEPTHWISE, (data, weight, *rest)),)
-        direct = TaskSpec(conv2d.CONV2D, (data, weight, *rest))
-        return (direct, *_winograd(direct))
-    if anchor.anchor == "nn.contrib_dense_pack" and len(weight[1]) == 3:
-        return (TaskSpec(dense.DENSE, (data, weight, None, dtype)),)
-    if anchor.anchor == "nn.batch_matmul":
-        flags = (int(attrs.get("transpose_a", False)), int(attrs.get("transpose_b", True)))
-        return (TaskSpec(batch_matmul.BATCH_MATMUL, (data, weight, anchor.outputs[0].shape, dtype, *flags)),)
-    return ()
-
-
-def _winograd(direct: TaskSpec) -> list[TaskSpec]:
-    """The same convolution by Winograd's method, where it can be computed so."""
-    data, weight, strides, padding, dilation, data_layout, out_layout, dtype = direct.arguments
-    chunks, in_chunks, kh, kw, block, lanes = weight[1]
-    groups = data[1][1] * data[1][4] // (in_chunks * block)
-    if not winograd.applies((kh, kw), strides, dilation, groups, dtype):
-        return []
-    transformed = ("TENSOR", (winograd.ALPHA, winograd.ALPHA, chunks, in_chunks * block, lanes), weight[2])
-    arguments = (data, transformed, (1, 1), padding, (1, 1), data_layout, out_layout, dtype)
-    return [TaskSpec(winograd.WINOGRAD, arguments)]
+    found = [task for _, template in TEMPLATES.available() for task in template.tasks(anchor)]
+    return tuple(TaskSpec(name, arguments) for name, arguments in found)
 
 
 def anchor_of(occurrence: Occurrence) -> Operator:

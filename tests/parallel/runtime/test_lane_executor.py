@@ -23,7 +23,7 @@ from op_profiler.measure.threads import available_cores
 from op_profiler.parallel.loaded_models import Models
 from op_profiler.parallel.measured_costs import in_order, measure_costs, plan_of
 from op_profiler.parallel.planning.plan import ROWS, Group, Plan, Stage, Step
-from op_profiler.parallel.planning.policies import get_policy
+from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor, happens_before
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep
@@ -81,7 +81,7 @@ def test_outputs_are_those_of_the_graph_executor_bit_for_bit(branching: Models, 
     expected = _expected(branching)
     if shape in ("greedy", "ios", "nash"):
         costs = measure_costs(branching).costs
-        plan = plan_of(branching, shape, get_policy(shape)(branching.graph, costs, branching.cores))
+        plan = plan_of(branching, shape, POLICIES.get(shape)(branching.graph, costs, branching.cores))
     else:
         plans = {
             "one thread": in_order(branching, 1),

@@ -25,7 +25,7 @@ from op_profiler.parallel.measured_costs import in_order, measure_costs
 from op_profiler.parallel.measured_costs import plan_of as plan_for
 from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import Group, Plan, Stage, Step
-from op_profiler.parallel.planning.policies import get_policy
+from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.parallel.runtime.stream_executor import StreamExecutor, one_of_each_in_turn
 from op_profiler.targets.cuda import gpu as machines
 
@@ -296,7 +296,7 @@ def test_policies_plan_for_streams_from_what_was_measured_there(
     assert all(map(np.array_equal, models.sequential_outputs(), expected))
     costs = measure_costs(models).costs
     assert costs.threads == (1,) and (costs.latency_us[1] > 0).all()
-    plan = plan_for(models, policy, get_policy(policy)(models.graph, costs, models.cores))
+    plan = plan_for(models, policy, POLICIES.get(policy)(models.graph, costs, models.cores))
     with models.executor(plan) as executor:
         executor.run()
         assert all(map(np.array_equal, executor.outputs(), expected))

@@ -14,7 +14,8 @@ import pytest
 from op_profiler.dataset.formats.format import Convolutions
 from op_profiler.dataset.formats.tinynas import read_library, read_tuples, write_library
 from op_profiler.errors import DatasetError, UnknownNameError
-from op_profiler.predict.library import PREDICTORS, LibraryPrediction, make_predictor
+from op_profiler.predict.library import PREDICTORS
+from op_profiler.predict.library.library_predictor import LibraryPrediction
 from op_profiler.predict.library.scoring import evaluate, score
 from op_profiler.predict.library.splits import SPLITS, held_out
 
@@ -54,13 +55,13 @@ def test_the_original_gives_its_totals_of_resnet_50(batch: int, milliseconds: fl
 
 @pytest.fixture(scope="module")
 def original() -> Any:
-    predictor = make_predictor("original")
+    predictor = PREDICTORS.get("original")()
     predictor.fit(read_library(LIBRARY))
     return predictor
 
 
 def test_the_original_interpolates_and_does_not_extrapolate(table: Convolutions) -> None:
-    predictor = make_predictor("original")
+    predictor = PREDICTORS.get("original")()
     predictor.fit(table)
     at_points = predictor.predict(table).latency_us
     np.testing.assert_allclose(at_points, table.latency_us, rtol=1e-9)
@@ -89,7 +90,7 @@ def test_the_default_beats_the_nearest_and_covers(split: str, table: Convolution
     noisy = Convolutions(small.matrix, small.latency_us * np.exp(noise))
     mask = held_out(noisy, split)
     known, asked = noisy.where(~mask), noisy.where(mask)
-    predictor = make_predictor("default")
+    predictor = PREDICTORS.get("default")()
     predictor.fit(known)
     predicted = predictor.predict(asked)
     assert (predicted.low_us < predicted.latency_us).all() and (predicted.latency_us < predicted.high_us).all()
@@ -118,7 +119,7 @@ def test_splits_and_names_that_do_not_exist(table: Convolutions) -> None:
     with pytest.raises(UnknownNameError, match="largest"):
         held_out(table, "larges")
     with pytest.raises(UnknownNameError, match="xgboost"):
-        make_predictor("xgbost")
+        PREDICTORS.get("xgbost")()
     with pytest.raises(DatasetError, match="batch 64"):
         held_out(table.where(table.column("batch") == 1), "batch")
 

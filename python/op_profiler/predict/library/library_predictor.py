@@ -1,4 +1,4 @@
-"""What every predictor that learns from a table offers."""
+"""The contract of a predictor that learns from a table of convolutions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ import numpy as np
 
 from op_profiler.dataset.checks import Finding, check_rows
 from op_profiler.dataset.formats.format import Convolutions
-from op_profiler.errors import UnknownNameError
-
-PREDICTORS = ("default", "original", "xgboost", "random_forest", "decision_tree", "mean")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,22 +53,8 @@ class LibraryPredictor(Protocol):
         """Estimates, in the order of the entries."""
 
 
-def make_predictor(name: str, seed: int = 0) -> LibraryPredictor:
-    """A predictor that has not learned anything yet.
+class LibraryPredictorFactory(Protocol):
+    """Makes a predictor that has learned nothing yet."""
 
-    Raises:
-        UnknownNameError: not one of `PREDICTORS`.
-    """
-    if name not in PREDICTORS:
-        raise UnknownNameError("predictor", name, PREDICTORS)
-    if name == "default":
-        from op_profiler.predict.library.default import DefaultPredictor
-
-        return DefaultPredictor(seed)
-    if name == "original":
-        from op_profiler.predict.library.original import OriginalPredictor
-
-        return OriginalPredictor()
-    from op_profiler.predict.library.regressors import RegressionPredictor
-
-    return RegressionPredictor(name, seed)
+    def __call__(self, seed: int = 0) -> LibraryPredictor:
+        """The same seed and the same table give the same estimates."""

@@ -23,9 +23,9 @@ _Group = tuple[int, int, int, int]  # depthwise, stride, fused, kernel
 
 
 class OriginalPredictor:
-    """A `LibraryPredictor`; it gives no interval."""
+    """A `LibraryPredictor`; it gives no interval, and draws nothing at random."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
         self._planes: dict[_Group, dict[int, dict[float, _Plane]]] = {}
 
     def fit(self, table: Convolutions) -> None:

@@ -11,18 +11,16 @@ from op_profiler.errors import MissingPackageError
 from op_profiler.predict.boosting import load_xgboost
 from op_profiler.predict.library.library_predictor import LibraryPrediction
 
-_NAMES = ("decision_tree", "random_forest", "xgboost")
-
 
 class RegressionPredictor:
     """A `LibraryPredictor` on the logarithm of the latency; it gives no interval.
 
     Args:
-        name: ``decision_tree``, ``random_forest``, ``xgboost``, or ``mean`` for the mean of the three.
+        names: of ``xgboost``, ``random_forest`` and ``decision_tree``; their estimates are averaged.
     """
 
-    def __init__(self, name: str, seed: int = 0) -> None:
-        self._models = [_model(one, seed) for one in (_NAMES if name == "mean" else (name,))]
+    def __init__(self, names: tuple[str, ...], seed: int) -> None:
+        self._models = [_model(name, seed) for name in names]
 
     def fit(self, table: Convolutions) -> None:
         features, target = plain_features(table), np.log(table.latency_us)
@@ -33,6 +31,22 @@ class RegressionPredictor:
         features = plain_features(table)
         estimates = [np.exp(model.predict(features)) for model in self._models]
         return LibraryPrediction.without_interval(np.mean(estimates, axis=0))
+
+
+def xgboost(seed: int = 0) -> RegressionPredictor:
+    return RegressionPredictor(("xgboost",), seed)
+
+
+def random_forest(seed: int = 0) -> RegressionPredictor:
+    return RegressionPredictor(("random_forest",), seed)
+
+
+def decision_tree(seed: int = 0) -> RegressionPredictor:
+    return RegressionPredictor(("decision_tree",), seed)
+
+
+def mean(seed: int = 0) -> RegressionPredictor:
+    return RegressionPredictor(("decision_tree", "random_forest", "xgboost"), seed)
 
 
 def plain_features(table: Convolutions) -> np.ndarray:
@@ -51,8 +65,8 @@ class _DefaultBoosting:
         self._booster: Any = None
 
     def fit(self, features: np.ndarray, targets: np.ndarray) -> None:
-        xgboost = load_xgboost()
-        self._booster = xgboost.train({"seed": self._seed}, xgboost.DMatrix(features, targets), 100)
+        library = load_xgboost()
+        self._booster = library.train({"seed": self._seed}, library.DMatrix(features, targets), 100)
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         return np.asarray(self._booster.inplace_predict(features))

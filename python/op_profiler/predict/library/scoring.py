@@ -8,7 +8,8 @@ import time
 import numpy as np
 
 from op_profiler.dataset.formats.format import Convolutions
-from op_profiler.predict.library.library_predictor import LibraryPrediction, make_predictor
+from op_profiler.predict.library import PREDICTORS
+from op_profiler.predict.library.library_predictor import LibraryPrediction
 from op_profiler.predict.library.splits import held_out
 
 
@@ -49,7 +50,7 @@ def evaluate(table: Convolutions, split: str, predictor: str, seed: int = 0) -> 
     mask = held_out(table, split, seed)
     train, test = table.where(~mask), table.where(mask)
     started = time.perf_counter()
-    model = make_predictor(predictor, seed)
+    model = PREDICTORS.get(predictor)(seed)
     model.fit(train)
     predicted = model.predict(test)
     return score(test.latency_us, predicted, split, predictor, len(train), time.perf_counter() - started)

@@ -7,18 +7,35 @@ a build without records is TVM's default.
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from op_profiler.schedules.templates.template import Template
 
 SUFFIX = ".op_profiler"
 """Ends the name of each of the project's templates."""
+
+_HERE = "op_profiler.schedules.templates"
+
+TEMPLATES: Registry[Template] = Registry(
+    "templates",
+    "template",
+    f"{_HERE}.template:Template",
+    {
+        "conv2d": Entry(f"{_HERE}.conv2d:TEMPLATE", "convolutions over blocked channels, dense and depthwise"),
+        "dense": Entry(f"{_HERE}.dense:TEMPLATE", "products with a weight whose rows are packed in blocks"),
+        "batch_matmul": Entry(f"{_HERE}.batch_matmul:TEMPLATE", "products of batches of matrices"),
+        "winograd": Entry(f"{_HERE}.winograd:TEMPLATE", "3x3 convolutions by Winograd's minimal filtering"),
+    },
+)
 
 
 @functools.cache
 def register_templates() -> None:
     """Make the templates known to AutoTVM and to Relay's op strategies; may be called any number of times."""
     load_tvm()
-    from op_profiler.schedules.templates import batch_matmul, conv2d, dense, winograd
-
-    for module in (conv2d, dense, batch_matmul, winograd):
-        module.register()
+    for _, template in TEMPLATES.available():
+        template.register()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.operators.operator import Operator
 from op_profiler.schedules.nest import Nest
 from op_profiler.schedules.templates.conv2d import shape
 from op_profiler.schedules.templates.strategy import offer
+from op_profiler.schedules.templates.template import Task, Template, output_dtype, two_float_tensors
 
 BATCH_MATMUL = "batch_matmul.op_profiler"
 _PACKED = "packed_b"
@@ -86,3 +88,16 @@ def register() -> None:
     )
     originals = {"cpu": x86.batch_matmul_strategy_cpu}
     offer(generic.batch_matmul_strategy, originals, BATCH_MATMUL, implementation, _applies)
+
+
+def tasks(anchor: Operator) -> list[Task]:
+    """See `Template`."""
+    tensors = two_float_tensors(anchor)
+    if tensors is None or anchor.anchor != "nn.batch_matmul":
+        return []
+    attrs = anchor.attrs[0]
+    flags = (int(attrs.get("transpose_a", False)), int(attrs.get("transpose_b", True)))
+    return [(BATCH_MATMUL, (*tensors, anchor.outputs[0].shape, output_dtype(anchor), *flags))]
+
+
+TEMPLATE = Template(register, tasks)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.operators.operator import Operator
 from op_profiler.schedules.nest import Nest
 from op_profiler.schedules.templates.strategy import offer
+from op_profiler.schedules.templates.template import Task, Template, output_dtype, two_float_tensors
 
 PADDING = "data_pad"
 CONV2D = "conv2d_NCHWc.op_profiler"
@@ -174,3 +176,18 @@ def register() -> None:
 def _is_float(attrs: Any, inputs: Any) -> bool:
     """Blocks of int8 are cut once more for the dot-product instructions; TVM's own templates know those layouts."""
     return "float" in str(inputs[0].dtype) and len(inputs[1].shape) == 6
+
+
+def tasks(anchor: Operator) -> list[Task]:
+    """See `Template`."""
+    tensors = two_float_tensors(anchor)
+    names = {"nn.contrib_conv2d_NCHWc": CONV2D, "nn.contrib_depthwise_conv2d_NCHWc": DEPTHWISE}
+    if tensors is None or anchor.anchor not in names or len(tensors[1][1]) != 6:
+        return []
+    attrs = anchor.attrs[0]
+    window = (tuple(attrs[name]) for name in ("strides", "padding", "dilation"))
+    rest = (*window, attrs["data_layout"], attrs["out_layout"], output_dtype(anchor))
+    return [(names[anchor.anchor], (*tensors, *rest))]
+
+
+TEMPLATE = Template(register, tasks)

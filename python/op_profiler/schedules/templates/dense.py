@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.operators.operator import Operator
 from op_profiler.schedules.nest import Nest
 from op_profiler.schedules.templates.conv2d import shape
 from op_profiler.schedules.templates.strategy import offer
+from op_profiler.schedules.templates.template import Task, Template, output_dtype, two_float_tensors
 
 DENSE = "dense_pack.op_profiler"
 
@@ -59,3 +61,14 @@ def register() -> None:
     schedule = tvm.autotvm.register_topi_schedule(DENSE, _schedule)
     implementation = (generic.wrap_compute_dense(tunable), generic.wrap_topi_schedule(schedule))
     offer(generic.dense_pack_strategy, {"cpu": x86.dense_pack_strategy_cpu}, DENSE, implementation, _applies)
+
+
+def tasks(anchor: Operator) -> list[Task]:
+    """See `Template`."""
+    tensors = two_float_tensors(anchor)
+    if tensors is None or anchor.anchor != "nn.contrib_dense_pack" or len(tensors[1][1]) != 3:
+        return []
+    return [(DENSE, (*tensors, None, output_dtype(anchor)))]
+
+
+TEMPLATE = Template(register, tasks)

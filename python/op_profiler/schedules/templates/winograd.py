@@ -14,9 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.nest import MAXIMUM_REGISTER_TILE, UNROLLED, output_of, restrict, tile_sizes, value
 from op_profiler.schedules.templates.conv2d import CONV2D, PADDING, shape
+from op_profiler.schedules.templates.conv2d import tasks as direct_tasks
+from op_profiler.schedules.templates.template import Task, Template
 
 WINOGRAD = "conv2d_NCHWc_winograd.op_profiler"
 TILE = 4
@@ -317,3 +320,19 @@ def _cost(autotvm: Any, arguments: Any, name: str) -> float | None:
     )
     autotvm.GLOBAL_SCOPE.silent = silent
     return None if found.is_fallback else float(found.cost)
+
+
+def tasks(anchor: Operator) -> list[Task]:
+    """See `Template`; for what the direct template computes too."""
+    found = []
+    for name, arguments in direct_tasks(anchor):
+        data, weight, strides, padding, dilation, data_layout, out_layout, dtype = arguments
+        chunks, in_chunks, kh, kw, block, lanes = weight[1]
+        groups = data[1][1] * data[1][4] // (in_chunks * block)
+        if name == CONV2D and applies((kh, kw), strides, dilation, groups, dtype):
+            transformed = ("TENSOR", (ALPHA, ALPHA, chunks, in_chunks * block, lanes), weight[2])
+            found.append((WINOGRAD, (data, transformed, (1, 1), padding, (1, 1), data_layout, out_layout, dtype)))
+    return found
+
+
+TEMPLATE = Template(register, tasks)

@@ -1,5 +1,36 @@
 """Ways to plan: which operators run side by side, on which cores, with how many threads."""
 
-from op_profiler.parallel.planning.policies.policy import POLICIES, Policy, get_policy
+from __future__ import annotations
 
-__all__ = ["POLICIES", "Policy", "get_policy"]
+from typing import TYPE_CHECKING
+
+from op_profiler.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.planning.policies.policy import Policy
+
+_HERE = "op_profiler.parallel.planning.policies"
+
+POLICIES: Registry[Policy] = Registry(
+    "policies",
+    "policy",
+    f"{_HERE}.policy:Policy",
+    {
+        "sequential": Entry(f"{_HERE}.sequential:sequential", "one operator after the other, each on all cores"),
+        "threads": Entry(
+            f"{_HERE}.sequential:own_threads",
+            "one operator after the other, each with the thread count of its turnaround point",
+        ),
+        "greedy": Entry(
+            f"{_HERE}.greedy:greedy",
+            "list scheduling by earliest finish (HEFT), improved by a search over thread counts",
+        ),
+        "ios": Entry(f"{_HERE}.ios:ios", "the best stages by dynamic programming (IOS), with its pruning"),
+        "nash": Entry(
+            f"{_HERE}.nash:nash", "branches choose their cores by themselves: a Nash equilibrium at each fork"
+        ),
+        "exhaustive": Entry(
+            f"{_HERE}.exhaustive:exhaustive", "the best of all ways to cut the graph into stages; for small graphs"
+        ),
+    },
+)

@@ -1,0 +1,41 @@
+"""The contract of a template, and what several of them use."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from op_profiler.operators.operator import Operator
+
+Task = tuple[str, tuple[Any, ...]]
+"""AutoTVM's name of a template and its arguments, in AutoTVM's serialized form (tuples and plain values)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """One way to compute some operators, with a space of schedules.
+
+    Attributes:
+        register: makes it known to AutoTVM and offers it to Relay's op strategies; called once in a process, after TVM
+            was imported.
+        tasks: what can be searched for the anchor of a fused operator, with the arguments that a build gives; empty
+            where it does not fit.
+    """
+
+    register: Callable[[], None]
+    tasks: Callable[[Operator], Sequence[Task]]
+
+
+def two_float_tensors(anchor: Operator) -> tuple[Any, Any] | None:
+    """Data and weight as arguments of a task; None unless an anchor has just these, of floats and known shapes."""
+    tensors = (*anchor.inputs, *anchor.params)
+    if len(tensors) != 2 or not all(t.dtype.startswith("float") and -1 not in t.shape for t in tensors):
+        return None
+    data, weight = (("TENSOR", tensor.shape, tensor.dtype) for tensor in tensors)
+    return data, weight
+
+
+def output_dtype(anchor: Operator) -> str:
+    """The dtype that the anchor asks for, else that of its data."""
+    return str(anchor.attrs[0].get("out_dtype") or (*anchor.inputs, *anchor.params)[0].dtype)

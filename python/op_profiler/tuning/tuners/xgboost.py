@@ -1,0 +1,64 @@
+"""AutoTVM's search by a cost model of gradient-boosted trees, with features computed in this process.
+
+AutoTVM starts new processes for the features at every training, which takes seconds and loses templates that are not
+TVM's. Features other than knobs need every point lowered, so the search over them takes fewer steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.cores import usable_cores
+from op_profiler.tuning.tuners.tuner import Tuner
+
+_PLAN = 32
+"""Trials between two trainings of the cost model."""
+
+
+def knob(task: Any, seed: int) -> Tuner:
+    return _tuner(task, "knob", "reg")
+
+
+def itervar(task: Any, seed: int) -> Tuner:
+    return _tuner(task, "itervar", "reg")
+
+
+def curve(task: Any, seed: int) -> Tuner:
+    return _tuner(task, "curve", "reg")
+
+
+def rank(task: Any, seed: int) -> Tuner:
+    return _tuner(task, "itervar", "rank-binary")  # xgboost 2 refuses graded relevance, which plain "rank" hands over
+
+
+def _tuner(task: Any, features: str, loss: str) -> Tuner:
+    from tvm.autotvm.tuner import xgboost_cost_model
+    from tvm.autotvm.tuner.model_based_tuner import ModelBasedTuner
+    from tvm.autotvm.tuner.sa_model_optimizer import SimulatedAnnealingOptimizer
+
+    class CostModel(xgboost_cost_model.XGBoostCostModel):
+        def _reset_pool(self, space: Any, target: Any, task: Any) -> None:
+            xgboost_cost_model._extract_popen_initializer(space, target, task)
+            self.pool = _InProcess()
+
+    steps = {"n_iter": 300, "parallel_size": 128} if features == "knob" else {"n_iter": 40, "parallel_size": 16}
+    optimizer = SimulatedAnnealingOptimizer(task, early_stop=30, log_interval=0, **steps)
+    model = CostModel(task, feature_type=features, loss_type=loss, num_threads=usable_cores(), log_interval=None)
+    tuner: Tuner = ModelBasedTuner(task, model, optimizer, _PLAN)
+    return tuner
+
+
+class _InProcess:
+    """Stands in for AutoTVM's pool of processes."""
+
+    def map_with_error_catching(self, function: Any, arguments: Any) -> list[Any]:
+        """Apply a function; an argument that it fails for has no value, and the cost model takes zeros for it."""
+        from tvm.contrib.popen_pool import MapResult, StatusKind
+
+        results = []
+        for argument in arguments:
+            try:
+                results.append(MapResult(StatusKind.COMPLETE, function(argument)))
+            except Exception as error:  # noqa: BLE001 - a point that cannot be lowered
+                results.append(MapResult(StatusKind.EXCEPTION, error))
+        return results
