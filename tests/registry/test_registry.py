@@ -33,7 +33,7 @@ def test_every_name_leads_to_an_implementation_and_has_a_line_of_help(registry: 
 
 
 def test_listing_imports_nothing_heavy() -> None:
-    done = subprocess.run([sys.executable, "-c", LISTED], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", LISTED], capture_output=True, text=True, timeout=900, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 
 
