@@ -131,10 +131,11 @@ def test_a_real_process_on_a_core_in_use_is_seen() -> None:
             until = 1.0 + _busy_seconds(process.pid)
             while _busy_seconds(process.pid) < until:
                 time.sleep(0.05)
-            found, elapsed = meter.cores(), time.monotonic() - started
+            found, elapsed = meter.read(), time.monotonic() - started
         finally:
             process.kill()
-    assert found is not None and found.near > 0.5 / elapsed and found.near_cores >= 1
+    assert found is not None and found.disturbs
+    assert found.share is not None and found.share > 0.1 / elapsed  # the core may be one of several in a physical one
 
 
 def _busy_seconds(pid: int) -> float:
