@@ -34,6 +34,7 @@ REGISTRIES = {
     "frontends": "op_profiler.frontends:FRONTENDS",
     "templates": "op_profiler.schedules.templates:TEMPLATES",
     "tuners": "op_profiler.tuning.tuners:TUNERS",
+    "resources": "op_profiler.resources:RESOURCES",
     "policies": "op_profiler.parallel.planning.policies:POLICIES",
     "library_predictors": "op_profiler.predict.library:PREDICTORS",
 }

@@ -17,8 +17,9 @@ from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.threads import available_cores
 from op_profiler.report.collection import Screen
-from op_profiler.resources import ResourceError, applied
+from op_profiler.resources import applied
 from op_profiler.resources.numa_node import NumaNode
+from op_profiler.resources.resource import ResourceError
 
 from . import collector
 from .collector import rows, summary
@@ -106,7 +107,7 @@ def test_without_a_sweep_there_is_one_request(request_of_mlp: CollectRequest) ->
         (["core_set=0,x"], "'x' is no set of cores"),
         (["threads=1,2"], "--threads 1,2,4"),
         (["streams=1,2"], "--sweep streams is not possible here: "),
-        (["colour=red"], "unknown resource in --sweep 'colour'"),
+        (["colour=red"], "unknown resource 'colour'"),
     ],
 )
 def test_sweeps_that_are_none_are_refused(words: list[str], message: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import Dataset, flat_rows, schema
-from op_profiler.measure.measurement import RESOURCES
+from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.schedules.schedule import Schedule
 
 KNOBS = {"tile_ic": [4, 16], "tile_oc": [4, 16], "tile_ow": [8, 14], "unroll_kw": True}
@@ -110,8 +110,8 @@ def test_keys_are_those_of_version_3(example: Any) -> None:
     assert schema.timing_key("m", "d", example.settings) == "61fd2d52874a946749ef4af3735e147c"
     read_back = example.changed(governor_effective="powersave", numa_node_effective=0)
     assert schema.timing_key("m", "d", read_back) == "61fd2d52874a946749ef4af3735e147c"
-    asked = {schema.timing_key("m", "d", example.changed(**{name: 1})) for name in RESOURCES}
-    assert len(asked | {"61fd2d52874a946749ef4af3735e147c"}) == len(RESOURCES) + 1
+    asked = {schema.timing_key("m", "d", example.changed(**{name: 1})) for name in RESOURCE_FIELDS}
+    assert len(asked | {"61fd2d52874a946749ef4af3735e147c"}) == len(RESOURCE_FIELDS) + 1
 
 
 def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) -> None:
@@ -130,7 +130,7 @@ def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) ->
         connection.exec_driver_sql("ALTER TABLE model_operators DROP COLUMN launches")
         connection.exec_driver_sql("ALTER TABLE devices DROP COLUMN core_type")
         connection.exec_driver_sql("ALTER TABLE devices ALTER COLUMN cores SET NOT NULL")
-        for name in RESOURCES:
+        for name in RESOURCE_FIELDS:
             connection.exec_driver_sql(f"ALTER TABLE settings DROP COLUMN {name}, DROP COLUMN {name}_effective")
         connection.exec_driver_sql("DROP TABLE corun_members, coruns, failures")
         for table in ("measurements", "model_timings"):

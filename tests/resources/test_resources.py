@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from op_profiler.errors import UnknownNameError, UsageError
-from op_profiler.measure.measurement import RESOURCES, Settings, effective
+from op_profiler.measure.measurement import RESOURCE_FIELDS, Settings, effective
 from op_profiler.measure.threads import available_cores
-from op_profiler.resources import Resource, ResourceError, applied, local_resources, read_back, resource_to_sweep
+from op_profiler.resources import RESOURCES, applied, local_resources, read_back, resource_to_sweep
+from op_profiler.resources.resource import Resource, ResourceError
 from op_profiler.resources.sm_share_percent import SmShare
 from op_profiler.targets.cuda import tvm_build
 
@@ -74,15 +75,16 @@ def skip_where_memory_cannot_be_bound(root: Path) -> None:
 
 
 def named(name: str, root: Path) -> Resource:
-    return next(resource for resource in local_resources(root) if resource.name == name)
+    return RESOURCES.get(name)(root)
 
 
 def test_every_resource_has_its_fields_in_the_settings() -> None:
     fields = {field.name for field in dataclasses.fields(Settings)}
     names = [resource.name for resource in local_resources()]
     assert set(names) <= fields and len(set(names)) == len(names)
-    assert {effective(name) for name in names if name in RESOURCES} <= fields
-    assert set(RESOURCES) == set(names) - {"threads", "core_set", "streams"}
+    assert {effective(name) for name in names if name in RESOURCE_FIELDS} <= fields
+    assert names == list(RESOURCES)
+    assert set(RESOURCE_FIELDS) == set(names) - {"threads", "core_set", "streams"}
 
 
 def test_what_this_machine_says_is_plain_and_gives_a_reason() -> None:
@@ -225,7 +227,8 @@ def test_the_share_of_sms_is_a_variable_for_processes_started_meanwhile(
 ) -> None:
     """Needs no GPU: the service's control pipe is a file here."""
     variable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-    share = SmShare(tmp_path)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    share = SmShare()
     with pytest.raises(ResourceError, match="nvidia-cuda-mps-control -d"), share.applied(50):
         raise AssertionError("without the service the variable means nothing")
     (tmp_path / "control").touch()

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UnknownNameError
-from op_profiler.measure.measurement import RESOURCES
+from op_profiler.measure.measurement import RESOURCE_FIELDS
 
 if TYPE_CHECKING:
     import pandas
 
-SETTINGS = ("threads", "cache", "precision", "executor", "parallel_type", "streams", *RESOURCES)
+SETTINGS = ("threads", "cache", "precision", "executor", "parallel_type", "streams", *RESOURCE_FIELDS)
 """Settings that are held while something else is looked at."""
 
 PLACE = ("device_key", "model_key")

@@ -9,7 +9,7 @@ from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.studies.report import StudyReport
 from op_profiler.dataset.row import Failure
 from op_profiler.errors import EXIT_FAILURES_RECORDED, EXIT_OK
-from op_profiler.measure.measurement import RESOURCES, Measurement, ModelTiming, Settings, effective
+from op_profiler.measure.measurement import RESOURCE_FIELDS, Measurement, ModelTiming, Settings, effective
 from op_profiler.operators.operator import Operator
 
 
@@ -148,7 +148,7 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "threads": threads,
         "threads_effective": settings.threads_effective if settings else None,
         "core_set_effective": list(settings.core_set_effective) if settings else None,
-        **{effective(name): getattr(settings, effective(name)) if settings else None for name in RESOURCES},
+        **{effective(name): getattr(settings, effective(name)) if settings else None for name in RESOURCE_FIELDS},
         "whole_model_us": whole.median_us if whole else None,
         "whole_model_ci_us": [whole.ci_low_us, whole.ci_high_us] if whole else None,
         "whole_model_before_us": timing.before_us if timing else None,

@@ -216,7 +216,8 @@ class Collection:
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
     ) -> _Outcome:
         """Workers inherit what this process is given; it is restored here, whatever happens to them."""
-        from op_profiler.resources import ResourceError, applied
+        from op_profiler.resources import applied
+        from op_profiler.resources.resource import ResourceError
 
         try:
             with applied(task.request.resources):

@@ -10,7 +10,7 @@ from sqlalchemy import Select, and_, func, select
 
 from op_profiler.dataset import schema
 from op_profiler.dataset.store import Dataset
-from op_profiler.measure.measurement import RESOURCES, effective
+from op_profiler.measure.measurement import RESOURCE_FIELDS, effective
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,8 +141,10 @@ def _each(rows: Iterable[Mapping[str, Any]], column: str) -> str:
 
 
 def _resources(settings: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """Those of `RESOURCES` that were asked for or could be read."""
-    rows = [(name.replace("_", " "), _each(settings, name), _each(settings, effective(name))) for name in RESOURCES]
+    """Those of `RESOURCE_FIELDS` that were asked for or could be read."""
+    rows = [
+        (name.replace("_", " "), _each(settings, name), _each(settings, effective(name))) for name in RESOURCE_FIELDS
+    ]
     return [row for row in rows if row[1] or row[2]]
 
 

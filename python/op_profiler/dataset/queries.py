@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 
 from op_profiler.dataset import schema
 from op_profiler.dataset.statements import labelled
-from op_profiler.measure.measurement import RESOURCES, Cache
+from op_profiler.measure.measurement import RESOURCE_FIELDS, Cache
 from op_profiler.schedules.schedule import Origin
 
 
@@ -90,9 +90,9 @@ def counts() -> Select[Any]:
 
 
 def _asked_for(resources: Mapping[str, Any] | None) -> ColumnElement[bool]:
-    """Settings with these values, by their names in `Settings`, and without a wish for the rest of `RESOURCES`."""
+    """Settings with these values, by their names in `Settings`, without a wish for other `RESOURCE_FIELDS`."""
     wanted, columns = resources or {}, schema.settings.c
-    left_alone = [columns[name].is_(None) for name in RESOURCES if name not in wanted]
+    left_alone = [columns[name].is_(None) for name in RESOURCE_FIELDS if name not in wanted]
     return and_(*left_alone, *(columns[name] == value for name, value in wanted.items()))
 
 

@@ -11,7 +11,7 @@ Cache = Literal["model", "hot", "cold"]
 CoreType = Literal["common", "SM", "IP"]
 Precision = Literal["float32", "float16", "int8"]
 
-RESOURCES = ("governor", "cache_ways", "numa_node", "sm_share_percent", "gpu_clock_mhz")
+RESOURCE_FIELDS = ("governor", "cache_ways", "numa_node", "sm_share_percent", "gpu_clock_mhz")
 """Fields of `Settings` for resources that are as the machine has them (None) unless a value is asked for. What was read
 back stands in ``<name>_effective``; None where it could not be read."""
 
@@ -71,9 +71,9 @@ class Settings:
         return {name: value for name, value in self._identity().items() if name not in _READ_BACK}
 
     def _identity(self) -> dict[str, Any]:
-        """Every field; of `RESOURCES` those that are known, so that keys are as they were before there were any."""
+        """Every field; of `RESOURCE_FIELDS` those that are known, so that keys are as they were before them."""
         fields = dataclasses.asdict(self)
-        for name in (*RESOURCES, *map(effective, RESOURCES)):
+        for name in (*RESOURCE_FIELDS, *map(effective, RESOURCE_FIELDS)):
             if fields[name] is None:
                 del fields[name]
         return fields
@@ -84,7 +84,7 @@ def effective(resource: str) -> str:
     return f"{resource}_effective"
 
 
-_READ_BACK = ("threads_effective", "core_set_effective", "cache_mechanism", *map(effective, RESOURCES))
+_READ_BACK = ("threads_effective", "core_set_effective", "cache_mechanism", *map(effective, RESOURCE_FIELDS))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

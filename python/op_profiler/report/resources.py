@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from op_profiler.resources import State
+    from op_profiler.resources.resource import State
 
 _MOST_SHOWN = 8
 

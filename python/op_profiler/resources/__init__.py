@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from op_profiler.errors import UnknownNameError, UsageError
-from op_profiler.measure.measurement import RESOURCES, effective
-from op_profiler.resources.cache_ways import CacheWays
-from op_profiler.resources.core_set import CoreSet
-from op_profiler.resources.governor import Governor
-from op_profiler.resources.gpu_clock_mhz import GpuClock
-from op_profiler.resources.numa_node import NumaNode
-from op_profiler.resources.resource import Resource, ResourceError, State
-from op_profiler.resources.sm_share_percent import SmShare
-from op_profiler.resources.streams import Streams
-from op_profiler.resources.threads import Threads
+from op_profiler.errors import UsageError
+from op_profiler.measure.measurement import RESOURCE_FIELDS, Settings, effective
+from op_profiler.registry import Entry, Registry
+from op_profiler.resources.resource import SYSFS, Resource, ResourceError
 
-__all__ = ["Resource", "ResourceError", "State", "applied", "local_resources", "read_back", "resource_to_sweep"]
+_HERE = "op_profiler.resources"
 
-SYSFS = Path("/sys")
+RESOURCES: Registry[type[Resource]] = Registry(
+    "resources",
+    "resource",
+    f"{_HERE}.resource:Resource",
+    {
+        "threads": Entry(f"{_HERE}.threads:Threads", "threads of a kernel, one a core"),
+        "core_set": Entry(f"{_HERE}.core_set:CoreSet", "cores that threads are bound to: 0, 0-3 or 0+2"),
+        "governor": Entry(f"{_HERE}.governor:Governor", "frequency governor of the cores (cpufreq)"),
+        "cache_ways": Entry(f"{_HERE}.cache_ways:CacheWays", "ways of the L3 cache that may be filled (resctrl)"),
+        "numa_node": Entry(f"{_HERE}.numa_node:NumaNode", "NUMA node that memory is bound to"),
+        "streams": Entry(f"{_HERE}.streams:Streams", "GPU streams that kernels run on side by side"),
+        "sm_share_percent": Entry(f"{_HERE}.sm_share_percent:SmShare", "share of a GPU's SMs, percent (CUDA MPS)"),
+        "gpu_clock_mhz": Entry(f"{_HERE}.gpu_clock_mhz:GpuClock", "clock of a GPU's SMs, MHz (NVML)"),
+    },
+)
 
 
 def local_resources(root: Path = SYSFS) -> list[Resource]:
@@ -30,8 +38,7 @@ def local_resources(root: Path = SYSFS) -> list[Resource]:
     Args:
         root: where sysfs is mounted.
     """
-    host = [Threads(), CoreSet(), Governor(root), CacheWays(root), NumaNode(root)]
-    return [*host, Streams(), SmShare(), GpuClock()]
+    return [resource(root) for _, resource in RESOURCES.available()]
 
 
 def resource_to_sweep(name: str, root: Path = SYSFS) -> Resource:
@@ -40,15 +47,16 @@ def resource_to_sweep(name: str, root: Path = SYSFS) -> Resource:
     Raises:
         UsageError: there is none of this name, or it cannot be set; says why.
     """
-    known = {resource.name: resource for resource in local_resources(root) if resource.name != "threads"}
     if name == "threads":
         raise UsageError("--sweep threads: thread counts are given with --threads 1,2,4")
-    if name not in known:
-        raise UnknownNameError("resource in --sweep", name, known, "See: op-profiler devices --local")
-    reason = known[name].state().reason
+    RESOURCES.check(name, "See: op-profiler devices --local")
+    if name not in {field.name for field in dataclasses.fields(Settings)}:
+        raise UsageError(f"--sweep {name}: it can be looked at and not swept, for the dataset has no column for it")
+    resource = RESOURCES.get(name)(root)
+    reason = resource.state().reason
     if reason is not None:
         raise UsageError(f"--sweep {name} is not possible here: {reason}")
-    return known[name]
+    return resource
 
 
 @contextlib.contextmanager
@@ -58,10 +66,9 @@ def applied(values: Mapping[str, Any], root: Path = SYSFS) -> Iterator[None]:
     Raises:
         ResourceError: one of them cannot be set; those before it are restored.
     """
-    by_name = {resource.name: resource for resource in local_resources(root)}
     with contextlib.ExitStack() as stack:
         for name, value in values.items():
-            stack.enter_context(by_name[name].applied(value))
+            stack.enter_context(RESOURCES.get(name)(root).applied(value))
         yield
 
 
@@ -73,7 +80,7 @@ def read_back(*, of_gpu: bool, root: Path = SYSFS) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for resource in local_resources(root):
-        if resource.name in RESOURCES and (of_gpu or not resource.of_gpu):
+        if resource.name in RESOURCE_FIELDS and (of_gpu or not resource.of_gpu):
             try:
                 found[effective(resource.name)] = resource.read()
             except ResourceError:

@@ -8,7 +8,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from op_profiler.resources.resource import Resource, ResourceError, check_writable, read_text, restored, write_text
+from op_profiler.resources.resource import (
+    SYSFS,
+    Resource,
+    ResourceError,
+    check_writable,
+    read_text,
+    restored,
+    write_text,
+)
 
 
 class CacheWays(Resource):
@@ -22,9 +30,9 @@ class CacheWays(Resource):
     """
 
     name = "cache_ways"
-    description = "ways of the L3 cache that may be filled (resctrl)"
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path = SYSFS) -> None:
+        super().__init__(root)
         self._resctrl = root / "fs/resctrl"
 
     def range(self) -> dict[str, int]:

@@ -13,7 +13,6 @@ class CoreSet(PoolResource):
     """Which cores the threads of a kernel are bound to; n threads take the first n of them."""
 
     name = "core_set"
-    description = "cores that threads are bound to: 0, 0-3 or 0+2"
 
     def range(self) -> list[int]:
         return list(available_cores())

@@ -6,20 +6,24 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from op_profiler.resources.resource import Resource, ResourceError, check_writable, read_text, restored, write_text
+from op_profiler.resources.resource import (
+    SYSFS,
+    Resource,
+    ResourceError,
+    check_writable,
+    read_text,
+    restored,
+    write_text,
+)
 
 
 class Governor(Resource):
-    """The frequency governor of all cores (https://docs.kernel.org/admin-guide/pm/cpufreq.html).
-
-    Args:
-        root: where sysfs is mounted.
-    """
+    """The frequency governor of all cores (https://docs.kernel.org/admin-guide/pm/cpufreq.html)."""
 
     name = "governor"
-    description = "frequency governor of the cores (cpufreq)"
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path = SYSFS) -> None:
+        super().__init__(root)
         self._cores = root / "devices/system/cpu"
 
     def _files(self, name: str) -> list[Path]:

@@ -14,7 +14,6 @@ class GpuClock(Resource):
     """Clock of a GPU's SMs. NVML locks it and gives it free again; a lock that was there before cannot be read."""
 
     name = "gpu_clock_mhz"
-    description = "clock of a GPU's SMs, MHz (NVML)"
     of_gpu = True
 
     def range(self) -> list[int]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from op_profiler.resources.resource import Resource, ResourceError
+from op_profiler.resources.resource import SYSFS, Resource, ResourceError
 
 _DEFAULT, _BIND = 0, 2  # linux/mempolicy.h
 _MOST_NODES = 1024
@@ -21,14 +21,12 @@ class NumaNode(Resource):
     """The node that memory is bound to: the memory policy of this process, which the processes that it starts inherit
     (set_mempolicy(2)).
 
-    Args:
-        root: where sysfs is mounted.
     """
 
     name = "numa_node"
-    description = "NUMA node that memory is bound to"
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path = SYSFS) -> None:
+        super().__init__(root)
         self._nodes = root / "devices/system/node"
 
     def range(self) -> list[int]:

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 from op_profiler.errors import MeasureError, UsageError
 
+SYSFS = Path("/sys")
+
 
 class ResourceError(MeasureError):
     """A resource that is not there, or that this process may not read or set; says why."""
@@ -39,14 +41,19 @@ class State:
 class Resource(abc.ABC):
     """One resource of this machine. Looking at it changes nothing; it is looked at anew by every call.
 
+    Args:
+        root: where sysfs is mounted.
+
     Attributes:
         name: also the field of `Settings` that holds the value asked for.
         of_gpu: True where only code for a GPU can notice it.
     """
 
     name: ClassVar[str]
-    description: ClassVar[str]
     of_gpu: ClassVar[bool] = False
+
+    def __init__(self, root: Path = SYSFS) -> None:
+        self.root = root
 
     @abc.abstractmethod
     def range(self) -> list[Any] | dict[str, int]:
@@ -101,7 +108,9 @@ class Resource(abc.ABC):
             found["settable"] = True
         except ResourceError as error:
             found["reason"] = str(error)
-        return State(name=self.name, description=self.description, **found)
+        from op_profiler.resources import RESOURCES
+
+        return State(name=self.name, description=RESOURCES.help(self.name), **found)
 
 
 class PoolResource(Resource):

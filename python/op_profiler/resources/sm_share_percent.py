@@ -17,18 +17,10 @@ _VARIABLE = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 class SmShare(Resource):
     """Share of a GPU's SMs that a process started from here may use, through NVIDIA's Multi-Process Service
     (https://docs.nvidia.com/deploy/mps, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE).
-
-    Args:
-        pipes: folder of the service's control pipe; None for CUDA_MPS_PIPE_DIRECTORY, or the usual one.
     """
 
     name = "sm_share_percent"
-    description = "share of a GPU's SMs, percent (CUDA MPS)"
     of_gpu = True
-
-    def __init__(self, pipes: Path | None = None) -> None:
-        usual = Path(tempfile.gettempdir()) / "nvidia-mps"
-        self._pipes = pipes or Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or usual)
 
     def range(self) -> dict[str, int]:
         bus_id()
@@ -44,7 +36,9 @@ class SmShare(Resource):
             raise ResourceError(f"{_VARIABLE} is {text!r}, which is no number") from None
 
     def _runs(self) -> bool:
-        return (self._pipes / "control").exists()
+        """Whether the folder of the service's control pipe has one."""
+        usual = Path(tempfile.gettempdir()) / "nvidia-mps"
+        return (Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or usual) / "control").exists()
 
     def check_settable(self) -> None:
         if not self._runs():

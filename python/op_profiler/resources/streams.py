@@ -18,7 +18,6 @@ class Streams(Resource):
     """Queues of a GPU whose kernels may run side by side."""
 
     name = "streams"
-    description = "GPU streams that kernels run on side by side"
     of_gpu = True
 
     def range(self) -> dict[str, int]:

@@ -10,7 +10,6 @@ class Threads(PoolResource):
     """How many cores a kernel is spread over; ``--threads`` of the collector."""
 
     name = "threads"
-    description = "threads of a kernel, one a core"
 
     def range(self) -> dict[str, int]:
         return {"least": 1, "most": len(available_cores())}

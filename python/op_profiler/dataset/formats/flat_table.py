@@ -18,7 +18,7 @@ from op_profiler.dataset.export import read_parquet
 from op_profiler.dataset.flat import COLUMNS
 from op_profiler.dataset.row import Row
 from op_profiler.errors import DatasetError
-from op_profiler.measure.measurement import RESOURCES, Device, Measurement, Settings, effective
+from op_profiler.measure.measurement import RESOURCE_FIELDS, Device, Measurement, Settings, effective
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import NAMES as FACTORS
 from op_profiler.schedules.schedule import Schedule
@@ -40,8 +40,8 @@ ADDED_LATER = (
     "machine_id",
     "energy_cache",
     "call_overhead_us",
-    *RESOURCES,
-    *map(effective, RESOURCES),
+    *RESOURCE_FIELDS,
+    *map(effective, RESOURCE_FIELDS),
 )
 """Columns that files of earlier versions do not have; their values are then unknown."""
 

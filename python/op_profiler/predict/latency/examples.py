@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.errors import DatasetError
-from op_profiler.measure.measurement import RESOURCES
+from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
 
@@ -31,7 +31,7 @@ COLUMNS = (
     "origin",
     "threads",
     "core_set",
-    *RESOURCES,
+    *RESOURCE_FIELDS,
     "cache",
     "precision",
     "executor",
@@ -223,7 +223,7 @@ def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
         return "not complete"
     if row["foreign_load"]:
         return "under foreign load"
-    if any(row[name] is not None for name in RESOURCES):
+    if any(row[name] is not None for name in RESOURCE_FIELDS):
         return "of a sweep"
     if row["model_source"] == "sample" and row["op_names"] in _AROUND_SAMPLED:
         return "around sampled operators"
