@@ -163,11 +163,11 @@ def run_of(script: str, description: str | None, measure: Callable[[str], dict[s
 
 def requests_of(names: str) -> tuple[CollectRequest, ...]:
     """What to build for models that are joined by +."""
-    from op_profiler.cli.options import parse_model
     from op_profiler.collection.request import CollectRequest
+    from op_profiler.frontends import source_and_name
     from op_profiler.frontends.frontend import ModelRequest
 
-    found = (parse_model(name, "local") for name in names.split("+"))
+    found = (source_and_name(name) for name in names.split("+"))
     return tuple(CollectRequest(model=ModelRequest(source=source, name=name)) for source, name in found)
 
 

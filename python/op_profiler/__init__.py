@@ -1,3 +1,35 @@
-"""op_profiler: a compiler-level operator profiler and latency predictor for deep learning, built on TVM."""
+"""op_profiler: a compiler-level operator profiler and latency predictor for deep learning, built on TVM.
 
+The names of `__all__` are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__all__ = ["Dataset", "Predictor", "collect", "corun", "sample"]
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from op_profiler.api import collect, corun, sample
+    from op_profiler.dataset.store import Dataset
+    from op_profiler.predict.latency.predictor import Predictor
+else:
+    _HOMES = {
+        "Dataset": "dataset.store",
+        "Predictor": "predict.latency.predictor",
+        "collect": "api",
+        "corun": "api",
+        "sample": "api",
+    }
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

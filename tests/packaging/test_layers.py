@@ -31,7 +31,7 @@ LAYERS = (
     ("parallel.runtime",),
     ("parallel",),
     ("report",),
-    ("cli",),
+    ("cli", "api"),
 )
 LAYER_OF = {part: number for number, layer in enumerate(LAYERS) for part in layer}
 FILES = {

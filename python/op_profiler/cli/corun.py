@@ -109,7 +109,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collection.request import CollectRequest
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
-    from op_profiler.frontends import FRONTENDS
+    from op_profiler.frontends import FRONTENDS, source_and_name
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.parallel.corun import CorunRequest
     from op_profiler.parallel.corun import corun as run
@@ -126,7 +126,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     targets = options.parse_targets(target)
     cores = _cores(targets, threads, streams)
     requests = []
-    named = [options.parse_model(model, modelsource) for model in models]
+    named = [source_and_name(model, modelsource) for model in models]
     lengths = options.lengths_of([(FRONTENDS.get(source), name) for source, name in named], sequence_length)
     for (source, name), length in zip(named, lengths):
         asked = ModelRequest(source=source, name=name, batch_size=batchsize, sequence_length=length)

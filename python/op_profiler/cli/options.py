@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from op_profiler.errors import UsageError
@@ -125,16 +124,6 @@ def lengths_of(models: Sequence[tuple[Frontend, str]], length: int | None) -> li
         names = ", ".join(name for _, name in models[:3]) + (", ..." if len(models) > 3 else "")
         raise UsageError(f"--sequence-length {length}: {names} has no sequence; leave it out")
     return lengths
-
-
-def parse_model(model: str, default: str) -> tuple[str, str]:
-    """Source and name: ``source:name``, an existing file, or a name of the default source."""
-    from op_profiler.frontends import FRONTENDS
-
-    source, colon, name = model.partition(":")
-    if colon and source in FRONTENDS:
-        return source, name
-    return ("file", model) if Path(model).is_file() else (default, model)
 
 
 def parse_place(host: str | None, port: int | None, key: str | None, usual_key: str) -> Place | None:

@@ -97,7 +97,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.cli import options
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_writable
-    from op_profiler.frontends import FRONTENDS
+    from op_profiler.frontends import FRONTENDS, source_and_name
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.network import predict_network
@@ -118,7 +118,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     )
     if input_dims:
         names, shapes = _dims(input_dims)
-    source, name = options.parse_model(model, modelsource)
+    source, name = source_and_name(model, modelsource)
     request = ModelRequest(
         source=source,
         name=name,

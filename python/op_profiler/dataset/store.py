@@ -27,6 +27,14 @@ class Dataset:
     Any number of processes may have the same one open and write to it. One object is for one thread, and does not
     survive a fork: each thread and process opens its own. Every method that writes is a transaction of its own unless
     it is called inside `transaction`. Every method raises DatasetError, with what to do, when the database fails.
+
+    >>> from op_profiler import Dataset, collect
+    >>> from op_profiler.dataset import flat_rows
+    >>> report = collect("mlp", threads=[1], db="sqlite:///mlp.db")
+    >>> with Dataset.open("sqlite:///mlp.db", read_only=True) as dataset:
+    ...     rows = list(flat_rows(dataset, columns=["anchor", "median_us"], where="anchor = 'nn.softmax'"))
+    >>> rows
+    [{'anchor': 'nn.softmax', 'median_us': ...}]
     """
 
     def __init__(self, engine: Engine, url: URL) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from op_profiler.registry import Entry, Registry
@@ -37,3 +38,11 @@ FRONTENDS: Registry[Frontend] = Registry(
     },
     unlisted={"sample": Entry(f"{_HERE}.sample:FRONTEND", "batches of sampled operators, made by op-profiler sample")},
 )
+
+
+def source_and_name(model: str, default: str = "local") -> tuple[str, str]:
+    """Of ``source:name``, an existing file, or a name of the default source."""
+    source, colon, name = model.partition(":")
+    if colon and source in FRONTENDS:
+        return source, name
+    return ("file", model) if Path(model).is_file() else (default, model)

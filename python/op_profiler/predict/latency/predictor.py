@@ -89,6 +89,15 @@ class Measured:
 class Predictor:
     """Fitted to one device; made by `fit`, kept by `op_profiler.predict.latency.predictor_files`.
 
+    >>> from op_profiler import Predictor
+    >>> from op_profiler.frontends import FRONTENDS
+    >>> from op_profiler.frontends.frontend import ModelRequest
+    >>> predictor = Predictor.from_dataset()  # the one that ships
+    >>> model = FRONTENDS.get("local").load(ModelRequest(source="local", name="mlp"))
+    >>> prediction = predictor.predict_model(model, threads=2)
+    >>> prediction.low_us < prediction.total_us < prediction.high_us
+    True
+
     Attributes:
         device: that it speaks for.
         choice: one of `CHOICES`.

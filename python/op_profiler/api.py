@@ -1,0 +1,166 @@
+"""What the commands do, for programs. Import it from the package: ``from op_profiler import collect, sample, corun``.
+
+A function takes the options that decide what is measured and returns what the command would print. The command line has
+more of them (boards, sweeps, searches, ready-made plans). A model is ``source:name``, the path of a file, or a name of
+the source ``local``. Errors that a user can act on are `op_profiler.errors.OpProfilerError`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler.collection.request import DEFAULT_DB, CollectRequest
+from op_profiler.frontends import FRONTENDS, source_and_name
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.schedules.records import AUTO, NONE
+from op_profiler.targets.open_machine import default_thread_counts
+
+if TYPE_CHECKING:
+    from op_profiler.collection.sampling.run import SampleReport
+    from op_profiler.collection.summary import ModelReport
+    from op_profiler.parallel.comparison import CorunResult
+
+
+def collect(
+    model: str,
+    *,
+    batch_size: int = 1,
+    sequence_length: int | None = None,
+    target: str = "llvm",
+    precision: str = "float32",
+    threads: Sequence[int] | None = None,
+    schedules: str = AUTO,
+    db: str = DEFAULT_DB,
+) -> ModelReport:
+    """Measure every operator of a model, as the compiler emits it, and the whole model beside them.
+
+    What the dataset holds already is not measured again. Progress is not shown; what fails is said on stderr.
+
+    >>> import op_profiler
+    >>> report = op_profiler.collect("mlp", threads=[1], db="sqlite:///mlp.db")
+    >>> [operator.anchor for operator, calls in report.operators]
+    ['nn.contrib_dense_pack', 'nn.contrib_dense_pack', 'nn.contrib_dense_pack', 'nn.softmax']
+    >>> report.threads[1].timing.whole_model.median_us > 0
+    True
+
+    Args:
+        sequence_length: tokens of a language model; None for the source's default.
+        target: ``llvm`` (this processor), ``cuda``, or a TVM target.
+        precision: ``float32``, ``float16`` or ``int8``.
+        threads: thread counts to measure at; None for a few from one to all cores.
+        schedules: schedule records to compile with: ``auto`` (those of this processor), ``none``, or a folder.
+        db: SQLAlchemy address of the dataset; it is made where it does not exist.
+
+    Returns:
+        Operators, times in microseconds by thread count, and `error` where the model has none, or not all of them.
+
+    Raises:
+        OpProfilerError: the request cannot work, or the dataset cannot be used.
+    """
+    from op_profiler.collection.supervisor import Collection
+    from op_profiler.report.collection import Screen
+
+    source, name = source_and_name(model)
+    request = CollectRequest(
+        model=ModelRequest(source=source, name=name, batch_size=batch_size, sequence_length=sequence_length),
+        target=target,
+        precision=precision,
+        threads=_counts(threads, target),
+        schedules=schedules,
+        db=db,
+    )
+    with Collection(db) as collection:
+        return collection.run(FRONTENDS.get(source), [request], Screen(quiet=True))[0]
+
+
+def sample(
+    count: int,
+    *,
+    kinds: Sequence[str] = (),
+    seed: int = 0,
+    rounds: int = 21,
+    target: str = "llvm",
+    threads: Sequence[int] | None = None,
+    schedules: str = NONE,
+    db: str = DEFAULT_DB,
+) -> SampleReport:
+    """Measure operators that no model brought along, drawn at random, in networks made of them.
+
+    A second call with the same arguments goes on where the first was interrupted.
+
+    >>> import op_profiler
+    >>> report = op_profiler.sample(10, kinds=["softmax"], rounds=3, threads=[1], db="sqlite:///sampled.db")
+    >>> report.operators >= 10, report.errors
+    (True, [])
+
+    Args:
+        count: operators to measure in all; whole batches are measured, so there may be a few more.
+        kinds: of operators (``op-profiler sample --kinds list``); empty for all.
+        seed: of everything that is drawn.
+        rounds: times that each operator is run, 3 or more.
+        target, threads, schedules, db: as for `collect`.
+
+    Raises:
+        OpProfilerError: the request cannot work, or the dataset cannot be used.
+    """
+    from op_profiler.collection.sampling import run, spaces
+    from op_profiler.collection.supervisor import Collection
+    from op_profiler.report.collection import Screen
+
+    request = CollectRequest(
+        model=ModelRequest(source="sample", name=""),
+        target=target,
+        threads=_counts(threads, target),
+        schedules=schedules,
+        db=db,
+        rounds=rounds,
+    )
+    batches = run.batches_of_points(spaces.draw(random.Random(seed), kinds), f"draw{seed}", seed)
+    with Collection(db) as collection:
+        return run.measure_batches(batches, request, collection, Screen(quiet=True), count=count, budget_seconds=None)
+
+
+def corun(
+    *models: str,
+    policy: str = "auto",
+    cores: int | None = None,
+    batch_size: int = 1,
+    rounds: int = 40,
+    schedules: str = AUTO,
+) -> CorunResult:
+    """Run the operators of one model or several side by side on this processor: plan it, measure it beside one after
+    the other, and compare the outputs. Takes a C compiler.
+
+    >>> import op_profiler
+    >>> result = op_profiler.corun("lstm", policy="greedy", rounds=5)
+    >>> result.outputs_agree
+    True
+    >>> sorted(result.to_json())[-3:]
+    ['stages', 'tried', 'tuned_stages']
+
+    Args:
+        policy: how to plan (``op-profiler corun --help`` lists them).
+        cores: that the plan may use; None for all.
+        rounds: how often the plan and sequential are timed, in turn.
+        schedules: as for `collect`.
+
+    Raises:
+        OpProfilerError: a model, a policy or a setting stands in the way; or a kernel fails, with its name.
+    """
+    from op_profiler.cores import usable_cores
+    from op_profiler.parallel.corun import CorunRequest
+    from op_profiler.parallel.corun import corun as run
+
+    requests = []
+    for source, name in map(source_and_name, models):
+        asked = ModelRequest(source=source, name=name, batch_size=batch_size)
+        FRONTENDS.get(source).check(asked)
+        requests.append(CollectRequest(model=asked, threads=_counts(None, "llvm"), schedules=schedules))
+    request = CorunRequest(models=tuple(requests), policy=policy, cores=cores or usable_cores(), rounds=rounds)
+    return run(request, lambda step: None)
+
+
+def _counts(threads: Sequence[int] | None, target: str) -> tuple[int, ...]:
+    return default_thread_counts(target, None) if threads is None else tuple(threads)

@@ -1,0 +1,47 @@
+"""The public names of the package, and that the examples in their docstrings run."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import op_profiler
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the examples write, one after the other: those that measure the same have to do it once."""
+    folder = tmp_path_factory.mktemp("examples")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield folder
+
+
+@pytest.mark.parametrize("name", op_profiler.__all__)
+def test_the_example_of_a_public_name_runs(name: str, folder: Path) -> None:
+    public = getattr(op_profiler, name)
+    (example,) = doctest.DocTestFinder(recurse=False).find(public, name)
+    assert example.examples, f"the docstring of {name} has no example"
+    told: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    assert runner.run(example, out=told.append).failed == 0, "".join(told)
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    code = "import sys; before = set(sys.modules); import op_profiler; print(*set(sys.modules) - before)"
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True)
+    others = {name for name in done.stdout.split() if name.split(".")[0] not in sys.stdlib_module_names}
+    assert others == {"op_profiler"}
+
+
+def test_public_names_are_listed_and_no_folder_takes_their_place() -> None:
+    assert set(op_profiler.__all__) <= set(dir(op_profiler))
+    folder = Path(op_profiler.__file__).parent
+    assert not [name for name in op_profiler.__all__ if (folder / name).exists() or (folder / f"{name}.py").exists()]
+    with pytest.raises(AttributeError, match="no attribute 'compare'"):
+        _ = op_profiler.compare  # type: ignore[attr-defined]
