@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from op_profiler.predict import Predictor
+from op_profiler import Predictor
 from op_profiler.predict.latency import predictor_files
 from op_profiler.predict.latency.examples import COLUMNS, Examples, examples_of, load_examples
 from op_profiler.predict.latency.features import kind_of
