@@ -42,6 +42,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "columns.md", _page("Columns", _columns())
     yield DOCS / "reference" / "formats.md", _page("Formats", _formats())
     yield DOCS / "reference" / "names.md", _page("What is chosen by name", _names())
+    yield DOCS / "reference" / "python.md", _page("Python", _python())
     results = {path.stem: _result(path) for path in RESULTS.glob("*.json")}
     yield DOCS / "figures.md", _filled(DOCS / "figures.md", results)
     yield DOCS / "architecture.svg", picture()
@@ -198,6 +199,58 @@ def _names() -> Iterator[str]:
         yield f"Entry points: `op_profiler.{kind}`. Contract: `{registry.contract}`."
         rows = [[f"`{name}`", entry.help, f"`{entry.path}`"] for name, entry in registry.built_in.items()]
         yield _table([registry.noun, "what it is", "where"], rows)
+
+
+# Python: from the docstrings of the public names
+
+
+def _python() -> Iterator[str]:
+    import op_profiler
+
+    yield (
+        "These names are imported from `op_profiler`; each is loaded when it is first used. The examples run in the "
+        "tests. The command line has more options than the functions have arguments: [commands](commands.md)."
+    )
+    for name in op_profiler.__all__:
+        public = getattr(op_profiler, name)
+        yield f"## {name}"
+        if inspect.isfunction(public):
+            yield _fenced("python", _declaration(public))
+        yield from map(_docstring_part, (inspect.getdoc(public) or "").split("\n\n"))
+        if inspect.isclass(public):
+            methods = {n: getattr(public, n) for n in vars(public) if n[0] != "_" and callable(getattr(public, n))}
+            rows = [[f"`{n}`", (inspect.getdoc(method) or "").split("\n\n")[0]] for n, method in methods.items()]
+            yield _table(["method", "what it does"], rows)
+
+
+def _declaration(function: Any) -> str:
+    """How a function is declared, an argument a line."""
+    signature = inspect.signature(function)
+    lines = []
+    for name, argument in signature.parameters.items():
+        if argument.kind is argument.KEYWORD_ONLY and not any(line.startswith("*") for line in lines):
+            lines.append("*")
+        stars = "*" if argument.kind is argument.VAR_POSITIONAL else ""
+        default = "" if argument.default is argument.empty else f" = {argument.default!r}"
+        lines.append(f"{stars}{name}: {argument.annotation}{default}")
+    arguments = "".join(f"    {line},\n" for line in lines)
+    return f"{function.__name__}(\n{arguments}) -> {signature.return_annotation}"
+
+
+def _docstring_part(text: str) -> str:
+    """An example, a list of arguments, attributes or errors, or a sentence, in Markdown."""
+    if text.startswith(">>>"):
+        return _fenced("pycon", text)
+    head, colon, body = text.partition(":\n")
+    if not colon or head not in ("Args", "Attributes", "Returns", "Raises"):
+        return text.replace("``", "`")
+    entries = re.sub(r"\n {8,}", " ", body).replace("``", "`").splitlines()
+    named = [re.sub(r"^([\w, ]+): ", r"`\1`: ", entry.strip()) for entry in entries]
+    return f"**{head}**\n\n" + "\n".join(f"- {entry}" for entry in named)
+
+
+def _fenced(language: str, text: str) -> str:
+    return f"```{language}\n{text}\n```"
 
 
 # Figures: from what the benchmarks stored

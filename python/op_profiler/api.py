@@ -131,7 +131,7 @@ def corun(
     schedules: str = AUTO,
 ) -> CorunResult:
     """Run the operators of one model or several side by side on this processor: plan it, measure it beside one after
-    the other, and compare the outputs. Takes a C compiler.
+    the other, and compare the outputs. It needs a C compiler.
 
     >>> import op_profiler
     >>> result = op_profiler.corun("lstm", policy="greedy", rounds=5)
