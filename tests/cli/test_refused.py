@@ -161,10 +161,10 @@ def test_a_processor_that_llvm_does_not_know_is_refused_before_anything_is_built
 
 def test_an_architecture_that_no_gpu_has_is_refused() -> None:
     from op_profiler.errors import UsageError
-    from op_profiler.targets.target import check_target
+    from op_profiler.targets.target import kind_of
 
     with pytest.raises(UsageError, match="-arch=nonsense"):
-        check_target("cuda -arch=nonsense", dry_run=True)
+        kind_of("cuda").check("cuda -arch=nonsense", remote=False, dry_run=True)
 
 
 def test_the_sequence_length_goes_to_the_models_that_have_one() -> None:

@@ -22,7 +22,7 @@ LAYERS = (
     ("measure",),
     ("tuning",),
     ("targets.llvm",),
-    ("targets.cuda",),
+    ("targets.*",),  # every other folder of a kind
     ("targets.remote",),
     ("resources", "dataset"),
     ("analysis", "building", "predict"),
@@ -44,8 +44,14 @@ FILES = {
 def part_of(module: str) -> str:
     """The longest part of `LAYERS` that a module lies in."""
     names = module.split(".")
-    found = [".".join(names[:length]) for length in range(len(names), 0, -1)]
-    return next(part for part in found if part in LAYER_OF)
+    for length in range(len(names), 0, -1):
+        inside = names[: length - 1]
+        named = ".".join(names[:length])
+        if named in LAYER_OF:
+            return named
+        if ".".join([*inside, "*"]) in LAYER_OF and PACKAGE.joinpath(*names[:length]).is_dir():
+            return ".".join([*inside, "*"])
+    raise LookupError(f"{module} lies in no layer")
 
 
 def loaded(body: list[ast.stmt]) -> Iterator[str]:

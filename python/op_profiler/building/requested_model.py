@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 def load_model(request: CollectRequest, announce: Callable[..., None]) -> tuple[RelayModel, dict[str, np.ndarray], Any]:
     """The model in its precision, the inputs that the user gave (or none), and the target to compile for."""
-    from op_profiler.compilers.relay.precision import in_precision, without_int8_units
+    from op_profiler.compilers.relay.precision import in_precision
     from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.targets import TARGETS
     from op_profiler.targets.target import resolve_target, use_build_for
 
     announce(stage="loading TVM")
@@ -31,9 +32,9 @@ def load_model(request: CollectRequest, announce: Callable[..., None]) -> tuple[
     inputs = given_inputs(request, model)
     if request.precision == "int8":
         announce(stage="calibrating")
-        target = without_int8_units(target)
-    host = without_int8_units(resolve_target("llvm"))
+        target = request.kind.for_int8(target)
     if request.precision != "float32":
+        host = TARGETS.get("llvm").for_int8(resolve_target("llvm"))
         model = in_precision(model, request.precision, inputs or random_inputs(static_inputs(model, request)), host)
     return model, inputs, target
 

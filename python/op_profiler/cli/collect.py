@@ -212,7 +212,6 @@ def collect(  # noqa: PLR0913 - the options are the interface
     """Measure every operator of a model, as the compiler emits it, and the whole model beside them."""
     from op_profiler.cli import options
     from op_profiler.collection.request import CollectRequest, Studies, TuneRequest
-    from op_profiler.collection.studies.vendor import check_vendor
     from op_profiler.collection.supervisor import Collection
     from op_profiler.collection.sweep import parse_sweeps, swept
     from op_profiler.errors import UsageError
@@ -220,8 +219,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
-    from op_profiler.targets.open_machine import default_thread_counts
-    from op_profiler.targets.target import target_kind
+    from op_profiler.targets.target import kind_of
 
     tune = TuneRequest(tuner=tuner, trials=trials)
     tune.check()
@@ -246,9 +244,9 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if sweep and (wanted or dry_run):
         raise UsageError("--sweep only measures; leave out --iftune, --ifcompare, --vendor and --dry-run")
     check_writable({"--summary-json": summary_json})
-    place = options.parse_place(host, port, device_key, target_kind(target))
+    place = options.parse_place(host, port, device_key, kind_of(target).name)
     if studies.vendor:
-        check_vendor(target, place)
+        kind_of(target).check_vendor(place)
     if (module is not None or entry is not None) and modelname is not None:
         raise UsageError("--module and --entry time a function in place of a model; leave out --modelname")
     if module is not None or entry is not None:
@@ -264,7 +262,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if refetch:
         _refetch(modelsource, modelname or "")
     lengths = options.lengths_of([(frontend, name) for name in names], sequence_length)
-    counts = options.parse_counts("--threads", threads) if threads is not None else default_thread_counts(target, place)
+    usual = kind_of(target).default_thread_counts(place)
+    counts = options.parse_counts("--threads", threads) if threads is not None else usual
     requests = [
         request
         for name, length in zip(names, lengths)

@@ -119,8 +119,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     from op_profiler.report import targets as report_targets
     from op_profiler.report.status import Status
     from op_profiler.report.trace import chrome_trace
-    from op_profiler.targets.open_machine import default_thread_counts
-    from op_profiler.targets.target import BOARD_KINDS, target_kind
+    from op_profiler.targets.target import kind_of
 
     check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file})
     targets = options.parse_targets(target)
@@ -131,9 +130,9 @@ def corun(  # noqa: PLR0913 - the options are the interface
     for (source, name), length in zip(named, lengths):
         asked = ModelRequest(source=source, name=name, batch_size=batchsize, sequence_length=length)
         FRONTENDS.get(source).check(asked)
-        counts = default_thread_counts(targets[0], None)
+        counts = kind_of(targets[0]).default_thread_counts(None)
         requests.append(CollectRequest(model=asked, target=targets[0], threads=counts, schedules=schedules))
-    boards = [kind for kind in map(target_kind, targets) if kind in BOARD_KINDS]
+    boards = [kind.name for kind in map(kind_of, targets) if kind.is_board]
     place = options.parse_place(host, port, device_key, "".join(boards[:1]))
     if len(targets) > 1:
         others = {"--plan": plan, "--merge": merge, "--costs": costs != "measured", "--db": db}
@@ -173,9 +172,9 @@ def _cores(targets: tuple[str, ...], threads: int | None, streams: int | None) -
     """How many cores, for cuda how many streams, a plan may use."""
     from op_profiler.cores import usable_cores
     from op_profiler.errors import UsageError
-    from op_profiler.targets.target import target_kind
+    from op_profiler.targets.target import kind_of
 
-    on_streams = len(targets) == 1 and target_kind(targets[0]) == "cuda"
+    on_streams = len(targets) == 1 and kind_of(targets[0]).on_gpu
     if threads is not None and on_streams:
         raise UsageError("--threads has no meaning for cuda; give --streams")
     if streams is not None and not on_streams:

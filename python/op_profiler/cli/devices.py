@@ -39,9 +39,9 @@ def devices(
     """Show this machine and the TVM build in use; or the machines that a tracker knows, with their properties."""
     from op_profiler.cli import options
     from op_profiler.errors import UsageError
-    from op_profiler.targets.target import check_target, target_kind
+    from op_profiler.targets.target import kind_of
 
-    place = options.parse_place(host, port, device_key, target_kind(target))
+    place = options.parse_place(host, port, device_key, kind_of(target).name)
     if place is not None and local:
         raise UsageError("--local is this machine; leave it out, or --host and --port")
     if place is None:
@@ -49,7 +49,7 @@ def devices(
         return
     if probe:
         raise UsageError("--probe is for this machine; leave out --host and --port")
-    check_target(target, remote=True)
+    kind_of(target).check(target, remote=True, dry_run=False)
     _remote(place, target, device_key, as_json)
 
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from op_profiler.errors import UsageError
-from op_profiler.targets.target import TARGET_KINDS
+from op_profiler.targets import TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ def parse_names(option: str, text: str) -> tuple[str, ...]:
 
 def parse_targets(text: str) -> tuple[str, ...]:
     """Targets separated by commas; a comma inside the options of one (``-mattr=+avx,+fma``) separates nothing."""
-    kinds = "|".join(TARGET_KINDS)
+    kinds = "|".join(map(re.escape, TARGETS))
     return tuple(re.split(rf"\s*,\s*(?=(?:{kinds})(?:[\s,]|$))", text.strip()))
 
 

@@ -99,8 +99,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
-    from op_profiler.targets.open_machine import default_thread_counts
-    from op_profiler.targets.target import target_kind
+    from op_profiler.targets.target import kind_of
 
     if kinds == "list" or skip_rule == "list":
         print("\n".join(spaces.space_names() if kinds == "list" else (f"{n}: {t}" for n, (t, _) in grid.RULES.items())))
@@ -113,8 +112,9 @@ def sample(  # noqa: PLR0913 - the options are the interface
         raise UsageError("say how much to measure: --count 500 or --budget 10m")
     if rounds < 3 or (count is not None and count < 1):
         raise UsageError("--rounds takes 3 or more, --count 1 or more")
-    place = options.parse_place(host, port, device_key, target_kind(target))
-    counts = options.parse_counts("--threads", threads) if threads is not None else default_thread_counts(target, place)
+    place = options.parse_place(host, port, device_key, kind_of(target).name)
+    usual = kind_of(target).default_thread_counts(place)
+    counts = options.parse_counts("--threads", threads) if threads is not None else usual
     request = CollectRequest(
         model=ModelRequest(source="sample", name=""),
         target=target,

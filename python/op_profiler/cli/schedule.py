@@ -62,8 +62,7 @@ def schedule(
     """The best known schedule of an operator; of one never tuned, those predicted to be the best. Searches nothing."""
     from op_profiler.errors import UsageError
     from op_profiler.report.status import Status
-    from op_profiler.targets.open_machine import default_thread_counts
-    from op_profiler.targets.target import resolve_target, use_build_for
+    from op_profiler.targets.target import kind_of, resolve_target, use_build_for
 
     if subject is None and not evaluate:
         raise UsageError("name a model or an operator, or give --evaluate")
@@ -71,7 +70,7 @@ def schedule(
         raise UsageError("--k has to be 1 or more, --verify 0 or more")
     if trials_from not in ("shipped", "none"):
         raise UsageError(f"--trials-from {trials_from!r}: give shipped or none")
-    count = threads if threads is not None else max(default_thread_counts(target, None))
+    count = threads if threads is not None else max(kind_of(target).default_thread_counts(None))
     if verify and cache == "model":
         raise UsageError("--verify measures operators alone; give --cache hot or --cache cold")
     request = _request(
@@ -148,10 +147,9 @@ def _query(
     """What answers, and the name of the device that it answers for."""
     from op_profiler.predict.schedules.suggestions import ScheduleQuery, load_trials
     from op_profiler.shipped import shipped_trials
-    from op_profiler.targets.target import target_kind
 
     rows = load_trials(request.db, shipped_trials() if shipped else None, _silent if quiet else _warn)
-    rows = [row for row in rows if row["device_kind"] == target_kind(request.target)]
+    rows = [row for row in rows if row["device_kind"] == request.kind.name]
     devices, named = _devices(rows, request, device)
     file = request.record_file() if device is None else None  # records are of this machine's processor
     return ScheduleQuery(rows, target, file, request.conditions, devices), named

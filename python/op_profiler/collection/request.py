@@ -14,7 +14,8 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.measurement import Cache
 from op_profiler.schedules import records
 from op_profiler.targets.machine import Place
-from op_profiler.targets.target import BOARD_KINDS, check_target, compiler_identity, target_kind
+from op_profiler.targets.target import compiler_identity, kind_of
+from op_profiler.targets.target_kind import TargetKind
 from op_profiler.tuning.tuners import TUNERS
 
 PRECISIONS = ("float32", "float16", "int8")
@@ -115,9 +116,8 @@ class CollectRequest:
             UsageError: an option is out of range; names what it may be.
         """
         from op_profiler.building.input_arrays import read_arrays
-        from op_profiler.measure.threads import check_thread_counts
 
-        check_target(self.target, remote=self.place is not None, dry_run=self.dry_run)
+        self.kind.check(self.target, remote=self.place is not None, dry_run=self.dry_run)
         one_of("precision", self.precision, PRECISIONS)
         one_of("executor", self.executor, EXECUTORS)
         one_of("cache", self.cache, CACHES)
@@ -138,15 +138,7 @@ class CollectRequest:
             raise UsageError(f"--batchsize {self.model.batch_size} is out of range; give 1 or more")
         if not self.threads:
             raise UsageError("--threads is empty; give thread counts such as 1,2")
-        if self.on_host:
-            check_thread_counts(self.threads)
-        elif min(self.threads) < (0 if self.on_gpu else 1):
-            raise UsageError(f"--threads {min(self.threads)} is out of range")
-        elif self.on_gpu and self.threads != (0,):
-            raise UsageError(
-                "--threads has no meaning for cuda: a schedule decides the blocks and threads of its kernels"
-            )
-
+        self.kind.check_threads(self.threads, self.place)
         self._check_resources()
 
     def _check_resources(self) -> None:
@@ -155,10 +147,7 @@ class CollectRequest:
         if self.resources and self.place is not None:
             raise UsageError("--sweep sets resources of this machine; leave it out, or --host and --port")
         for name in self.resources:
-            if resource_to_sweep(name).of_gpu and not self.on_gpu:
-                raise UsageError(f"--sweep {name} is of a GPU; give --target cuda")
-            if name == "core_set" and self.on_gpu:
-                raise UsageError("--sweep core_set has no meaning for cuda: kernels run on the GPU's SMs")
+            self.kind.check_resource(resource_to_sweep(name))
 
     def asked(self, threads: int) -> dict[str, Any]:
         """The resources that are asked for at a thread count, by their names in `Settings`."""
@@ -175,14 +164,14 @@ class CollectRequest:
         return "".join(f", {name} {value}" for name, value in self.resources.items())
 
     @property
-    def on_gpu(self) -> bool:
-        """Whether kernels run on a GPU, here or elsewhere."""
-        return target_kind(self.target) == "cuda"
+    def kind(self) -> TargetKind:
+        """Of the target; raises UsageError where there is none of its name."""
+        return kind_of(self.target)
 
     @property
     def on_host(self) -> bool:
         """Whether kernels run on the processor of this machine."""
-        return self.place is None and not self.on_gpu and target_kind(self.target) not in BOARD_KINDS
+        return self.place is None and self.kind.on_host
 
     def machine(self) -> str | None:
         """`Device.identity` of the machine that is measured; None of one behind RPC, which has to be asked itself.
@@ -190,13 +179,11 @@ class CollectRequest:
         Raises:
             MeasureError: a GPU that does not tell which one it is.
         """
-        from op_profiler.targets.llvm.identity import gpu_identity, host_identity
-
         if self.dry_run and not self.on_host:
             return ""  # compiled for, and nowhere measured
         if self.place is not None:
             return None
-        return gpu_identity() if self.on_gpu else host_identity()
+        return self.kind.machine_identity()
 
     def base_key(self, content: str, machine: str) -> str:
         """Identity of what is measured, as far as it is known without building it.
@@ -229,24 +216,10 @@ class CollectRequest:
 
     def record_file(self) -> Path | None:
         """The file of the schedule records for this target and processor; None where they are switched off."""
-        kind = target_kind(self.target)
-        name = self._processor()
-        name = name if self.target.strip() == kind else f"{name} {self.target}"
-        return records.record_file(self.schedules, kind, name)
-
-    def _processor(self) -> str:
-        """What records are kept by: the same for all machines of a key at a tracker."""
-        if self.place is not None:
-            return self.place.key
-        if self.on_gpu:
-            from op_profiler.targets.cuda.tvm_build import device_name
-
-            return device_name() or "gpu"
-        if not self.on_host:
-            return target_kind(self.target)
-        from op_profiler.targets.llvm.identity import processor_name
-
-        return processor_name()
+        kind = self.kind
+        name = kind.processor_name() if self.place is None else self.place.key  # all machines of a key share them
+        name = name if self.target.strip() == kind.name else f"{name} {self.target}"
+        return records.record_file(self.schedules, kind.name, name)
 
     def to_json(self) -> str:
         """The request as one line, for the worker process."""

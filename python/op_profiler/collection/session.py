@@ -169,7 +169,7 @@ class Session:
             precision=self.request.precision,  # type: ignore[arg-type]  # checked by CollectRequest.check
             executor="vm" if self.request.executor == "vm" else "graph",
             **self.request.asked(threads),
-            **(read_back(of_gpu=self.request.on_gpu) if self.request.place is None else {}),
+            **(read_back(of_gpu=self.request.kind.on_gpu) if self.request.place is None else {}),
         )
 
     def _result(

@@ -201,9 +201,9 @@ class Worker:
         return occurrences
 
     def _dry_run(self, model: RelayModel, target: Any) -> None:
-        """Extract and cost; for a GPU also build, which is what tells how its kernels are launched."""
-        on_gpu = self.request.on_gpu
-        occurrences = self._compile(model, target)[0].occurrences if on_gpu else self._optimize(model, target)
+        """Extract and cost; build too where only that tells how kernels are launched."""
+        built = self.request.kind.dry_run_builds
+        occurrences = self._compile(model, target)[0].occurrences if built else self._optimize(model, target)
         self._identify(model)
         self.results.store_operators([o.operator for o in occurrences], model, self.notes)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from op_profiler.cache import cache_folder
-from op_profiler.targets.target import target_kind
+from op_profiler.targets.target import kind_of
 
 COMMAND = "OP_PROFILER_COMMAND"
 """Environment variable that tells a worker process for which command it measures."""
@@ -27,7 +27,8 @@ _FOLDER = "OP_PROFILER_LOCKS"
 _SHARED = Path("/tmp")  # noqa: S108 - every user of the machine has to find the same file, so TMPDIR does not count
 _ASK_AGAIN_SECONDS = 0.2
 
-_PROCESSOR = "processor"
+PROCESSOR = "processor"
+"""The lock of this machine's processor."""
 _held: dict[str, int] = {}  # how often this process is inside `measuring`, by name
 
 
@@ -41,15 +42,8 @@ def locks_of(targets: Sequence[str]) -> list[str]:
 
     Boards have no lock of ours: their tracker gives them to one at a time.
     """
-    names = set()
-    for kind in map(target_kind, targets):
-        if kind == "cuda":
-            from op_profiler.targets.cuda.tvm_build import device_uuid
-
-            names.add(device_uuid())
-        elif kind == "llvm":
-            names.add(_PROCESSOR)
-    return sorted(names)
+    locks = {kind_of(target).lock() for target in targets}
+    return sorted(lock for lock in locks if lock is not None)
 
 
 @contextlib.contextmanager
@@ -77,12 +71,12 @@ def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
     Args:
         say: as in `measuring`.
     """
-    if _held.get(_PROCESSOR):
+    if _held.get(PROCESSOR):
         yield
         return
-    descriptor = _open(_PROCESSOR)
+    descriptor = _open(PROCESSOR)
     try:
-        _wait(descriptor, _PROCESSOR, fcntl.LOCK_SH, say or _print)
+        _wait(descriptor, PROCESSOR, fcntl.LOCK_SH, say or _print)
         told = _tell(descriptor, "compiles")
         try:
             yield
@@ -141,7 +135,7 @@ def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> 
             holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process works"
         if holder != told:
             told = holder
-            say(f"waiting: {holder} on this machine's {'processor' if name == _PROCESSOR else name}")
+            say(f"waiting: {holder} on this machine's {'processor' if name == PROCESSOR else name}")
         time.sleep(_ASK_AGAIN_SECONDS)
 
 

@@ -80,7 +80,7 @@ class CorunRequest:
             raise UsageError("the policy collaborate measures what it tunes: leave --costs at measured")
         if self.rounds < 1:
             raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
-        if self.models[0].on_gpu:
+        if self.models[0].kind.on_gpu:
             self._check_gpu()
         for request in self.models:
             request.check()
@@ -115,7 +115,7 @@ def corun(request: CorunRequest, announce: Announce) -> CorunResult:
         OpProfilerError: a model, a plan or a setting stands in the way; or a kernel fails in a stage, with its name.
     """
     request.check()
-    if not request.models[0].on_gpu:
+    if not request.models[0].kind.on_gpu:
         compiler()  # says what is missing, before minutes of building
     plan = read_plan(request.plan) if request.plan is not None else None
     if plan is not None:

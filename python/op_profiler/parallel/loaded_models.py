@@ -19,6 +19,7 @@ from op_profiler.parallel.planning.plan import BLOCKS, ROWS
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor, on_lanes, with_own_weights
 from op_profiler.parallel.runtime.stream_executor import StreamExecutor
 from op_profiler.parallel.timing import Way
+from op_profiler.targets import TARGETS
 
 if TYPE_CHECKING:
     from op_profiler.collection.request import CollectRequest
@@ -69,7 +70,7 @@ class Models:
     @property
     def on_gpu(self) -> bool:
         """Whether kernels run on a GPU."""
-        return self.machine.device.kind == "cuda"
+        return TARGETS.get(self.machine.device.kind).on_gpu
 
     @property
     def lane(self) -> str:
@@ -185,7 +186,7 @@ def load_models(
     from op_profiler.parallel.planning.merge import merged
     from op_profiler.targets.open_machine import open_machine
 
-    on_gpu = requests[0].on_gpu
+    on_gpu = requests[0].kind.on_gpu
     available = tuple(range(_MOST_STREAMS)) if on_gpu else available_cores()
     if not 1 <= cores <= len(available):
         here = f"give 1 to {len(available)}" if on_gpu else f"this process may use 1 to {len(available)} cores"

@@ -22,13 +22,13 @@ from op_profiler.parallel.runtime.target_workers import (
     Placement,
     Work,
     Worker,
-    is_board,
     load_on_target,
     run_all,
     split_cores,
 )
 from op_profiler.parallel.timing import Timed, Way, compare_outputs, time_in_turn
-from op_profiler.targets.target import BOARD_KINDS, resolve_target, target_kind, use_build_for
+from op_profiler.targets import TARGETS
+from op_profiler.targets.target import kind_of, resolve_target, use_build_for
 
 if TYPE_CHECKING:
     from op_profiler.collection.request import CollectRequest
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from op_profiler.targets.machine import Place
 
 _POLICIES = ("nash", "auto")
-_KINDS = ("llvm", "cuda", *BOARD_KINDS)
 _COST_ROUNDS = 15
 _TOLERANCE = 1e-3  # the kernels of another target add in another order
 
@@ -65,10 +64,9 @@ class TargetsRequest:
 
     def on(self, target: str) -> tuple[CollectRequest, ...]:
         """The models, to be run on one of the targets."""
-        from op_profiler.targets.open_machine import default_thread_counts
-
-        place = self.place if is_board(target) else None
-        threads = default_thread_counts(target, place)
+        kind = kind_of(target)
+        place = self.place if kind.is_board else None
+        threads = kind.default_thread_counts(place)
         return tuple(dataclasses.replace(m, target=target, threads=threads, place=place) for m in self.models)
 
     def check(self) -> None:
@@ -85,16 +83,17 @@ class TargetsRequest:
             raise UsageError(f"--policy {self.policy} plans for one target; with several give {' or '.join(_POLICIES)}")
         if self.rounds < 1:
             raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
-        kinds = [target_kind(target) for target in self.targets]
-        boards = sum(is_board(target) for target in self.targets)
-        repeated = kinds.count("cuda") > 1 or boards > 1 or len(set(self.targets)) < len(self.targets)
-        if set(kinds) - set(_KINDS) or repeated:
+        kinds = [kind_of(target) for target in self.targets]
+        boards = sum(kind.is_board for kind in kinds)
+        devices = [kind for kind in kinds if kind.driving_cores is not None and not kind.is_board]
+        if boards > 1 or len(set(devices)) < len(devices) or len(set(self.targets)) < len(self.targets):
             raise UsageError(
                 f"--target {', '.join(self.targets)}: several targets are cuda once, one board, and llvm with "
                 "different options"
             )
         if self.place is not None and not boards:
-            raise UsageError(f"--host and --port lead to a board: add {' or '.join(BOARD_KINDS)} to the targets")
+            there = " or ".join(name for name, kind in TARGETS.available() if kind.is_board)
+            raise UsageError(f"--host and --port lead to a board: add {there} to the targets")
         check_thread_counts((self.cores,))
         for target in self.targets:
             for model in self.on(target):
@@ -181,7 +180,7 @@ def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResu
             return stack.enter_context(Worker(loaded[number], mine))
 
         side_by_side = [worker(number, share) for number, share in enumerate(shares)]
-        alone = [worker(number, cores) if one.on_processor else one for number, one in enumerate(side_by_side)]
+        alone = [worker(number, cores) if one.takes_all_cores else one for number, one in enumerate(side_by_side)]
         announce("measuring every model on every target")
         load_us, best = _measured_costs(side_by_side, alone, request)
         announce("comparing with everything on the best target")
@@ -193,8 +192,7 @@ def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
     from op_profiler.building.build_cache import build
     from op_profiler.building.requested_model import original_model, random_inputs, static_inputs
 
-    # The TVM with CUDA compiles for processors too, and a process holds one TVM.
-    use_build_for(next((t for t in request.targets if target_kind(t) == "cuda"), request.targets[0]))
+    use_build_for(*request.targets)
     targets = [resolve_target(name) for name in request.targets]
     inputs: list[dict[str, np.ndarray]] = []
     compiled: list[list[CompiledModel]] = [[] for _ in targets]

@@ -1,112 +1,73 @@
-"""Targets by their name: of which kind they are, whether they can be used here, and what TVM is given for them."""
+"""Targets by their name: of which kind they are, and what TVM is given for them."""
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compilers.relay.tvm_build import host_cpu, load_tvm, use_build
-from op_profiler.errors import OpProfilerError, UnknownNameError, UsageError
-
-TARGET_KINDS = ("llvm", "cuda", "pynq", "arm_cpu")
-BOARD_KINDS = ("pynq", "arm_cpu")
-"""Kinds whose code cannot run on this machine: they are measured over RPC."""
-_PYNQ = "-model=pynq -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a9 -mattr=+neon -mfloat-abi=hard -num-cores=2"
-_WITHOUT_A_GPU = (
-    ". Two ways on: --host and --port of a tracker that has a GPU; or --dry-run with --target 'cuda -arch=sm_90', "
-    "which compiles every kernel and measures nothing"
-)
-_ARM64 = "-mtriple=aarch64-linux-gnu -mattr=+neon"
+from op_profiler.compilers.relay.tvm_build import DEFAULT_BUILD, load_tvm, use_build
+from op_profiler.errors import UsageError
+from op_profiler.targets import TARGETS
+from op_profiler.targets.target_kind import TargetKind
 
 
-def target_kind(target: str) -> str:
-    """The first word of a target: one of `TARGET_KINDS`, or what the user wrote instead."""
+def kind_of(target: str) -> TargetKind:
+    """The kind of a target as the user wrote it: its first word.
+
+    Raises:
+        UsageError: the target is empty.
+        UnknownNameError: there is no such kind; tells which there are.
+    """
+    name = _first_word(target)
+    if not name:
+        raise UsageError("the target is empty; use llvm or a TVM target string such as 'llvm -mcpu=skylake-avx512'")
+    return TARGETS.get(name)
+
+
+def _first_word(target: str) -> str:
     words = target.split()
     return words[0].removeprefix("-device=") if words else ""
 
 
-def use_build_for(target: str) -> None:
-    """Let this process, and those that it starts, use the TVM that can compile for a target.
+def options_of(target: str) -> str:
+    """What stands behind the first word."""
+    return " ".join(target.split()[1:])
+
+
+def use_build_for(*targets: str) -> None:
+    """Let this process, and those that it starts, use the TVM that can compile for these targets.
+
+    The default compiles for processors alone; any other does that too, and a process holds one.
 
     Raises:
         OpProfilerError: this process has imported another TVM already.
     """
-    use_build("cuda" if target_kind(target) == "cuda" else "default", target)
-
-
-def check_target(target: str, *, remote: bool = False, dry_run: bool = False) -> None:
-    """Refuse a target that cannot be used, without importing TVM.
-
-    Args:
-        remote: it is measured on another machine.
-        dry_run: it is compiled for and not measured.
-
-    Raises:
-        UsageError: empty, of an unknown kind, or a board's without a way to the board.
-        OpProfilerError: cuda, and this machine lacks what it takes.
-    """
-    kind = target_kind(target)
-    if not kind:
-        raise UsageError("the target is empty; use llvm or a TVM target string such as 'llvm -mcpu=skylake-avx512'")
-    if kind not in TARGET_KINDS:
-        raise UnknownNameError("target", kind, TARGET_KINDS, "A TVM target string starts with one of these.")
-    if kind in BOARD_KINDS and not remote and not dry_run:
-        raise UsageError(
-            f"target {kind!r} is measured on a board: give --host and --port of its tracker or RPC server "
-            "(op-profiler devices --host H --port P lists who is there), or --dry-run to compile only"
-        )
-    if kind == "cuda":
-        _check_cuda(target, compile_only=remote or dry_run)
-
-
-def _check_cuda(target: str, *, compile_only: bool) -> None:
-    from op_profiler.targets.cuda import tvm_build
-
-    architecture = re.search(r"-arch=(\S*)", target)
-    if architecture is not None and not re.fullmatch(r"sm_\d{2,3}[a-z]?", architecture[1]):
-        raise UsageError(f"-arch={architecture[1]} is no architecture of a GPU; they are named like sm_90")
-
-    lacking = tvm_build.missing(compile_only=compile_only)
-    if lacking:
-        raise OpProfilerError(
-            f"target cuda: this machine lacks {'; '.join(lacking)}" + ("" if compile_only else _WITHOUT_A_GPU)
-        )
-    if compile_only and "-arch=" not in target and not tvm_build.device_count():
-        raise UsageError(
-            "there is no GPU here to compile for: name its architecture, as in --target 'cuda -arch=sm_90'"
-        )
+    named = next((target for target in targets if kind_of(target).tvm_build != DEFAULT_BUILD), targets[0])
+    use_build(kind_of(named).tvm_build, named)
 
 
 def resolve_target(target: str) -> Any:
-    """The `tvm.target.Target` of a name.
-
-    Plain ``llvm`` gets this processor's ``-mcpu``; ``pynq`` is the Cortex-A9 of a PYNQ board with hard floats;
-    ``arm_cpu`` is a 64-bit ARM unless options say otherwise.
+    """The `tvm.target.Target` of a name; what is of no kind here, as in a log of others, is left to TVM.
 
     Raises:
         UsageError: TVM does not understand the target string, or LLVM an option in it.
     """
+    return kind_of(target).resolve(target) if _first_word(target) in (*TARGETS, "") else tvm_target(target)
+
+
+def tvm_target(text: str) -> Any:
+    """What TVM makes of a target string.
+
+    Raises:
+        UsageError: it does not understand it.
+    """
     tvm = load_tvm()
-    kind = target_kind(target)
-    options = " ".join(target.split()[1:])
-    if kind == "llvm":
-        target = f"llvm {options}" if options else f"llvm -mcpu={host_cpu()}"
-    elif kind == "pynq":
-        target = f"llvm -keys=arm_cpu,cpu -device=arm_cpu {options or _PYNQ}"
-    elif kind == "arm_cpu":
-        target = f"llvm -keys=arm_cpu,cpu -device=arm_cpu {options or _ARM64}"
     try:
-        resolved = tvm.target.Target(target)
+        return tvm.target.Target(text)
     except (ValueError, TypeError, tvm.TVMError) as error:
         reason = str(error).strip().splitlines()[-1]
-        raise UsageError(f"TVM does not understand the target {target!r}: {reason}") from error
-    if resolved.kind.name == "llvm":
-        from op_profiler.targets.llvm.options import check
-
-        check(resolved)
-    return resolved
+        raise UsageError(f"TVM does not understand the target {text!r}: {reason}") from error
 
 
 def compiler_identity(target: str) -> str:
@@ -117,7 +78,7 @@ def compiler_identity(target: str) -> str:
         return f"{home}:{[lib.stat().st_mtime_ns for lib in libraries]}"
     from importlib import metadata
 
-    for name in ("bitblas",) if target_kind(target) == "cuda" else ("xtc-tvm-python-bindings", "apache-tvm"):
+    for name in kind_of(target).tvm_packages:
         try:
             return f"{name} {metadata.version(name)}"
         except metadata.PackageNotFoundError:

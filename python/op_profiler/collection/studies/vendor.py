@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection.studies.study import Study
-from op_profiler.errors import MissingPackageError, UsageError
-from op_profiler.targets.target import BOARD_KINDS, target_kind
 
 if TYPE_CHECKING:
     from op_profiler.compilers.relay.relay_model import RelayModel
-    from op_profiler.targets.machine import Place
     from op_profiler.tuning.tasks import Tunable
     from op_profiler.tuning.trials.runner import TrialRunner
 
 _ROUNDS = 21
-_TORCH_WITH_CUDA = (
-    "a torch that was built with CUDA, and the one that is installed was not. Install one with: "
-    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,24 +32,6 @@ class VendorTimes:
     vendor_us: float | None
     vendor_kernel: str | None
     error: str | None
-
-
-def check_vendor(target: str, place: Place | None) -> None:
-    """Refuse what has no kernels of the vendor's.
-
-    Raises:
-        UsageError: a machine behind RPC, where there is no torch.
-        MissingPackageError: torch, or for a GPU torch with CUDA, is not installed.
-    """
-    from op_profiler.targets.cuda.vendor import cuda_of_torch
-
-    kind = target_kind(target)
-    if place is not None or kind in BOARD_KINDS:
-        raise UsageError("--vendor true times torch on this machine's processor or its GPU; leave it out for a board")
-    if importlib.util.find_spec("torch") is None:
-        raise MissingPackageError("torch", "--vendor true")
-    if kind == "cuda" and cuda_of_torch() is None:
-        raise MissingPackageError("torch", "--vendor true with --target cuda", build=_TORCH_WITH_CUDA)
 
 
 class VendorComparison(Study):

@@ -96,8 +96,11 @@ def without_int8_units(target: Any) -> Any:
 
     LLVM 22 has VNNI's intrinsics with another signature than TVM emits, and the process ends on an assertion of LLVM's.
     Dense layers for AMX (Intel from Sapphire Rapids on) only build where their sizes are multiples of its tiles.
+
+    Args:
+        target: `tvm.target.Target` of kind llvm.
     """
-    if target.kind.name != "llvm" or "arm_cpu" in target.keys:
+    if "arm_cpu" in target.keys:
         return target
     attributes = ["-avx512vnni", "-avxvnni", "-amx-int8", *map(str, target.attrs.get("mattr", []) or [])]
     config = {**target.export(), "mattr": attributes}

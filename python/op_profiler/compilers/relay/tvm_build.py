@@ -23,6 +23,7 @@ from op_profiler.cache import cache_folder
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError, OpProfilerError
 
+DEFAULT_BUILD = "default"
 _BUILD = "OP_PROFILER_TVM_BUILD"
 
 
@@ -32,24 +33,28 @@ def use_build(build: str, target: str) -> None:
     A build that ``TVM_HOME`` names is used for every target.
 
     Args:
-        build: ``default`` or ``cuda``.
+        build: `DEFAULT_BUILD`, or the name of the kind of targets that brings one of its own.
         target: that needs it.
 
     Raises:
         OpProfilerError: this process has imported another TVM already.
     """
-    wanted = "default" if os.environ.get("TVM_HOME") else build
-    if "tvm" in sys.modules and os.environ.get(_BUILD, "default") != wanted:
+    wanted = DEFAULT_BUILD if os.environ.get("TVM_HOME") else build
+    if "tvm" in sys.modules and _build_in_use() != wanted:
         raise OpProfilerError(f"this process uses another TVM already; target {target!r} needs a process of its own")
     os.environ[_BUILD] = wanted
 
 
-def _select_build() -> None:
-    """Put the build that ``TVM_HOME`` names, or the one with CUDA, in front of the installed one."""
-    if os.environ.get(_BUILD) == "cuda":
-        from op_profiler.targets.cuda.tvm_build import activate
+def _build_in_use() -> str:
+    return os.environ.get(_BUILD, DEFAULT_BUILD)
 
-        activate(cache_folder() / "driver-stub")
+
+def _select_build() -> None:
+    """Put the build that ``TVM_HOME`` names, or that of a kind of targets, in front of the installed one."""
+    if _build_in_use() != DEFAULT_BUILD:
+        from op_profiler.targets import TARGETS
+
+        TARGETS.get(_build_in_use()).activate_build(cache_folder())
         return
     home = os.environ.get("TVM_HOME")
     if not home:
@@ -113,7 +118,7 @@ def build_info() -> dict[str, Any]:
 def _selected_by() -> str:
     if os.environ.get("TVM_HOME"):
         return "TVM_HOME"
-    return "target cuda" if os.environ.get(_BUILD) == "cuda" else "installed package"
+    return "installed package" if _build_in_use() == DEFAULT_BUILD else f"target {_build_in_use()}"
 
 
 def llvm_version() -> str | None:

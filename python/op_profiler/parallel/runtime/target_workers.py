@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.errors import MeasureError, UsageError
-from op_profiler.targets.target import BOARD_KINDS, target_kind
+from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
     from op_profiler.compilers.relay.lower import CompiledModel
@@ -25,28 +25,24 @@ if TYPE_CHECKING:
     from op_profiler.targets.remote.board import Board, BoardKernels
 
 
-def is_board(target: str) -> bool:
-    """Whether a target is another machine's, behind RPC."""
-    return target_kind(target) in BOARD_KINDS
-
-
 def split_cores(targets: Sequence[str], cores: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The cores of each target: one for the thread that drives a GPU, none for a board, the others in equal parts.
+    """The cores of each target: those that drive it (of a GPU one, of a board none), the others in equal parts.
 
     Raises:
         UsageError: there are fewer cores than targets.
     """
-    kinds = [target_kind(target) for target in targets if not is_board(target)]
-    if len(cores) < len(kinds):
+    wanted = [kind_of(target).driving_cores for target in targets]
+    sharing = wanted.count(None)
+    driving = sum(count for count in wanted if count is not None)
+    if len(cores) < driving + sharing:
         raise UsageError(
-            f"{len(kinds)} targets need a core each, here are {len(cores)}: leave a target out, or give --threads"
+            f"{driving + sharing} targets need a core each, here are {len(cores)}: leave a target out, or give "
+            "--threads"
         )
-    gpus = kinds.count("cuda")
-    size, left_over = divmod(len(cores) - gpus, max(len(kinds) - gpus, 1))
+    size, left_over = divmod(len(cores) - driving, max(sharing, 1))
     shares, first = [], 0
-    for target in targets:
-        count = 0 if is_board(target) else 1
-        if target_kind(target) == "llvm":
+    for count in wanted:
+        if count is None:
             count = size + (left_over > 0)
             left_over -= 1
         shares.append(cores[first : first + count])
@@ -103,7 +99,7 @@ def load_on_target(
     from op_profiler.measure.kernels import load_graph
 
     pairs = list(zip(builds, inputs, strict=True))
-    if not is_board(name) or place is None:
+    if not kind_of(name).is_board or place is None:
         device = runtime_device(target)
         graphs = tuple(load_graph(build, device, arrays) for build, arrays in pairs)
         return OnTarget(name, target, models, graphs, tuple(inputs))
@@ -134,9 +130,9 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
 
     @property
-    def on_processor(self) -> bool:
-        """Of this machine."""
-        return target_kind(self.loaded.name) == "llvm"
+    def takes_all_cores(self) -> bool:
+        """Whether models run on as many cores of this machine as they are given."""
+        return kind_of(self.loaded.name).driving_cores is None
 
     def __enter__(self) -> Worker:
         if self.loaded.board is None:

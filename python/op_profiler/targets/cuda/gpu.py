@@ -295,3 +295,10 @@ def describe_gpu(target: Any, runtime: Any, nvml: NoNvml) -> Device:
             "energy": "NVML" if nvml.energy_mj() is not None else "NVML gives no energy counter here",
         },
     )
+
+
+def describe_remote_gpu(target: Any, runtime: Any, address: str) -> Device:
+    """The same of a GPU behind a session."""
+    device = describe_gpu(target, runtime, NoNvml())
+    where = f"{device.processor} at {address}"  # TVM's runtime does not tell the UUID
+    return dataclasses.replace(device, machine_id=where, properties=device.properties | {"address": address})

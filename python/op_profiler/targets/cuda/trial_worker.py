@@ -16,6 +16,9 @@ _FLUSHED_BYTES = 1 << 28
 class GpuWorker(Worker):
     """Times on this machine's GPU."""
 
+    memory_is_limited = False  # CUDA maps far more than there is
+    cold_mechanism = "copy over the L2"
+
     def _open(self) -> tuple[Any, Threads]:
         from op_profiler.compilers.relay.tvm_build import runtime_device
         from op_profiler.targets.cuda.gpu import NoThreads

@@ -111,18 +111,6 @@ def in_container() -> bool:
     return any(kind in ("overlay", "fuse.fuse-overlayfs") for _, place, kind, *_ in mounts if place == "/")
 
 
-def gpu_identity() -> str:
-    """As `Device.identity`, of the GPU that kernels run on: this process's first."""
-    from op_profiler.targets.cuda import tvm_build
-
-    return f"{host_fingerprint()} {tvm_build.device_uuid()}"
-
-
-def host_identity() -> str:
-    """As `Device.identity`, of this host's processor."""
-    return f"{host_fingerprint()} {host_id()}"
-
-
 def _processor_line() -> str:
     wanted = ("model name", "cpu family", "model\t", "stepping", "CPU part", "CPU implementer")
     text = _read("/proc/cpuinfo") or platform.processor()

@@ -10,6 +10,7 @@ import re
 from typing import Any
 
 from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.targets.target import tvm_target
 
 _FAMILIES = {
     r"i[3-9]86": "i386",
@@ -30,6 +31,17 @@ _ABIS = {
 }
 """What ``-mabi`` may be for a code generator; those of x86 take the triple's, whatever it says."""
 _OPT_LEVELS = range(4)
+
+
+def checked(text: str) -> Any:
+    """The `tvm.target.Target` of a target string of kind llvm.
+
+    Raises:
+        UsageError: TVM does not understand it, or `check` refuses it.
+    """
+    target = tvm_target(text)
+    check(target)
+    return target
 
 
 def check(target: Any) -> None:

@@ -18,9 +18,9 @@ from op_profiler.measure.kernels import expose_every_entry, kernel_calls
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.rounds import Limits
 from op_profiler.targets.machine import Place
-from op_profiler.targets.remote.probe import Probe, describe_board, upload
-from op_profiler.targets.remote.rpc import ANSWER_SECONDS, Connection, connect, deadline
-from op_profiler.targets.target import target_kind
+from op_profiler.targets.remote.probe import upload
+from op_profiler.targets.remote.rpc import ANSWER_SECONDS, connect, deadline
+from op_profiler.targets.target import kind_of
 
 _WAIT_SECONDS = 30.0
 _RUN_SECONDS = 300.0
@@ -41,19 +41,11 @@ class Board:
         self.target = target
         self.connection = connect(place, wait_seconds=_WAIT_SECONDS, address=address)
         session = self.connection.session
-        self.runtime = session.device("cuda" if target_kind(name) == "cuda" else "cpu", 0)
+        kind = kind_of(name)
+        self.runtime = session.device(kind.rpc_device, 0)
         with self.guard("describing it", ANSWER_SECONDS * 3):
-            if target_kind(name) == "cuda":
-                self.device, self.probe, sensor = (
-                    _describe_remote_gpu(target, self.runtime, self.connection),
-                    None,
-                    None,
-                )
-            else:
-                self.probe = Probe(session, target)
-                self.device = describe_board(target_kind(name), target, self.address, place.key, self.probe)
-                sensor = self.probe.energy_sensor()
-        self._sensor = sensor
+            self.device, self.probe = kind.describe_remote(session, self.runtime, target, self.address, place.key)
+            self._sensor = self.probe.energy_sensor() if self.probe is not None else None
         self._running_seconds = 0.0
         self._loaded: weakref.WeakSet[BoardKernels] = weakref.WeakSet()
         self.threads = RemoteThreads(self)
@@ -121,16 +113,6 @@ class Board:
         self.probe = None
 
 
-def _describe_remote_gpu(target: Any, runtime: Any, connection: Connection) -> Any:
-    import dataclasses
-
-    from op_profiler.targets.cuda.gpu import NoNvml, describe_gpu
-
-    device = describe_gpu(target, runtime, NoNvml())
-    where = f"{device.processor} at {connection.address}"  # TVM's runtime does not tell the UUID
-    return dataclasses.replace(device, machine_id=where, properties=device.properties | {"address": connection.address})
-
-
 class RemoteThreads:
     """The thread pool of a board; its cores cannot be read from here.
 
@@ -174,7 +156,7 @@ class RemoteThreads:
             )
 
     def effective_threads(self) -> int | None:
-        if self._board.device.kind == "cuda":
+        if self._board.probe is None:
             return None
         with self._board.guard("asking for its threads", ANSWER_SECONDS):
             return int(self._count())

@@ -16,7 +16,7 @@ from typing import Any
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError
 from op_profiler.measure.measurement import Cache, Settings
-from op_profiler.targets.target import target_kind
+from op_profiler.targets.target import kind_of
 from op_profiler.tuning.candidate import Candidate, TrialResult
 from op_profiler.tuning.trials.process import WorkerProcess, forkserver, new_log
 from op_profiler.tuning.trials.worker import WorkerSetup
@@ -75,8 +75,9 @@ class TrialRunner:
         self.limits = limits or TrialLimits()
         self._context = forkserver()
         self._log = new_log()
-        on_gpu = target_kind(name) == "cuda"  # CUDA maps far more memory than there is
-        memory = None if on_gpu else int(psutil.virtual_memory().available * self.limits.memory_share)
+        self._worker_class = kind_of(name).trial_worker()
+        free = psutil.virtual_memory().available
+        memory = int(free * self.limits.memory_share) if self._worker_class.memory_is_limited else None
         self._setup = WorkerSetup(
             target=target,
             threads=threads,
@@ -163,9 +164,7 @@ class TrialRunner:
         return self._setup.settings(answer, self._mechanism())
 
     def _mechanism(self) -> str:
-        if self._setup.cache == "hot":
-            return "repeat"
-        return "copy over the L2" if target_kind(self._setup.name) == "cuda" else "clflush of the weights"
+        return "repeat" if self._setup.cache == "hot" else self._worker_class.cold_mechanism
 
     def compare(self, candidates: Sequence[Candidate], rounds: int) -> list[TrialResult]:
         """As in `Runner`; what fails to build has its error, and the others are compared without it."""

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.measurement import Cache, Settings
 from op_profiler.targets.machine import Place, Threads
-from op_profiler.targets.target import target_kind
+from op_profiler.targets.target import kind_of
 from op_profiler.tuning.candidate import VENDOR, Candidate, Failure, TaskSpec, TrialResult
 from op_profiler.tuning.reference import Reference, reference_of
 
@@ -137,7 +137,15 @@ class BuiltByVendor:
 
 
 class Worker:
-    """Keeps the tasks, their inputs and the functions that were built."""
+    """Keeps the tasks, their inputs and the functions that were built; this one times on this machine's processor.
+
+    Attributes:
+        memory_is_limited: what a process may allocate is a share of the free memory.
+        cold_mechanism: how weights come to be in no cache, for `Settings`.
+    """
+
+    memory_is_limited: ClassVar[bool] = True
+    cold_mechanism: ClassVar[str] = "clflush of the weights"
 
     def __init__(self, setup: WorkerSetup) -> None:
         from op_profiler.schedules.templates import register_templates
@@ -327,12 +335,11 @@ def _short(error: BaseException) -> str:
 
 
 def _make(setup: WorkerSetup) -> Worker:
-    if setup.place is None and target_kind(setup.name) != "cuda":
-        return Worker(setup)
-    from op_profiler.targets.cuda.trial_worker import GpuWorker
+    if setup.place is None:
+        return kind_of(setup.name).trial_worker()(setup)
     from op_profiler.targets.remote.trial_worker import BoardWorker
 
-    return GpuWorker(setup) if setup.place is None else BoardWorker(setup)
+    return BoardWorker(setup)
 
 
 def main(connection: Connection, setup: WorkerSetup) -> None:

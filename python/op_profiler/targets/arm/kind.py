@@ -1,0 +1,83 @@
+"""The kinds ``pynq`` and ``arm_cpu``: boards with ARM processors, which are measured over RPC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from op_profiler.errors import MeasureError, UsageError
+from op_profiler.targets.machine import Machine, Place
+from op_profiler.targets.target_kind import TargetKind
+
+if TYPE_CHECKING:
+    from op_profiler.tuning.trials.worker import Worker
+
+
+class ArmBoard(TargetKind):
+    """A board; options of the target take the place of the usual ones.
+
+    Attributes:
+        usual_options: of LLVM.
+        usual_threads: counts to measure at.
+    """
+
+    is_board = True
+    driving_cores = 0
+    usual_options: ClassVar[str]
+    usual_threads: ClassVar[tuple[int, ...]] = (1,)
+
+    def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
+        if not remote and not dry_run:
+            raise UsageError(
+                f"target {self.name!r} is measured on a board: give --host and --port of its tracker or RPC server "
+                "(op-profiler devices --host H --port P lists who is there), or --dry-run to compile only"
+            )
+
+    def resolve(self, target: str) -> Any:
+        from op_profiler.targets.llvm.options import checked
+        from op_profiler.targets.target import options_of
+
+        return checked(f"llvm -keys=arm_cpu,cpu -device=arm_cpu {options_of(target) or self.usual_options}")
+
+    def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
+        return self.usual_threads
+
+    def open_machine(self, target: Any, cores: Sequence[int] | None = None) -> Machine:
+        self._not_here()
+
+    def machine_identity(self) -> str:
+        self._not_here()
+
+    def processor_name(self) -> str:
+        return self.name
+
+    def lock(self) -> None:
+        """Boards are given to one at a time by their tracker."""
+        return
+
+    def trial_worker(self) -> type[Worker]:
+        self._not_here()
+
+    def _not_here(self) -> NoReturn:
+        raise MeasureError(f"target {self.name!r} is measured on a board, never on this machine")
+
+
+class Pynq(ArmBoard):
+    """The Cortex-A9 of a PYNQ board, with hard floats."""
+
+    name = "pynq"
+    usual_options = (
+        "-model=pynq -mtriple=armv7l-linux-gnueabihf -mcpu=cortex-a9 -mattr=+neon -mfloat-abi=hard -num-cores=2"
+    )
+    usual_threads = (1, 2)
+
+
+class ArmCpu(ArmBoard):
+    """A 64-bit ARM unless options say otherwise."""
+
+    name = "arm_cpu"
+    usual_options = "-mtriple=aarch64-linux-gnu -mattr=+neon"
+
+
+PYNQ = Pynq()
+ARM_CPU = ArmCpu()

@@ -1,0 +1,122 @@
+"""The kind ``cuda``: this machine's GPU, or one that code is only compiled for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.errors import MissingPackageError, OpProfilerError, UsageError
+from op_profiler.targets.machine import Machine, Place
+from op_profiler.targets.target_kind import TargetKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from op_profiler.measure.measurement import Device
+    from op_profiler.resources.resource import Resource
+    from op_profiler.tuning.trials.worker import Worker
+
+_WITHOUT_A_GPU = (
+    ". Two ways on: --host and --port of a tracker that has a GPU; or --dry-run with --target 'cuda -arch=sm_90', "
+    "which compiles every kernel and measures nothing"
+)
+_TORCH_WITH_CUDA = (
+    "a torch that was built with CUDA, and the one that is installed was not. Install one with: "
+    "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu126"
+)
+
+
+class CudaKind(TargetKind):
+    """GPU 0 of those that this process sees, through the TVM with CUDA."""
+
+    name = "cuda"
+    on_gpu = True
+    tvm_build = "cuda"
+    tvm_packages = ("bitblas",)
+    rpc_device = "cuda"
+    driving_cores = 1  # of the thread that launches
+    dry_run_builds = True
+
+    def activate_build(self, folder: Path) -> None:
+        from op_profiler.targets.cuda.tvm_build import activate
+
+        activate(folder / "driver-stub")
+
+    def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
+        from op_profiler.targets.cuda import tvm_build
+
+        architecture = re.search(r"-arch=(\S*)", target)
+        if architecture is not None and not re.fullmatch(r"sm_\d{2,3}[a-z]?", architecture[1]):
+            raise UsageError(f"-arch={architecture[1]} is no architecture of a GPU; they are named like sm_90")
+        compile_only = remote or dry_run
+        lacking = tvm_build.missing(compile_only=compile_only)
+        if lacking:
+            raise OpProfilerError(
+                f"target cuda: this machine lacks {'; '.join(lacking)}" + ("" if compile_only else _WITHOUT_A_GPU)
+            )
+        if compile_only and "-arch=" not in target and not tvm_build.device_count():
+            raise UsageError(
+                "there is no GPU here to compile for: name its architecture, as in --target 'cuda -arch=sm_90'"
+            )
+
+    def resolve(self, target: str) -> Any:
+        from op_profiler.targets.target import tvm_target
+
+        return tvm_target(target)
+
+    def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
+        return (0,)
+
+    def check_threads(self, counts: Sequence[int], place: Place | None) -> None:
+        if min(counts) < 0:
+            raise UsageError(f"--threads {min(counts)} is out of range")
+        if tuple(counts) != (0,):
+            raise UsageError(
+                "--threads has no meaning for cuda: a schedule decides the blocks and threads of its kernels"
+            )
+
+    def check_resource(self, resource: Resource) -> None:
+        if resource.name == "core_set":
+            raise UsageError("--sweep core_set has no meaning for cuda: kernels run on the GPU's SMs")
+
+    def check_vendor(self, place: Place | None) -> None:
+        from op_profiler.targets.cuda.vendor import cuda_of_torch
+
+        super().check_vendor(place)
+        if cuda_of_torch() is None:
+            raise MissingPackageError("torch", "--vendor true with --target cuda", build=_TORCH_WITH_CUDA)
+
+    def open_machine(self, target: Any, cores: Sequence[int] | None = None) -> Machine:
+        from op_profiler.targets.cuda.gpu import Gpu
+
+        return Gpu(target)
+
+    def machine_identity(self) -> str:
+        from op_profiler.targets.cuda.tvm_build import device_uuid
+        from op_profiler.targets.llvm.identity import host_fingerprint
+
+        return f"{host_fingerprint()} {device_uuid()}"
+
+    def processor_name(self) -> str:
+        from op_profiler.targets.cuda.tvm_build import device_name
+
+        return device_name() or "gpu"
+
+    def lock(self) -> str:
+        from op_profiler.targets.cuda.tvm_build import device_uuid
+
+        return device_uuid()
+
+    def trial_worker(self) -> type[Worker]:
+        from op_profiler.targets.cuda.trial_worker import GpuWorker
+
+        return GpuWorker
+
+    def describe_remote(self, session: Any, runtime: Any, target: Any, address: str, key: str) -> tuple[Device, None]:
+        from op_profiler.targets.cuda.gpu import describe_remote_gpu
+
+        return describe_remote_gpu(target, runtime, address), None
+
+
+CUDA = CudaKind()

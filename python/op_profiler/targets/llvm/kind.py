@@ -1,0 +1,82 @@
+"""The kind ``llvm``: this machine's processor, or another that LLVM compiles for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.targets.machine import Machine, Place
+from op_profiler.targets.target_kind import TargetKind
+
+if TYPE_CHECKING:
+    from op_profiler.tuning.trials.worker import Worker
+
+
+class LlvmKind(TargetKind):
+    """``llvm`` alone is this processor."""
+
+    name = "llvm"
+    on_host = True
+
+    def resolve(self, target: str) -> Any:
+        from op_profiler.compilers.relay.tvm_build import host_cpu
+        from op_profiler.targets.llvm.options import checked
+        from op_profiler.targets.target import options_of
+
+        options = options_of(target)
+        return checked(f"llvm {options}" if options else f"llvm -mcpu={host_cpu()}")
+
+    def for_int8(self, target: Any) -> Any:
+        from op_profiler.compilers.relay.precision import without_int8_units
+
+        return without_int8_units(target)
+
+    def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
+        if place is not None:
+            return (1,)
+        from op_profiler.measure.threads import default_thread_counts
+
+        return default_thread_counts()
+
+    def check_threads(self, counts: Sequence[int], place: Place | None) -> None:
+        if place is not None:
+            super().check_threads(counts, place)
+            return
+        from op_profiler.measure.threads import check_thread_counts
+
+        check_thread_counts(tuple(counts))
+
+    def open_machine(self, target: Any, cores: Sequence[int] | None = None) -> Machine:
+        """A processor that is opened as a whole for the first time is asked for its peaks, which takes seconds."""
+        from op_profiler.targets.llvm.host import Host
+
+        host = Host(target, cores)
+        if cores is None and "peaks" not in host.device.properties:  # once for a device
+            from op_profiler.measure.turns import measuring
+
+            with measuring([self.lock()]):
+                host.probe()
+        return host
+
+    def machine_identity(self) -> str:
+        from op_profiler.targets.llvm.identity import host_fingerprint, host_id
+
+        return f"{host_fingerprint()} {host_id()}"
+
+    def processor_name(self) -> str:
+        from op_profiler.targets.llvm.identity import processor_name
+
+        return processor_name()
+
+    def lock(self) -> str:
+        from op_profiler.measure.turns import PROCESSOR
+
+        return PROCESSOR
+
+    def trial_worker(self) -> type[Worker]:
+        from op_profiler.tuning.trials.worker import Worker
+
+        return Worker
+
+
+LLVM = LlvmKind()

@@ -1,0 +1,186 @@
+"""The contract of a kind of target: whatever the package does differently for llvm, cuda, pynq, ..., it asks here.
+
+A kind is a module in a folder of its own, and an entry of `op_profiler.targets.TARGETS`.
+"""
+
+from __future__ import annotations
+
+import abc
+import importlib.util
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from op_profiler.compilers.relay.tvm_build import DEFAULT_BUILD
+from op_profiler.errors import MissingPackageError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from op_profiler.measure.measurement import Device
+    from op_profiler.resources.resource import Resource
+    from op_profiler.targets.machine import Machine, Place
+    from op_profiler.targets.remote.probe import Probe
+    from op_profiler.tuning.trials.worker import Worker
+
+
+class TargetKind(abc.ABC):
+    """One kind of target. It has no state, and imports nothing heavy before a question needs it.
+
+    What is measured behind RPC (at a `Place`) is measured by `op_profiler.targets.remote`, whatever its kind; "here" is
+    this machine.
+
+    Attributes:
+        name: first word of a target as the user writes it; also `Device.kind`, and the folder of schedule records.
+        on_host: its kernels run on this machine's processor, unless a place is given.
+        on_gpu: its kernels run on a GPU, whose resources then matter.
+        is_board: its code cannot run on this machine at all.
+        tvm_build: the build of TVM that compiles for it: ``default``, or the name of the kind whose `activate_build`
+            puts it on the path.
+        tvm_packages: that bring this build; the first that is installed is used.
+        rpc_device: TVM's name of the device behind a session.
+        driving_cores: how many cores of this machine models on it keep busy; None for as many as they are given.
+        dry_run_builds: a dry run compiles, since only a build tells how the kernels are launched.
+    """
+
+    name: ClassVar[str]
+    on_host: ClassVar[bool] = False
+    on_gpu: ClassVar[bool] = False
+    is_board: ClassVar[bool] = False
+    tvm_build: ClassVar[str] = DEFAULT_BUILD
+    tvm_packages: ClassVar[tuple[str, ...]] = ("xtc-tvm-python-bindings", "apache-tvm")
+    rpc_device: ClassVar[str] = "cpu"
+    driving_cores: ClassVar[int | None] = None
+    dry_run_builds: ClassVar[bool] = False
+
+    def activate_build(self, folder: Path) -> None:
+        """Put `tvm_build` in front of any other TVM on this process's path; never called for ``default``.
+
+        Args:
+            folder: of the cache, for what that needs.
+
+        Raises:
+            OpProfilerError: something is missing; says what.
+        """
+        raise NotImplementedError
+
+    def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
+        """Refuse a target of this kind that cannot be used, without importing TVM.
+
+        Args:
+            target: as the user wrote it.
+            remote: it is measured on another machine.
+            dry_run: it is compiled for and not measured.
+
+        Raises:
+            UsageError: an option that is none, or a board's target without a way to the board.
+            OpProfilerError: this machine lacks what it takes.
+        """
+        return
+
+    @abc.abstractmethod
+    def resolve(self, target: str) -> Any:
+        """The `tvm.target.Target` that is compiled for.
+
+        Raises:
+            UsageError: TVM or LLVM does not understand an option.
+        """
+
+    def for_int8(self, target: Any) -> Any:
+        """The `tvm.target.Target` for models in int8: without instructions that TVM cannot use."""
+        return target
+
+    @abc.abstractmethod
+    def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
+        """What is measured where the user does not say."""
+
+    def check_threads(self, counts: Sequence[int], place: Place | None) -> None:
+        """Refuse thread counts that make no sense; a machine behind RPC is not asked for its cores.
+
+        Args:
+            counts: one or more.
+
+        Raises:
+            UsageError: says why.
+        """
+        if min(counts) < 1:
+            raise UsageError(f"--threads {min(counts)} is out of range")
+
+    def check_resource(self, resource: Resource) -> None:
+        """Refuse a resource that its kernels cannot notice.
+
+        Raises:
+            UsageError: says why.
+        """
+        if resource.of_gpu and not self.on_gpu:
+            raise UsageError(f"--sweep {resource.name} is of a GPU; give --target cuda")
+
+    def check_vendor(self, place: Place | None) -> None:
+        """Refuse what has no kernels of the vendor's.
+
+        Raises:
+            UsageError: another machine's, where there is no torch.
+            MissingPackageError: torch, or the build of it that is needed, is not installed.
+        """
+        if place is not None or self.is_board:
+            raise UsageError(
+                "--vendor true times torch on this machine's processor or its GPU; leave it out for a board"
+            )
+        if importlib.util.find_spec("torch") is None:
+            raise MissingPackageError("torch", "--vendor true")
+
+    @abc.abstractmethod
+    def open_machine(self, target: Any, cores: Sequence[int] | None = None) -> Machine:
+        """What it is measured on here.
+
+        Args:
+            target: of `resolve`.
+            cores: of this machine's processor, those that threads may be bound to; None for all.
+
+        Raises:
+            MeasureError: there is none.
+        """
+
+    @abc.abstractmethod
+    def machine_identity(self) -> str:
+        """`Device.identity` of what it is measured on here, without importing TVM.
+
+        Raises:
+            MeasureError: it does not tell which one it is, or there is none.
+        """
+
+    @abc.abstractmethod
+    def processor_name(self) -> str:
+        """What schedule records are kept by: the name of what it is measured on here, without importing TVM."""
+
+    @abc.abstractmethod
+    def lock(self) -> str | None:
+        """What only one process of this machine measures with at a time (`op_profiler.measure.turns`); None: nothing.
+
+        Raises:
+            MeasureError: there is none.
+        """
+
+    @abc.abstractmethod
+    def trial_worker(self) -> type[Worker]:
+        """What builds candidates of a search, and times them here.
+
+        Raises:
+            MeasureError: nothing can here.
+        """
+
+    def describe_remote(
+        self, session: Any, runtime: Any, target: Any, address: str, key: str
+    ) -> tuple[Device, Probe | None]:
+        """What the machine behind a session is, and what reads its files and bounds its threads; None: nothing does.
+
+        Args:
+            session: `tvm.rpc.RPCSession`.
+            runtime: its `rpc_device`.
+            target: of `resolve`.
+            address: ``host:port`` of its server.
+            key: of the tracker's.
+        """
+        from op_profiler.targets.remote.probe import Probe, describe_board
+
+        probe = Probe(session, target)
+        return describe_board(self.name, target, address, key, probe), probe

@@ -1,0 +1,155 @@
+"""Every kind of target answers what is asked of kinds: the contract of `op_profiler.targets.target_kind`."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.errors import MeasureError, MissingPackageError, OpProfilerError, UnknownNameError, UsageError
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.resources import local_resources
+from op_profiler.targets import TARGETS
+from op_profiler.targets.cuda import tvm_build
+from op_profiler.targets.machine import Place
+from op_profiler.targets.target import compiler_identity, kind_of, resolve_target
+from op_profiler.targets.target_kind import TargetKind
+from op_profiler.tuning.trials.worker import Worker
+
+PLACE = Place(host="127.0.0.1", port=9, key="a board")
+WITHOUT_A_GPU = pytest.mark.skipif(tvm_build.device_count() > 0, reason="there is a GPU here")
+
+every_kind = pytest.mark.parametrize("kind", [TARGETS.get(name) for name in TARGETS], ids=list(TARGETS))
+
+
+def answer_or_error(ask: Any) -> Any:
+    """An answer, or the error of a kind whose machine is not here."""
+    try:
+        return ask()
+    except MeasureError as error:
+        assert str(error)
+        return None
+
+
+@every_kind
+def test_a_kind_is_found_by_its_name_with_and_without_options(kind: TargetKind) -> None:
+    assert kind.name in TARGETS
+    assert kind_of(kind.name) is kind and kind_of(f" {kind.name} -mcpu=x ") is kind
+    assert not inspect.isabstract(type(kind)) and type(kind).__doc__
+
+
+@every_kind
+def test_a_kind_says_where_its_kernels_run(kind: TargetKind) -> None:
+    assert [kind.on_host, kind.on_gpu, kind.is_board].count(True) == 1
+    assert (kind.driving_cores == 0) == kind.is_board
+    assert kind.tvm_packages and kind.tvm_build in ("default", *TARGETS)
+    assert compiler_identity(kind.name)
+
+
+@every_kind
+def test_usual_thread_counts_are_accepted(kind: TargetKind) -> None:
+    for place in (None, PLACE):
+        counts = kind.default_thread_counts(place)
+        assert counts and list(counts) == sorted(set(counts))
+        kind.check_threads(counts, place)
+        with pytest.raises(UsageError, match="--threads -1"):
+            kind.check_threads((-1,), place)
+
+
+@every_kind
+def test_a_machine_here_is_named_locked_and_identified_or_there_is_none(kind: TargetKind) -> None:
+    assert kind.processor_name()
+    lock = answer_or_error(kind.lock)
+    assert (lock is None) == (kind.is_board or (kind.on_gpu and not tvm_build.device_count()))
+    identity = answer_or_error(kind.machine_identity)
+    assert (identity is None) == (lock is None)
+    worker = answer_or_error(kind.trial_worker)
+    assert worker is None if kind.is_board else issubclass(worker, Worker) and worker.cold_mechanism
+
+
+@every_kind
+def test_a_kind_takes_the_resources_that_its_kernels_notice(kind: TargetKind) -> None:
+    refused = set()
+    for resource in local_resources():
+        try:
+            kind.check_resource(resource)
+        except UsageError as error:
+            assert resource.name in str(error)
+            refused.add(resource.name)
+    of_gpu = {resource.name for resource in local_resources() if resource.of_gpu}
+    assert refused == ({"core_set"} if kind.on_gpu else of_gpu)
+
+
+@every_kind
+def test_a_kind_is_resolved_to_what_tvm_compiles_for(kind: TargetKind, tvm: Any) -> None:
+    target = resolve_target(f"{kind.name} -arch=sm_90" if kind.on_gpu else kind.name)
+    assert isinstance(target, tvm.target.Target)
+    assert ("gpu" in target.keys) == kind.on_gpu
+    assert kind.for_int8(target).kind.name == target.kind.name
+    assert ("amx" in str(kind.for_int8(target))) == (kind.on_host and "arm_cpu" not in target.keys)
+
+
+@every_kind
+def test_a_place_has_no_vendor(kind: TargetKind) -> None:
+    with pytest.raises(UsageError, match="--vendor true times torch on this machine's"):
+        kind.check_vendor(PLACE)
+    if kind.is_board:
+        with pytest.raises(UsageError, match="--vendor true times torch on this machine's"):
+            kind.check_vendor(None)
+    elif importlib.util.find_spec("torch") is None:
+        with pytest.raises(MissingPackageError, match="--vendor true"):
+            kind.check_vendor(None)
+    elif kind.on_host:
+        kind.check_vendor(None)
+
+
+@every_kind
+def test_a_request_asks_its_kind(kind: TargetKind) -> None:
+    threads = kind.default_thread_counts(PLACE)
+    request = CollectRequest(model=ModelRequest(source="local", name="mlp"), target=kind.name, threads=threads)
+    assert request.kind is kind and request.on_host == kind.on_host
+    assert request.record_file() is None or f"/{kind.name}/" in str(request.record_file())
+
+
+def test_boards_need_a_way_to_them_or_a_dry_run() -> None:
+    for kind in map(TARGETS.get, TARGETS):
+        if kind.is_board:
+            kind.check(kind.name, remote=True, dry_run=False)
+            kind.check(kind.name, remote=False, dry_run=True)
+            with pytest.raises(UsageError, match="--host and --port"):
+                kind.check(kind.name, remote=False, dry_run=False)
+            with pytest.raises(MeasureError, match="never on this machine"):
+                kind.open_machine(None)
+
+
+@WITHOUT_A_GPU
+def test_a_gpu_that_is_not_there_is_missed_before_anything_is_built() -> None:
+    with pytest.raises(OpProfilerError, match="this machine lacks"):
+        TARGETS.get("cuda").check("cuda", remote=False, dry_run=False)
+
+
+@pytest.mark.parametrize("target", ["nonsense", "vulkan -max_num_threads=256", "llvm,cuda"])
+def test_an_unknown_kind_is_refused_with_those_that_there_are(target: str) -> None:
+    with pytest.raises(UnknownNameError) as refused:
+        kind_of(target)
+    assert all(name in str(refused.value) for name in ("llvm", "cuda", "pynq"))
+
+
+def test_an_empty_target_is_refused() -> None:
+    with pytest.raises(UsageError, match="the target is empty"):
+        kind_of("  ")
+
+
+def test_asking_for_a_kind_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from op_profiler.targets import TARGETS; "
+        "[TARGETS.get(name) for name in TARGETS]; "
+        "print([name for name in ('tvm', 'numpy', 'torch', 'psutil') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
