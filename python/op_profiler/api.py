@@ -15,7 +15,7 @@ from op_profiler.collection.request import DEFAULT_DB, CollectRequest
 from op_profiler.frontends import FRONTENDS, source_and_name
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.schedules.records import AUTO, NONE
-from op_profiler.targets.open_machine import default_thread_counts
+from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
     from op_profiler.collection.sampling.run import SampleReport
@@ -163,4 +163,4 @@ def corun(
 
 
 def _counts(threads: Sequence[int] | None, target: str) -> tuple[int, ...]:
-    return default_thread_counts(target, None) if threads is None else tuple(threads)
+    return kind_of(target).default_thread_counts(None) if threads is None else tuple(threads)
