@@ -128,7 +128,8 @@ def _examples(epilog: str) -> list[str]:
 
 
 def _first(text: str | None) -> str:
-    return (text or "").strip().split("\n")[0]
+    """The first paragraph, in one line."""
+    return " ".join((text or "").strip().split("\n\n")[0].split())
 
 
 # Columns and formats: from their declarations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,8 @@ def _text(output: Any) -> str:
 
 def test_a_network_is_profiled_and_read(run: Any) -> None:
     printed = run(ROOT / "docs" / "notebooks" / "profile_a_network.ipynb")
-    assert "mlp, batch 1, float32, llvm" in printed[0]
-    assert "nn_contrib_dense_pack" in printed[1] or "dense" in printed[1]
+    assert float(re.findall(r"takes (\S+) us", printed[0])[0]) > 0
+    assert printed[1].count("nn.contrib_dense_pack") == 3 and printed[1].count("nn.softmax") == 1
     ratio = float(next(text for text in printed if text.startswith("sum of operators")).rpartition(":")[2])
     assert ratio > 0.3
 

@@ -63,6 +63,13 @@ def test_every_name_has_its_place() -> None:
         assert [name for name in registry.built_in if f"| `{name}` |" not in sections[kind]] == []
 
 
+def test_every_public_name_has_its_place() -> None:
+    import op_profiler
+
+    text = (REFERENCE / "python.md").read_text()
+    assert [name for name in op_profiler.__all__ if f"\n## {name}\n" not in text] == []
+
+
 def test_every_variable_has_its_place() -> None:
     text = (REFERENCE / "environment.md").read_text()
     code = "".join(path.read_text() for path in (ROOT / "python").rglob("*.py"))
