@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Table
 
-from op_profiler.dataset import Dataset, flat_rows, schema
-from op_profiler.measure.measurement import RESOURCE_FIELDS
+from op_profiler.dataset import Dataset, flat_rows, migrations, schema
+from op_profiler.dataset.row import Model
+from op_profiler.measure.measurement import RESOURCE_FIELDS, Device, Measurement, Settings
+from op_profiler.operators.operator import Operator
+from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
 from op_profiler.schedules.schedule import Schedule
 
 KNOBS = {"tile_ic": [4, 16], "tile_oc": [4, 16], "tile_ow": [8, 14], "unroll_kw": True}
@@ -26,7 +31,7 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_an_older_dataset_gets_new_columns_and_keeps_its_rows(old: str) -> None:
     with Dataset.open(old) as dataset, dataset.read() as connection:
-        assert schema.stored_version(connection) == schema.VERSION
+        assert migrations.stored_version(connection) == schema.VERSION
         rows = list(flat_rows(dataset))
         assert len(rows) == 2 and {row["model_name"] for row in rows} == {"resnet-18"}
         for row in rows:
@@ -39,8 +44,6 @@ def test_an_older_dataset_gets_new_columns_and_keeps_its_rows(old: str) -> None:
 
 
 def test_an_older_dataset_takes_devices_without_cores_afterwards(old: str, example: Any) -> None:
-    import dataclasses
-
     with Dataset.open(old) as dataset:
         dataset.add_device(dataclasses.replace(example.device, processor="unnamed", cores=None))
     with sqlite3.connect(old.removeprefix("sqlite:///")) as connection:
@@ -52,12 +55,28 @@ def test_an_upgraded_dataset_has_the_columns_of_a_new_one(old: str, sqlite_url: 
     def columns(url: str) -> dict[str, set[tuple[str, str, int, int]]]:
         with Dataset.open(url), sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
             rows = {t: connection.execute(f"PRAGMA table_info({t})").fetchall() for t in schema.metadata.tables}
-        kinds = {"DOUBLE PRECISION": "DOUBLE"}
-        return {
-            t: {(name, kinds.get(kind, kind), null, key) for _, name, kind, null, _, key in r} for t, r in rows.items()
-        }
+        return {t: {(name, kind, null, key) for _, name, kind, null, _, key in r} for t, r in rows.items()}
 
     assert columns(old) == columns(sqlite_url)
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"),
+    [
+        (Operator, schema.operators),
+        (Schedule, schema.schedules),
+        (Settings, schema.settings),
+        (Device, schema.devices),
+        (Measurement, schema.measurements),
+        (Measurement, schema.model_timings),
+        (Model, schema.models),
+    ],
+)
+def test_every_field_has_a_column_which_older_datasets_can_get(kind: type[Any], table: Table) -> None:
+    fields = {field.name for field in dataclasses.fields(kind)} - {"factors"}
+    assert fields <= set(table.columns.keys())
+    added = [column for column in table.columns if column.info["since"] > 1]
+    assert all(column.nullable or column.server_default is not None for column in added)
 
 
 def test_a_resumed_collection_finds_what_an_older_version_stored(old: str, example: Any) -> None:
@@ -116,15 +135,13 @@ def test_keys_are_those_of_version_3(example: Any) -> None:
 
 def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) -> None:
     """Made from today's tables by taking away what version 1 did not have."""
-    import dataclasses
-
     import sqlalchemy
 
     with Dataset.open(postgres_url) as dataset:
         example.fill(dataset)
     engine = sqlalchemy.create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
     with engine.begin() as connection:
-        for name in schema.FACTOR_NAMES:
+        for name in FACTOR_NAMES:
             connection.exec_driver_sql(f"ALTER TABLE schedules DROP COLUMN factor_{name}")
         connection.exec_driver_sql("ALTER TABLE model_operators DROP COLUMN schedule_key")
         connection.exec_driver_sql("ALTER TABLE model_operators DROP COLUMN launches")

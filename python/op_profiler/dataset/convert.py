@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from op_profiler.dataset.row import Model, StoredMeasurement, StoredTiming
@@ -17,8 +19,6 @@ from op_profiler.schedules.schedule import Schedule
 Columns = dict[str, Any]
 T = TypeVar("T")
 
-_TUPLES = {"core_set", "core_set_effective", "notes", "asked", "unmeasured", "op_names", "attrs"}
-_TENSORS = {"inputs", "params", "outputs"}
 _FACTOR = "factor_"  # stands before the names of the factors among the columns of a schedule
 
 
@@ -62,20 +62,27 @@ def build(kind: type[T], row: Mapping[str, Any], prefix: str = "") -> T:
     Args:
         prefix: stands before the names of the columns where a row holds several dataclasses.
     """
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
-    values = {f.name: _value(f.name, row[prefix + f.name]) for f in fields if f.name != "factors"}
+    values = {name: read(row[prefix + name]) for name, read in _readers(kind).items()}  # type: ignore[arg-type]
     if kind is Schedule:
         values["factors"] = build(Factors, row, prefix + _FACTOR)
     return kind(**values)
 
 
-def _value(name: str, value: Any) -> Any:
+@functools.cache
+def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    """For each field of a dataclass how its value is read; the factors of a schedule are fields of their own."""
+    hints = typing.get_type_hints(kind)
+    return {f.name: _reader(hints[f.name]) for f in dataclasses.fields(kind) if f.name != "factors"}
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
     """JSON has no tuples; the dataclasses compare and hash by them."""
-    if name in _TENSORS:
-        return tuple(TensorSpec(tuple(tensor["shape"]), tensor["dtype"]) for tensor in value)
-    if name == "samples_us":
-        return tuple(tuple(sample) for sample in value)
-    return tuple(value) if name in _TUPLES else value
+    if typing.get_origin(hint) is not tuple:
+        return lambda value: value
+    (inner, *_) = typing.get_args(hint)
+    if inner is TensorSpec:
+        return lambda tensors: tuple(TensorSpec(tuple(tensor["shape"]), tensor["dtype"]) for tensor in tensors)
+    return (lambda lists: tuple(map(tuple, lists))) if typing.get_origin(inner) is tuple else tuple
 
 
 def stored_measurement(row: Mapping[str, Any]) -> StoredMeasurement:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import sqlalchemy
 from sqlalchemy import URL, Connection, Engine, event, exc
 
-from op_profiler.dataset import schema
+from op_profiler.dataset import migrations, schema
 from op_profiler.errors import DatasetError, MissingPackageError, UsageError
 
 WAIT_SECONDS = 30
@@ -228,8 +228,8 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
 
 def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None:
     with engine.connect() as connection:
-        found = schema.stored_version(connection)
-        foreign = [] if found is not None else schema.foreign_tables(connection)
+        found = migrations.stored_version(connection)
+        foreign = [] if found is not None else migrations.foreign_tables(connection)
     if foreign:
         raise DatasetError(_not_ours(url, foreign))
     if found is not None and found < 1:
@@ -259,11 +259,11 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
 def _create_or_upgrade(engine: Engine) -> None:
     """Does nothing to a database that is up to date, but finds out whether it can be written before time is spent."""
     with write_transaction(engine) as connection:
-        found = schema.stored_version(connection)  # another process may have been faster
+        found = migrations.stored_version(connection)  # another process may have been faster
         if found is None:
-            schema.create(connection, utc_now())
+            migrations.create(connection, utc_now())
         elif found < schema.VERSION:
-            schema.upgrade(connection, found, utc_now())
+            migrations.upgrade(connection, found, utc_now())
 
 
 def _use_wal(engine: Engine) -> None:

@@ -8,10 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
+    Boolean,
     ColumnElement,
     Double,
     FromClause,
+    Integer,
     Select,
+    Table,
     Text,
     and_,
     cast,
@@ -22,8 +26,10 @@ from sqlalchemy import (
     type_coerce,
 )
 
+from op_profiler.dataset import schema
 from op_profiler.dataset.schema import (
     Json,
+    Samples,
     corun_members,
     coruns,
     devices,
@@ -40,6 +46,15 @@ from op_profiler.dataset.store import Dataset
 from op_profiler.errors import UnknownNameError, UsageError
 
 Kind = Literal["text", "integer", "real", "boolean", "json", "samples"]
+_KINDS: dict[type[Any], Kind] = {
+    Samples: "samples",
+    Json: "json",
+    Text: "text",
+    Integer: "integer",
+    BigInteger: "integer",
+    Double: "real",
+    Boolean: "boolean",
+}
 
 
 class Column(NamedTuple):
@@ -48,12 +63,14 @@ class Column(NamedTuple):
     Attributes:
         type: ``json`` is a nested value, as JSON text where a format has none; ``samples`` a list of lists of reals.
         source: where its values come from.
+        since: the version of the tables that brought it; files from before do not have it.
     """
 
     name: str
     type: Kind
     description: str
     source: ColumnElement[Any]
+    since: int = 1
 
 
 class FlatTable(NamedTuple):
@@ -69,115 +86,36 @@ class FlatTable(NamedTuple):
     order: tuple[str, ...]
 
 
-_name = func.coalesce(model_operators.c.name, operators.c.name)
+def shown(*sources: Table | schema.Column[Any]) -> list[Column]:
+    """Columns of `schema` as the flat tables have them; of a table all that have a meaning there."""
+    columns = [c for source in sources for c in (source.columns if isinstance(source, Table) else [source])]
+    return [Column(c.info["flat"], _KINDS[type(c.type)], c.doc, c, c.info["since"]) for c in columns if c.doc]
+
+
+_name = Column(
+    "operator_name",
+    "text",
+    "the compiler's name of the kernel",
+    func.coalesce(model_operators.c.name, operators.c.name),
+)
 _moved = cast(operators.c.bytes_read + operators.c.bytes_written, Double)
+_operator_key, *_operator = shown(operators)
+_key, *_times = shown(measurements)
 _intensity = func.coalesce(operators.c.flops / func.nullif(_moved, 0.0), 0.0)
+_timing = model_timings.c
 
 COLUMNS: tuple[Column, ...] = (
-    Column("measurement_key", "text", "identity of the measurement: 32 hex digits", measurements.c.key),
-    Column("operator_key", "text", "workload key: 16 hex digits over the operator's structure", operators.c.key),
-    Column("operator_name", "text", "the compiler's name of the kernel", _name),
-    Column("anchor", "text", "the heavy op inside, e.g. nn.conv2d", operators.c.anchor),
-    Column("op_names", "json", "all fused ops, in execution order", operators.c.op_names),
-    Column("inputs", "json", "activations read: list of {shape, dtype}", operators.c.inputs),
-    Column("params", "json", "constants read: list of {shape, dtype}", operators.c.params),
-    Column("outputs", "json", "tensors written: list of {shape, dtype}", operators.c.outputs),
-    Column("attrs", "json", "attributes of each op, in the order of op_names", operators.c.attrs),
-    Column("layouts", "json", "data, kernel and output layout of the anchor", operators.c.layouts),
-    Column("structure", "text", "edges between the ops", operators.c.structure),
-    Column("flops", "integer", "operations of one call; a multiply-add counts two", operators.c.flops),
-    Column("bytes_read", "integer", "bytes of all inputs and constants", operators.c.bytes_read),
-    Column("bytes_written", "integer", "bytes of all outputs", operators.c.bytes_written),
+    _key,
+    _operator_key,
+    _name,
+    *_operator,
     Column("arithmetic_intensity", "real", "FLOPs per byte moved", _intensity),
-    Column("schedule_key", "text", "16 hex digits over template, knobs and origin", schedules.c.key),
-    Column("template", "text", "name of the schedule's template", schedules.c.template),
-    Column("knobs", "json", "knob name to value", schedules.c.knobs),
-    Column("origin", "text", "default, tuned, trial or vendor", schedules.c.origin),
-    Column("tile", "json", "spatial axis to the size of its innermost tile", schedules.c.factor_tile),
-    Column("split", "json", "reduction axis to the inner part of its split", schedules.c.factor_split),
-    Column("fuse", "json", "outer loops that are fused", schedules.c.factor_fuse),
-    Column("reorder", "json", "loops, outermost first; a bar before the reduction's", schedules.c.factor_reorder),
-    Column("compute_at", "json", "where the stage that feeds the main one is computed", schedules.c.factor_compute_at),
-    Column("vectorize", "json", "lanes of the vectorized loop", schedules.c.factor_vectorize),
-    Column("unroll", "json", "what is unrolled", schedules.c.factor_unroll),
-    Column("parallel", "json", "axes of the parallel loop", schedules.c.factor_parallel),
-    Column("threads", "integer", "threads asked for; 0: the runtime's choice", settings.c.threads),
-    Column("threads_effective", "integer", "threads that the runtime reported", settings.c.threads_effective),
-    Column("core_set", "json", "cores asked for; empty: the runtime's choice", settings.c.core_set),
-    Column("core_set_effective", "json", "cores that the workers could run on", settings.c.core_set_effective),
-    Column("governor", "text", "frequency governor asked for; empty: as it is", settings.c.governor),
-    Column("governor_effective", "text", "frequency governor read back", settings.c.governor_effective),
-    Column("cache_ways", "integer", "ways of the last cache asked for; empty: as it is", settings.c.cache_ways),
-    Column("cache_ways_effective", "integer", "ways of the last cache read back", settings.c.cache_ways_effective),
-    Column("numa_node", "integer", "memory node asked for; empty: as it is", settings.c.numa_node),
-    Column("numa_node_effective", "integer", "memory node read back; empty: not bound", settings.c.numa_node_effective),
-    Column("sm_share_percent", "integer", "share of SMs asked for; empty: as it is", settings.c.sm_share_percent),
-    Column("sm_share_percent_effective", "integer", "share of SMs read back", settings.c.sm_share_percent_effective),
-    Column("gpu_clock_mhz", "integer", "clock of the SMs asked for, MHz; empty: as it is", settings.c.gpu_clock_mhz),
-    Column("gpu_clock_mhz_effective", "integer", "clock of the SMs read back, MHz", settings.c.gpu_clock_mhz_effective),
-    Column("cache", "text", "state of the caches: model, hot or cold", settings.c.cache),
-    Column("cache_mechanism", "text", "how that state was brought about", settings.c.cache_mechanism),
-    Column("parallel_type", "text", "sequential, stream or full", settings.c.parallel_type),
-    Column("streams", "integer", "device streams", settings.c.streams),
-    Column("precision", "text", "dtype of the arithmetic asked for", settings.c.precision),
-    Column("executor", "text", "graph, vm, or kernel: called alone", settings.c.executor),
-    Column("device_key", "text", "16 hex digits over what decides a kernel's time", devices.c.key),
-    Column("core_type", "text", "common (processor), SM (GPU) or IP (FPGA)", devices.c.core_type),
-    Column("device_kind", "text", "kind of target: llvm, cuda, ...", devices.c.kind),
-    Column("target", "text", "full TVM target string", devices.c.target),
-    Column("processor", "text", "name of the processor", devices.c.processor),
-    Column("cores", "integer", "usable cores", devices.c.cores),
-    Column("clock_mhz", "real", "clock when the device was last described, MHz", devices.c.clock_mhz),
-    Column("l1_bytes", "integer", "data cache of one core, bytes", devices.c.l1_bytes),
-    Column("l2_bytes", "integer", "second-level cache, bytes", devices.c.l2_bytes),
-    Column("l3_bytes", "integer", "third-level cache, bytes", devices.c.l3_bytes),
-    Column("memory_bytes", "integer", "memory of the device, bytes", devices.c.memory_bytes),
-    Column("driver", "text", "driver version", devices.c.driver),
-    Column("tvm_version", "text", "version of TVM", devices.c.tvm_version),
-    Column("llvm_version", "text", "version of LLVM", devices.c.llvm_version),
-    Column("host_fingerprint", "text", "equal on machines whose times can be compared", devices.c.host_fingerprint),
-    Column("machine_id", "text", "which of equal machines; of a GPU its UUID; empty: not known", devices.c.machine_id),
-    Column("device_properties", "json", "further properties of the device", devices.c.properties),
-    Column("model_key", "text", "the model in which it ran; empty: outside a model", models.c.key),
-    Column("model_name", "text", "name of that model", models.c.name),
-    Column("model_source", "text", "local, transformers, remoteonnx, simple, tflite or file", models.c.source),
-    Column("batch_size", "integer", "batch size of that model", models.c.batch_size),
-    Column("occurrences", "integer", "how often that model calls the operator", model_operators.c.occurrences),
-    Column("positions", "json", "where in that model's call order, from 0", model_operators.c.positions),
-    Column("launches", "json", "of a GPU: grid and block of each launch", model_operators.c.launches),
-    Column("whole_model_us", "real", "median of that whole model, microseconds", model_timings.c.median_us),
-    Column("timing_details", "json", "how that was timed; gauge_us: fixed kernels beside it", model_timings.c.details),
-    Column("samples_us", "samples", "every one, microseconds; row: round, column: call", measurements.c.samples_us),
-    Column("call_overhead_us", "real", "taken off each sample, microseconds", measurements.c.call_overhead_us),
-    Column("rounds", "integer", "rows of samples_us", measurements.c.rounds),
-    Column("min_us", "real", "least mean over the occurrences of a round, microseconds", measurements.c.min_us),
-    Column("median_us", "real", "median over the rounds, microseconds", measurements.c.median_us),
-    Column("mean_us", "real", "mean over the rounds, microseconds", measurements.c.mean_us),
-    Column("std_us", "real", "standard deviation over the rounds, microseconds", measurements.c.std_us),
-    Column("ci_low_us", "real", "95 % interval of the median, lower end, microseconds", measurements.c.ci_low_us),
-    Column("ci_high_us", "real", "95 % interval of the median, upper end, microseconds", measurements.c.ci_high_us),
-    Column(
-        "load_before",
-        "real",
-        "share of the cores in use, or of the GPU, that others used before, 0 to 1",
-        measurements.c.load_before,
-    ),
-    Column(
-        "load_after",
-        "real",
-        "share of the cores in use, or of the GPU, that others used after, 0 to 1",
-        measurements.c.load_after,
-    ),
-    Column("foreign_load", "boolean", "taken under foreign load although repeated", measurements.c.foreign_load),
-    Column("energy_mj", "real", "energy of one call, millijoules", measurements.c.energy_mj),
-    Column("energy_cache", "text", "state of the caches that the energy was taken in", measurements.c.energy_cache),
-    Column("error", "text", "why there is no time", measurements.c.error),
-    Column("error_cause", "text", "machine (trying again may help) or operator", measurements.c.error_cause),
-    Column("settled", "boolean", "the intervals that the rounds waited for became narrow", measurements.c.settled),
-    Column("complete", "boolean", "false: a check point of a run that did not finish", measurements.c.complete),
-    Column("measured_at", "text", "when it was stored, UTC, ISO 8601", measurements.c.measured_at),
+    *shown(schedules, settings, devices, models, model_operators),
+    Column("whole_model_us", "real", "median of that whole model, microseconds", _timing.median_us),
+    Column("timing_details", "json", "how that was timed; gauge_us: fixed kernels beside it", _timing.details, since=5),
+    *_times,
 )
-"""Name, type and meaning of every column, in order; schema, writers and documentation are made from this."""
+"""Name, type and meaning of every column, in order; writers, readers and documentation are made from this."""
 
 MEASUREMENTS = FlatTable(
     COLUMNS,
@@ -204,35 +142,18 @@ MEASUREMENTS = FlatTable(
     ("measured_at", "measurement_key"),
 )
 
-_SHARED = (operators, schedules, settings, devices, models)
 _slowdown = corun_members.c.together_median_us / corun_members.c.alone_median_us
+_member = corun_members.c
 
 CORUNS = FlatTable(
     (
-        Column("corun_key", "text", "identity of the group that ran side by side: 32 hex digits", coruns.c.key),
-        Column("position", "integer", "number of the member in its group, from 0", corun_members.c.position),
-        Column("operator_name", "text", "the compiler's name of the kernel", operators.c.name),
-        *(column for column in COLUMNS if getattr(column.source, "table", None) in _SHARED),
-        Column("alone_samples_us", "json", "alone: raw, microseconds a call", corun_members.c.alone_samples_us),
-        Column("alone_median_us", "real", "alone: median, microseconds", corun_members.c.alone_median_us),
-        Column("together_samples_us", "json", "in the group: raw, microseconds", corun_members.c.together_samples_us),
-        Column("together_median_us", "real", "in the group: median, microseconds", corun_members.c.together_median_us),
+        *shown(coruns.c.key, _member.position),
+        _name._replace(source=operators.c.name),
+        *shown(operators, schedules, settings, devices, models),
+        *shown(_member.alone_samples_us, _member.alone_median_us),
+        *shown(_member.together_samples_us, _member.together_median_us),
         Column("slowdown", "real", "median in the group over median alone", _slowdown),
-        Column(
-            "load_before",
-            "real",
-            "share of the cores in use, or of the GPU, that others used before, 0 to 1",
-            coruns.c.load_before,
-        ),
-        Column(
-            "load_after",
-            "real",
-            "share of the cores in use, or of the GPU, that others used after, 0 to 1",
-            coruns.c.load_after,
-        ),
-        Column("foreign_load", "boolean", "taken under foreign load although repeated", coruns.c.foreign_load),
-        Column("error", "text", "why there is no time in the group", corun_members.c.error),
-        Column("measured_at", "text", "when it was stored, UTC, ISO 8601", coruns.c.measured_at),
+        *shown(coruns.c.load_before, coruns.c.load_after, coruns.c.foreign_load, _member.error, coruns.c.measured_at),
     ),
     corun_members.join(coruns, coruns.c.key == corun_members.c.corun_key)
     .join(operators, operators.c.key == corun_members.c.operator_key)

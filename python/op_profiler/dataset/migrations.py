@@ -1,4 +1,8 @@
-"""The steps from each older version of the tables to the newest."""
+"""Making the tables, and bringing those of an older version to the newest.
+
+Tables only grow: the tables and columns that a newer version added are read off `schema`, so a new column needs nothing
+here. A step is for what rows from before get in it, or for what is no addition.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +11,57 @@ import hashlib
 import json
 from collections.abc import Callable
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.schema import CreateColumn
 
+from op_profiler.dataset import schema
 from op_profiler.measure.failures import cause_of
-from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
 from op_profiler.schedules.factors import factors_of_knobs
 
-Migration = Callable[[Connection], None]
 
-_FACTOR_COLUMN = "factor_{}"
+def stored_version(connection: Connection) -> int | None:
+    """Version of the tables in a database; None where there are none."""
+    if not inspect(connection).has_table(schema.schema_version.name):
+        return None
+    found = connection.execute(schema.schema_version.select()).scalar()
+    return None if found is None else int(found)
 
 
-def _add_schedule_factors(connection: Connection) -> None:
-    """1 to 2: what a schedule does to the loops, and which schedule a model's build gave to each operator."""
-    for name in FACTOR_NAMES:
-        connection.execute(text(f"ALTER TABLE schedules ADD COLUMN {_FACTOR_COLUMN.format(name)} TEXT"))
-    connection.execute(text("ALTER TABLE model_operators ADD COLUMN schedule_key TEXT"))
-    _allow_unknown_cores(connection)
-    found = connection.execute(text("SELECT key, knobs FROM schedules")).all()
-    for key, knobs in found:
-        values = dataclasses.asdict(factors_of_knobs(json.loads(knobs)))
-        known = {name: json.dumps(value) for name, value in values.items() if value is not None}
-        if known:
-            changes = ", ".join(f"{_FACTOR_COLUMN.format(name)} = :{name}" for name in known)
-            connection.execute(text(f"UPDATE schedules SET {changes} WHERE key = :key"), {**known, "key": key})
+def foreign_tables(connection: Connection) -> list[str]:
+    """Tables in a database without a version that stand in the way of creating ours.
+
+    A SQLite file belongs to one program, so any table counts; a PostgreSQL database may be shared.
+    """
+    present = inspect(connection).get_table_names()
+    if connection.dialect.name == "sqlite":
+        return present
+    return [name for name in present if name in schema.metadata.tables]
+
+
+def create(connection: Connection, now: str) -> None:
+    """Create all tables in an empty database, inside the caller's transaction."""
+    schema.metadata.create_all(connection)
+    connection.execute(schema.schema_version.insert(), {"version": schema.VERSION, "since": now})
+
+
+def upgrade(connection: Connection, found: int, now: str) -> None:
+    """Take a database from version `found` to the newest, inside the caller's transaction; no row is lost."""
+    _add_what_is_missing(connection)
+    for version in range(found, schema.VERSION):
+        for step in STEPS.get(version, ()):
+            step(connection)
+    connection.execute(schema.schema_version.update().values(version=schema.VERSION, since=now))
+
+
+def _add_what_is_missing(connection: Connection) -> None:
+    """Tables and columns that `schema` has and the database has not."""
+    schema.metadata.create_all(connection)
+    for table in schema.metadata.sorted_tables:
+        present = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in present:
+                declared = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {declared}")
 
 
 def _allow_unknown_cores(connection: Connection) -> None:
@@ -52,104 +83,19 @@ def _allow_unknown_cores(connection: Connection) -> None:
     connection.exec_driver_sql("PRAGMA writable_schema = OFF")
 
 
-def _add_launches(connection: Connection) -> None:
-    """2 to 3: how a GPU launches an operator's kernels, and what kind of core a device has."""
-    connection.execute(text("ALTER TABLE model_operators ADD COLUMN launches TEXT"))
-    connection.execute(text("ALTER TABLE devices ADD COLUMN core_type TEXT NOT NULL DEFAULT 'common'"))
+def _fill_factors(connection: Connection) -> None:
+    """What a schedule does to the loops, out of its knobs."""
+    for key, knobs in connection.execute(text("SELECT key, knobs FROM schedules")).all():
+        values = dataclasses.asdict(factors_of_knobs(json.loads(knobs)))
+        known = {name: json.dumps(value) for name, value in values.items() if value is not None}
+        if known:
+            changes = ", ".join(f"factor_{name} = :{name}" for name in known)
+            connection.execute(text(f"UPDATE schedules SET {changes} WHERE key = :key"), {**known, "key": key})
 
 
-def _add_resources_and_coruns(connection: Connection) -> None:
-    """3 to 4: resources that can be swept, and operators side by side."""
-    for name, kind in _RESOURCES.items():
-        connection.execute(text(f"ALTER TABLE settings ADD COLUMN {name} {kind}"))
-        connection.execute(text(f"ALTER TABLE settings ADD COLUMN {name}_effective {kind}"))
-    for statement in _CORUNS:
-        connection.execute(text(statement))
-
-
-_RESOURCES = {
-    "governor": "TEXT",
-    "cache_ways": "INTEGER",
-    "numa_node": "INTEGER",
-    "sm_share_percent": "INTEGER",
-    "gpu_clock_mhz": "INTEGER",
-}
-
-_CORUNS = (
-    """CREATE TABLE coruns (
-        key TEXT NOT NULL PRIMARY KEY,
-        device_key TEXT NOT NULL REFERENCES devices (key),
-        load_before DOUBLE PRECISION,
-        load_after DOUBLE PRECISION,
-        foreign_load BOOLEAN NOT NULL,
-        measured_at TEXT NOT NULL
-    )""",
-    """CREATE TABLE corun_members (
-        corun_key TEXT NOT NULL REFERENCES coruns (key),
-        position INTEGER NOT NULL,
-        operator_key TEXT NOT NULL REFERENCES operators (key),
-        schedule_key TEXT NOT NULL REFERENCES schedules (key),
-        settings_key TEXT NOT NULL REFERENCES settings (key),
-        model_key TEXT REFERENCES models (key),
-        alone_samples_us TEXT NOT NULL,
-        alone_median_us DOUBLE PRECISION,
-        together_samples_us TEXT NOT NULL,
-        together_median_us DOUBLE PRECISION,
-        error TEXT,
-        PRIMARY KEY (corun_key, position),
-        CONSTRAINT corun_members_time_or_error CHECK ((error IS NULL) <> (together_median_us IS NULL)),
-        CONSTRAINT corun_members_are_compared CHECK (error IS NOT NULL OR alone_median_us IS NOT NULL),
-        CONSTRAINT corun_members_times_are_positive CHECK (alone_median_us > 0 AND together_median_us > 0)
-    )""",
-    "CREATE INDEX corun_members_of_operator ON corun_members (operator_key)",
-)
-
-
-def _add_failures(connection: Connection) -> None:
-    """4 to 5: failures beside the times, what they come from, and how far a run had to go."""
-    for name, kind in _NEW_COLUMNS:
-        connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {kind}"))
-    for statement in _FAILURES:
-        connection.execute(text(statement))
+def _fill_energy_cache(connection: Connection) -> None:
     for table, state in (("measurements", "hot"), ("model_timings", "model")):
         connection.execute(text(f"UPDATE {table} SET energy_cache = '{state}' WHERE energy_mj IS NOT NULL"))
-    _fill_settled(connection)
-    _fill_failures(connection, "measurements", "operator_key, schedule_key")
-    _fill_failures(connection, "model_timings", "NULL, NULL")
-
-
-_NEW_COLUMNS = (
-    ("measurements", "error_cause TEXT"),
-    ("measurements", "settled BOOLEAN"),
-    ("measurements", "call_overhead_us DOUBLE PRECISION"),
-    ("model_timings", "error_cause TEXT"),
-    ("model_timings", "settled BOOLEAN"),
-    ("model_timings", "call_overhead_us DOUBLE PRECISION"),
-    ("model_timings", "coverage DOUBLE PRECISION"),
-    ("measurements", "energy_cache TEXT"),
-    ("model_timings", "energy_cache TEXT"),
-    ("devices", "machine_id TEXT"),
-    ("models", "base_key TEXT"),
-    ("models", "asked TEXT NOT NULL DEFAULT '[]'"),
-)
-
-_FAILURES = (
-    """CREATE TABLE failures (
-        key TEXT NOT NULL PRIMARY KEY,
-        measured_key TEXT NOT NULL,
-        operator_key TEXT REFERENCES operators (key),
-        schedule_key TEXT REFERENCES schedules (key),
-        settings_key TEXT NOT NULL REFERENCES settings (key),
-        device_key TEXT NOT NULL REFERENCES devices (key),
-        model_key TEXT REFERENCES models (key),
-        error TEXT NOT NULL,
-        error_cause TEXT NOT NULL,
-        machine_state TEXT,
-        failed_at TEXT NOT NULL
-    )""",
-    "CREATE INDEX failures_of_measured ON failures (measured_key)",
-    "CREATE INDEX failures_of_model ON failures (model_key)",
-)
 
 
 def _fill_settled(connection: Connection) -> None:
@@ -170,7 +116,12 @@ def _fill_settled(connection: Connection) -> None:
     )
 
 
-def _fill_failures(connection: Connection, table: str, operator: str) -> None:
+def _fill_failures(connection: Connection) -> None:
+    _fill_failures_of(connection, "measurements", "operator_key, schedule_key")
+    _fill_failures_of(connection, "model_timings", "NULL, NULL")
+
+
+def _fill_failures_of(connection: Connection, table: str, operator: str) -> None:
     columns = f"key, {operator}, settings_key, device_key, model_key, error, measured_at"
     for row in connection.execute(text(f"SELECT {columns} FROM {table} WHERE error IS NOT NULL")).all():
         key, error = row[0], row[6]
@@ -182,19 +133,20 @@ def _fill_failures(connection: Connection, table: str, operator: str) -> None:
         }
         connection.execute(
             text(
-                "INSERT INTO failures VALUES (:key, :measured, :operator, :schedule, :settings, :device, :model, "
-                ":error, :cause, NULL, :at)"
+                "INSERT INTO failures (key, measured_key, operator_key, schedule_key, settings_key, device_key, "
+                "model_key, error, error_cause, failed_at) VALUES (:key, :measured, :operator, :schedule, :settings, "
+                ":device, :model, :error, :cause, :at)"
             ),
             values,
         )
         connection.execute(text(f"UPDATE {table} SET error_cause = :cause WHERE key = :measured"), values)
 
 
-MIGRATIONS: dict[int, Migration] = {
-    1: _add_schedule_factors,
-    2: _add_launches,
-    3: _add_resources_and_coruns,
-    4: _add_failures,
+Step = Callable[[Connection], None]
+
+STEPS: dict[int, tuple[Step, ...]] = {
+    1: (_allow_unknown_cores, _fill_factors),
+    4: (_fill_energy_cache, _fill_settled, _fill_failures),
 }
-"""For each older version n the step from n to n + 1. A step runs inside the transaction that upgrades the dataset, uses
-plain SQL (the tables of `schema` show the newest version only), and never loses a row."""
+"""What else is done from version n to n + 1, after all columns are there. Plain SQL, since `schema` shows the newest
+version only."""

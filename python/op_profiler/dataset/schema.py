@@ -1,4 +1,7 @@
-"""The tables, the same on SQLite and PostgreSQL; `migrations` has the steps from each older version of them.
+"""The tables, the same on SQLite and PostgreSQL, and the only place where a column is declared.
+
+A column with a `doc` is one of the flat tables too (`flat`), and so of every export, of ``--where`` and of the
+documentation. `migrations` adds it to datasets of older versions.
 
 Nested values are JSON in text columns: PostgreSQL's own JSON type refuses the infinities that attributes of ``clip``
 and pooling hold. Units are in the names of the columns.
@@ -16,7 +19,6 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
-    Connection,
     Dialect,
     Double,
     ForeignKey,
@@ -25,20 +27,15 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    inspect,
     types,
 )
 
-from op_profiler.dataset.migrations import MIGRATIONS
 from op_profiler.dataset.row import CorunMember
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import Settings
-from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
 
 VERSION = 5
 """Version of the tables below; counts up with every change to them."""
-
-_FACTOR_COLUMN = "factor_{}"
 
 metadata = MetaData()
 
@@ -70,143 +67,188 @@ class Json(types.TypeDecorator[Any]):
         return None if value is None else parse_json(value)
 
 
+class Samples(Json):
+    """Times, one list a round, as JSON text."""
+
+    cache_ok = True
+
+
+def _column(
+    name: str, kind: Any, doc: str = "", *, flat: str = "", since: int = 1, **options: Any
+) -> Column[Any]:
+    """A column of a table.
+
+    Args:
+        kind: its type in SQL, or the key that it refers to.
+        doc: what it means in the flat tables; empty: it is not there.
+        flat: its name there, where that of the table would not tell.
+        since: the version of the tables that brought it. It may be NULL or has a default, for the rows from before.
+        options: of ``sqlalchemy.Column``.
+    """
+    return Column(name, kind, doc=doc or None, info={"flat": flat or name, "since": since}, **options)
+
+
 schema_version = Table(
     "op_profiler_schema",
     metadata,
-    Column("version", Integer, primary_key=True),
-    Column("since", Text, nullable=False),
+    _column("version", Integer, primary_key=True),
+    _column("since", Text, nullable=False),
 )
 
 devices = Table(
     "devices",
     metadata,
-    Column("key", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("target", Text, nullable=False),
-    Column("processor", Text, nullable=False),
-    Column("cores", Integer),
-    Column("clock_mhz", Double),
-    Column("l1_bytes", BigInteger),
-    Column("l2_bytes", BigInteger),
-    Column("l3_bytes", BigInteger),
-    Column("memory_bytes", BigInteger),
-    Column("driver", Text),
-    Column("tvm_version", Text, nullable=False),
-    Column("llvm_version", Text),
-    Column("host_fingerprint", Text, nullable=False),
-    Column("machine_id", Text),  # NULL: not known
-    Column("core_type", Text, nullable=False, server_default="common"),
-    Column("properties", Json, nullable=False),
+    _column("key", Text, "16 hex digits over what decides a kernel's time", flat="device_key", primary_key=True),
+    _column(
+        "core_type", Text, "common (processor), SM (GPU) or IP (FPGA)", since=3, nullable=False, server_default="common"
+    ),
+    _column("kind", Text, "kind of target: llvm, cuda, ...", flat="device_kind", nullable=False),
+    _column("target", Text, "full TVM target string", nullable=False),
+    _column("processor", Text, "name of the processor", nullable=False),
+    _column("cores", Integer, "usable cores"),
+    _column("clock_mhz", Double, "clock when the device was last described, MHz"),
+    _column("l1_bytes", BigInteger, "data cache of one core, bytes"),
+    _column("l2_bytes", BigInteger, "second-level cache, bytes"),
+    _column("l3_bytes", BigInteger, "third-level cache, bytes"),
+    _column("memory_bytes", BigInteger, "memory of the device, bytes"),
+    _column("driver", Text, "driver version"),
+    _column("tvm_version", Text, "version of TVM", nullable=False),
+    _column("llvm_version", Text, "version of LLVM"),
+    _column("host_fingerprint", Text, "equal on machines whose times can be compared", nullable=False),
+    _column("machine_id", Text, "which of equal machines; of a GPU its UUID; empty: not known", since=5),
+    _column("properties", Json, "further properties of the device", flat="device_properties", nullable=False),
 )
 
 models = Table(
     "models",
     metadata,
-    Column("key", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("batch_size", Integer, nullable=False),
-    Column("precision", Text, nullable=False),
-    Column("executor", Text, nullable=False),
-    Column("target", Text, nullable=False),
-    Column("notes", Json, nullable=False),
-    Column("device_key", ForeignKey("devices.key")),
-    Column("base_key", Text),  # what is known of it without building it; NULL: written by an older version
-    Column("asked", Json, nullable=False, server_default="[]"),  # `Model.asked`
-    Column("extracted", Boolean, nullable=False),
-    Column("added_at", Text, nullable=False),
+    _column("key", Text, "the model in which it ran; empty: outside a model", flat="model_key", primary_key=True),
+    _column("name", Text, "name of that model", flat="model_name", nullable=False),
+    _column(
+        "source", Text, "local, transformers, remoteonnx, simple, tflite or file", flat="model_source", nullable=False
+    ),
+    _column("batch_size", Integer, "batch size of that model", nullable=False),
+    _column("precision", Text, nullable=False),
+    _column("executor", Text, nullable=False),
+    _column("target", Text, nullable=False),
+    _column("notes", Json, nullable=False),
+    _column("device_key", ForeignKey("devices.key")),
+    _column("base_key", Text, since=5),  # what is known of it without building it; NULL: written by an older version
+    _column("asked", Json, since=5, nullable=False, server_default="[]"),  # `Model.asked`
+    _column("extracted", Boolean, nullable=False),
+    _column("added_at", Text, nullable=False),
 )
 
 operators = Table(
     "operators",
     metadata,
-    Column("key", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("anchor", Text, nullable=False),
-    Column("op_names", Json, nullable=False),
-    Column("inputs", Json, nullable=False),
-    Column("params", Json, nullable=False),
-    Column("outputs", Json, nullable=False),
-    Column("attrs", Json, nullable=False),
-    Column("layouts", Json, nullable=False),
-    Column("structure", Text, nullable=False),
-    Column("flops", BigInteger, nullable=False),
-    Column("bytes_read", BigInteger, nullable=False),
-    Column("bytes_written", BigInteger, nullable=False),
+    _column(
+        "key", Text, "workload key: 16 hex digits over the operator's structure", flat="operator_key", primary_key=True
+    ),
+    _column("name", Text, nullable=False),
+    _column("anchor", Text, "the heavy op inside, e.g. nn.conv2d", nullable=False),
+    _column("op_names", Json, "all fused ops, in execution order", nullable=False),
+    _column("inputs", Json, "activations read: list of {shape, dtype}", nullable=False),
+    _column("params", Json, "constants read: list of {shape, dtype}", nullable=False),
+    _column("outputs", Json, "tensors written: list of {shape, dtype}", nullable=False),
+    _column("attrs", Json, "attributes of each op, in the order of op_names", nullable=False),
+    _column("layouts", Json, "data, kernel and output layout of the anchor", nullable=False),
+    _column("structure", Text, "edges between the ops", nullable=False),
+    _column("flops", BigInteger, "operations of one call; a multiply-add counts two", nullable=False),
+    _column("bytes_read", BigInteger, "bytes of all inputs and constants", nullable=False),
+    _column("bytes_written", BigInteger, "bytes of all outputs", nullable=False),
 )
 
 model_operators = Table(
     "model_operators",
     metadata,
-    Column("model_key", ForeignKey("models.key"), primary_key=True),
-    Column("operator_key", ForeignKey("operators.key"), primary_key=True),
-    Column("name", Text, nullable=False),  # the kernel's name in this model: the same operator is named anew in each
-    Column("occurrences", Integer, nullable=False),
-    Column("positions", Json, nullable=False),
-    Column("schedule_key", Text),  # what the build of this model gave it; NULL: not known
-    Column("launches", Json),  # of a GPU's kernels; NULL: not known, or no GPU
+    _column("model_key", ForeignKey("models.key"), primary_key=True),
+    _column("operator_key", ForeignKey("operators.key"), primary_key=True),
+    _column("name", Text, nullable=False),  # the kernel's name in this model: the same operator is named anew in each
+    _column("occurrences", Integer, "how often that model calls the operator", nullable=False),
+    _column("positions", Json, "where in that model's call order, from 0", nullable=False),
+    _column("schedule_key", Text, since=2),  # what the build of this model gave it; NULL: not known
+    _column("launches", Json, "of a GPU: grid and block of each launch", since=3),  # NULL: not known, or no GPU
     Index("model_operators_of_operator", "operator_key"),
 )
 
 schedules = Table(
     "schedules",
     metadata,
-    Column("key", Text, primary_key=True),
-    Column("template", Text, nullable=False),
-    Column("knobs", Json, nullable=False),
-    Column("origin", Text, nullable=False),
-    *(Column(_FACTOR_COLUMN.format(name), Json) for name in FACTOR_NAMES),
+    _column("key", Text, "16 hex digits over template, knobs and origin", flat="schedule_key", primary_key=True),
+    _column("template", Text, "name of the schedule's template", nullable=False),
+    _column("knobs", Json, "knob name to value", nullable=False),
+    _column("origin", Text, "default, tuned, trial or vendor", nullable=False),
+    # The fields of `Factors`.
+    _column("factor_tile", Json, "spatial axis to the size of its innermost tile", flat="tile", since=2),
+    _column("factor_split", Json, "reduction axis to the inner part of its split", flat="split", since=2),
+    _column("factor_fuse", Json, "outer loops that are fused", flat="fuse", since=2),
+    _column("factor_reorder", Json, "loops, outermost first; a bar before the reduction's", flat="reorder", since=2),
+    _column(
+        "factor_compute_at", Json, "where the stage that feeds the main one is computed", flat="compute_at", since=2
+    ),
+    _column("factor_vectorize", Json, "lanes of the vectorized loop", flat="vectorize", since=2),
+    _column("factor_unroll", Json, "what is unrolled", flat="unroll", since=2),
+    _column("factor_parallel", Json, "axes of the parallel loop", flat="parallel", since=2),
 )
 
 settings = Table(
     "settings",
     metadata,
-    Column("key", Text, primary_key=True),
-    Column("threads", Integer, nullable=False),
-    Column("threads_effective", Integer),
-    Column("core_set", Json, nullable=False),
-    Column("core_set_effective", Json, nullable=False),
-    Column("cache", Text, nullable=False),
-    Column("cache_mechanism", Text, nullable=False),
-    Column("parallel_type", Text, nullable=False),
-    Column("streams", Integer, nullable=False),
-    Column("precision", Text, nullable=False),
-    Column("executor", Text, nullable=False),
-    Column("governor", Text),
-    Column("governor_effective", Text),
-    Column("cache_ways", Integer),
-    Column("cache_ways_effective", Integer),
-    Column("numa_node", Integer),
-    Column("numa_node_effective", Integer),
-    Column("sm_share_percent", Integer),
-    Column("sm_share_percent_effective", Integer),
-    Column("gpu_clock_mhz", Integer),
-    Column("gpu_clock_mhz_effective", Integer),
+    _column("key", Text, primary_key=True),
+    _column("threads", Integer, "threads asked for; 0: the runtime's choice", nullable=False),
+    _column("threads_effective", Integer, "threads that the runtime reported"),
+    _column("core_set", Json, "cores asked for; empty: the runtime's choice", nullable=False),
+    _column("core_set_effective", Json, "cores that the workers could run on", nullable=False),
+    _column("governor", Text, "frequency governor asked for; empty: as it is", since=4),
+    _column("governor_effective", Text, "frequency governor read back", since=4),
+    _column("cache_ways", Integer, "ways of the last cache asked for; empty: as it is", since=4),
+    _column("cache_ways_effective", Integer, "ways of the last cache read back", since=4),
+    _column("numa_node", Integer, "memory node asked for; empty: as it is", since=4),
+    _column("numa_node_effective", Integer, "memory node read back; empty: not bound", since=4),
+    _column("sm_share_percent", Integer, "share of SMs asked for; empty: as it is", since=4),
+    _column("sm_share_percent_effective", Integer, "share of SMs read back", since=4),
+    _column("gpu_clock_mhz", Integer, "clock of the SMs asked for, MHz; empty: as it is", since=4),
+    _column("gpu_clock_mhz_effective", Integer, "clock of the SMs read back, MHz", since=4),
+    _column("cache", Text, "state of the caches: model, hot or cold", nullable=False),
+    _column("cache_mechanism", Text, "how that state was brought about", nullable=False),
+    _column("parallel_type", Text, "sequential, stream or full", nullable=False),
+    _column("streams", Integer, "device streams", nullable=False),
+    _column("precision", Text, "dtype of the arithmetic asked for", nullable=False),
+    _column("executor", Text, "graph, vm, or kernel: called alone", nullable=False),
 )
+
+_FOREIGN = (
+    ("load_before", Double, "share of the cores in use, or of the GPU, that others used before, 0 to 1", True),
+    ("load_after", Double, "share of the cores in use, or of the GPU, that others used after, 0 to 1", True),
+    ("foreign_load", Boolean, "taken under foreign load although repeated", False),
+)
+
+
+def _foreign_columns() -> list[Column[Any]]:
+    return [_column(name, kind, doc, nullable=nullable) for name, kind, doc, nullable in _FOREIGN]
 
 
 def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
     """The fields of `Measurement`, and what must hold between them: a time or an error, never a stand-in for a time."""
     return [
-        Column("samples_us", Json, nullable=False),
-        Column("rounds", Integer, nullable=False),
-        Column("min_us", Double),
-        Column("median_us", Double),
-        Column("mean_us", Double),
-        Column("std_us", Double),
-        Column("ci_low_us", Double),
-        Column("ci_high_us", Double),
-        Column("load_before", Double),
-        Column("load_after", Double),
-        Column("foreign_load", Boolean, nullable=False),
-        Column("energy_mj", Double),
-        Column("energy_cache", Text),  # NULL: no energy
-        Column("error", Text),
-        Column("error_cause", Text),  # `Cause`; NULL where there is no error
-        Column("settled", Boolean),  # NULL: not known
-        Column("call_overhead_us", Double),  # subtracted from the samples; NULL: nothing was
-        Column("complete", Boolean, nullable=False),
-        Column("measured_at", Text, nullable=False),
+        _column("samples_us", Samples, "every one, microseconds; row: round, column: call", nullable=False),
+        _column("call_overhead_us", Double, "taken off each sample, microseconds", since=5),  # NULL: nothing was
+        _column("rounds", Integer, "rows of samples_us", nullable=False),
+        _column("min_us", Double, "least mean over the occurrences of a round, microseconds"),
+        _column("median_us", Double, "median over the rounds, microseconds"),
+        _column("mean_us", Double, "mean over the rounds, microseconds"),
+        _column("std_us", Double, "standard deviation over the rounds, microseconds"),
+        _column("ci_low_us", Double, "95 % interval of the median, lower end, microseconds"),
+        _column("ci_high_us", Double, "95 % interval of the median, upper end, microseconds"),
+        *_foreign_columns(),
+        _column("energy_mj", Double, "energy of one call, millijoules"),
+        _column("energy_cache", Text, "state of the caches that the energy was taken in", since=5),  # NULL: no energy
+        _column("error", Text, "why there is no time"),
+        _column("error_cause", Text, "machine (trying again may help) or operator", since=5),  # `Cause`; NULL: no error
+        _column("settled", Boolean, "the intervals that the rounds waited for became narrow", since=5),
+        _column("complete", Boolean, "false: a check point of a run that did not finish", nullable=False),
+        _column("measured_at", Text, "when it was stored, UTC, ISO 8601", nullable=False),
         CheckConstraint("NOT complete OR (error IS NULL) <> (median_us IS NULL)", name=f"{table}_time_or_error"),
         CheckConstraint(
             "error IS NULL OR (median_us IS NULL AND min_us IS NULL AND mean_us IS NULL AND rounds = 0)",
@@ -219,12 +261,13 @@ def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
 measurements = Table(
     "measurements",
     metadata,
-    Column("key", Text, primary_key=True),  # `measurement_key`: what was asked for, never what was read back
-    Column("operator_key", ForeignKey("operators.key"), nullable=False),
-    Column("schedule_key", ForeignKey("schedules.key"), nullable=False),
-    Column("settings_key", ForeignKey("settings.key"), nullable=False),
-    Column("device_key", ForeignKey("devices.key"), nullable=False),
-    Column("model_key", ForeignKey("models.key")),  # NULL: measured outside a model
+    # `measurement_key`: what was asked for, never what was read back
+    _column("key", Text, "identity of the measurement: 32 hex digits", flat="measurement_key", primary_key=True),
+    _column("operator_key", ForeignKey("operators.key"), nullable=False),
+    _column("schedule_key", ForeignKey("schedules.key"), nullable=False),
+    _column("settings_key", ForeignKey("settings.key"), nullable=False),
+    _column("device_key", ForeignKey("devices.key"), nullable=False),
+    _column("model_key", ForeignKey("models.key")),  # NULL: measured outside a model
     *_time_columns("measurements"),
     Index("measurements_of_operator", "operator_key", "model_key"),
     Index("measurements_of_model", "model_key"),
@@ -233,16 +276,16 @@ measurements = Table(
 model_timings = Table(
     "model_timings",
     metadata,
-    Column("key", Text, primary_key=True),  # `timing_key`
-    Column("model_key", ForeignKey("models.key"), nullable=False),
-    Column("settings_key", ForeignKey("settings.key"), nullable=False),
-    Column("device_key", ForeignKey("devices.key"), nullable=False),
-    Column("before_us", Double),
-    Column("after_us", Double),
-    Column("sum_of_operators_us", Double),
-    Column("unmeasured", Json, nullable=False),
-    Column("coverage", Double),  # share of the time whose operators had to settle; NULL: not known
-    Column("details", Json, nullable=False),
+    _column("key", Text, primary_key=True),  # `timing_key`
+    _column("model_key", ForeignKey("models.key"), nullable=False),
+    _column("settings_key", ForeignKey("settings.key"), nullable=False),
+    _column("device_key", ForeignKey("devices.key"), nullable=False),
+    _column("before_us", Double),
+    _column("after_us", Double),
+    _column("sum_of_operators_us", Double),
+    _column("unmeasured", Json, nullable=False),
+    _column("coverage", Double, since=5),  # share of the time whose operators had to settle; NULL: not known
+    _column("details", Json, nullable=False),
     *_time_columns("model_timings"),
     Index("model_timings_of_model", "model_key"),
 )
@@ -250,17 +293,17 @@ model_timings = Table(
 failures = Table(
     "failures",
     metadata,
-    Column("key", Text, primary_key=True),  # `failure_key`
-    Column("measured_key", Text, nullable=False),  # what the time has, or would have, in one of the tables with times
-    Column("operator_key", ForeignKey("operators.key")),  # NULL: the whole model
-    Column("schedule_key", ForeignKey("schedules.key")),  # NULL: the whole model
-    Column("settings_key", ForeignKey("settings.key"), nullable=False),
-    Column("device_key", ForeignKey("devices.key"), nullable=False),
-    Column("model_key", ForeignKey("models.key")),  # NULL: outside a model
-    Column("error", Text, nullable=False),
-    Column("error_cause", Text, nullable=False),
-    Column("machine_state", Json),  # NULL: not known
-    Column("failed_at", Text, nullable=False),  # the last time
+    _column("key", Text, primary_key=True),  # `failure_key`
+    _column("measured_key", Text, nullable=False),  # what the time has, or would have, in one of the tables with times
+    _column("operator_key", ForeignKey("operators.key")),  # NULL: the whole model
+    _column("schedule_key", ForeignKey("schedules.key")),  # NULL: the whole model
+    _column("settings_key", ForeignKey("settings.key"), nullable=False),
+    _column("device_key", ForeignKey("devices.key"), nullable=False),
+    _column("model_key", ForeignKey("models.key")),  # NULL: outside a model
+    _column("error", Text, nullable=False),
+    _column("error_cause", Text, nullable=False),
+    _column("machine_state", Json),  # NULL: not known
+    _column("failed_at", Text, nullable=False),  # the last time
     Index("failures_of_measured", "measured_key"),
     Index("failures_of_model", "model_key"),
 )
@@ -269,28 +312,28 @@ failures = Table(
 coruns = Table(
     "coruns",
     metadata,
-    Column("key", Text, primary_key=True),  # `corun_key`
-    Column("device_key", ForeignKey("devices.key"), nullable=False),
-    Column("load_before", Double),
-    Column("load_after", Double),
-    Column("foreign_load", Boolean, nullable=False),
-    Column("measured_at", Text, nullable=False),
+    _column(  # `corun_key`
+        "key", Text, "identity of the group that ran side by side: 32 hex digits", flat="corun_key", primary_key=True
+    ),
+    _column("device_key", ForeignKey("devices.key"), nullable=False),
+    *_foreign_columns(),
+    _column("measured_at", Text, "when it was stored, UTC, ISO 8601", nullable=False),
 )
 
 corun_members = Table(
     "corun_members",
     metadata,
-    Column("corun_key", ForeignKey("coruns.key"), primary_key=True),
-    Column("position", Integer, primary_key=True),
-    Column("operator_key", ForeignKey("operators.key"), nullable=False),
-    Column("schedule_key", ForeignKey("schedules.key"), nullable=False),
-    Column("settings_key", ForeignKey("settings.key"), nullable=False),
-    Column("model_key", ForeignKey("models.key")),  # NULL: outside a model
-    Column("alone_samples_us", Json, nullable=False),
-    Column("alone_median_us", Double),
-    Column("together_samples_us", Json, nullable=False),
-    Column("together_median_us", Double),
-    Column("error", Text),
+    _column("corun_key", ForeignKey("coruns.key"), primary_key=True),
+    _column("position", Integer, "number of the member in its group, from 0", primary_key=True),
+    _column("operator_key", ForeignKey("operators.key"), nullable=False),
+    _column("schedule_key", ForeignKey("schedules.key"), nullable=False),
+    _column("settings_key", ForeignKey("settings.key"), nullable=False),
+    _column("model_key", ForeignKey("models.key")),  # NULL: outside a model
+    _column("alone_samples_us", Json, "alone: raw, microseconds a call", nullable=False),
+    _column("alone_median_us", Double, "alone: median, microseconds"),
+    _column("together_samples_us", Json, "in the group: raw, microseconds", nullable=False),
+    _column("together_median_us", Double, "in the group: median, microseconds"),
+    _column("error", Text, "why there is no time in the group"),
     CheckConstraint("(error IS NULL) <> (together_median_us IS NULL)", name="corun_members_time_or_error"),
     CheckConstraint("error IS NOT NULL OR alone_median_us IS NOT NULL", name="corun_members_are_compared"),
     CheckConstraint("alone_median_us > 0 AND together_median_us > 0", name="corun_members_times_are_positive"),
@@ -321,35 +364,3 @@ def failure_key(measured_key: str, error: str) -> str:
 
 def _digest(identity: list[Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def stored_version(connection: Connection) -> int | None:
-    """Version of the tables in a database; None where there are none."""
-    if not inspect(connection).has_table(schema_version.name):
-        return None
-    found = connection.execute(schema_version.select()).scalar()
-    return None if found is None else int(found)
-
-
-def foreign_tables(connection: Connection) -> list[str]:
-    """Tables in a database without a version that stand in the way of creating ours.
-
-    A SQLite file belongs to one program, so any table counts; a PostgreSQL database may be shared.
-    """
-    present = inspect(connection).get_table_names()
-    if connection.dialect.name == "sqlite":
-        return present
-    return [name for name in present if name in metadata.tables]
-
-
-def create(connection: Connection, now: str) -> None:
-    """Create all tables in an empty database, inside the caller's transaction."""
-    metadata.create_all(connection)
-    connection.execute(schema_version.insert(), {"version": VERSION, "since": now})
-
-
-def upgrade(connection: Connection, found: int, now: str) -> None:
-    """Take a database from version `found` to `VERSION`, inside the caller's transaction."""
-    for version in range(found, VERSION):
-        MIGRATIONS[version](connection)
-    connection.execute(schema_version.update().values(version=VERSION, since=now))

@@ -13,36 +13,30 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Table, Text
+
 from op_profiler.dataset.convert import build
 from op_profiler.dataset.export import read_parquet
 from op_profiler.dataset.flat import COLUMNS
 from op_profiler.dataset.row import Row
+from op_profiler.dataset.schema import devices, operators, schedules, settings
 from op_profiler.errors import DatasetError
-from op_profiler.measure.measurement import RESOURCE_FIELDS, Device, Measurement, Settings, effective
+from op_profiler.measure.measurement import Device, Measurement, Settings
 from op_profiler.operators.operator import Operator
-from op_profiler.schedules.factors import NAMES as FACTORS
 from op_profiler.schedules.schedule import Schedule
 
 FlatRow = dict[str, Any]
 
-_NOT_NULL = {
-    *("structure", "template", "cache", "cache_mechanism", "parallel_type", "precision", "executor", "core_type"),
-    *("device_kind", "target", "processor", "tvm_version", "host_fingerprint"),
+_EMPTY_TEXT = {
+    column.info["flat"]
+    for table in (operators, schedules, settings, devices)
+    for column in table.columns
+    if isinstance(column.type, Text) and not column.nullable
 }
-_RENAMED = {"name": "operator_name", "kind": "device_kind", "properties": "device_properties"}
+"""Columns whose empty cells are empty text in CSV, not a missing value."""
 _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
-
-
-ADDED_LATER = (
-    "timing_details",
-    "error_cause",
-    "settled",
-    "machine_id",
-    "energy_cache",
-    "call_overhead_us",
-    *RESOURCE_FIELDS,
-    *map(effective, RESOURCE_FIELDS),
-)
+_FIRST_READABLE = 3  # version of the tables
+_ADDED_LATER = frozenset(column.name for column in COLUMNS if column.since > _FIRST_READABLE)
 """Columns that files of earlier versions do not have; their values are then unknown."""
 
 
@@ -67,7 +61,7 @@ def _parquet(path: Path) -> list[FlatRow]:
     from pyarrow import parquet  # `read_parquet` has said what to do where it is missing
 
     _check_columns(path, dict.fromkeys(parquet.read_schema(path).names))
-    return [dict.fromkeys(ADDED_LATER) | row for row in rows]
+    return [dict.fromkeys(_ADDED_LATER) | row for row in rows]
 
 
 def _csv(path: Path) -> Iterator[tuple[int, FlatRow | None]]:
@@ -87,12 +81,12 @@ def _csv(path: Path) -> Iterator[tuple[int, FlatRow | None]]:
 
 
 def _check_columns(path: Path, found: Mapping[str | Any, Any]) -> None:
-    names = [column.name for column in COLUMNS if column.name not in ADDED_LATER]
+    names = [column.name for column in COLUMNS if column.name not in _ADDED_LATER]
     missing = [name for name in names if name not in found]
     if missing:
-        shown = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
+        named = ", ".join(missing[:6]) + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
         raise DatasetError(
-            f"{path} has other columns than 'op-profiler export' writes: {shown} missing; "
+            f"{path} has other columns than 'op-profiler export' writes: {named} missing; "
             "'op-profiler export --columns' lists all"
         )
 
@@ -102,11 +96,11 @@ def _decoded(row: Mapping[str, str | None]) -> FlatRow | None:
     values: FlatRow = {}
     read: dict[str, Any] = {"text": str, "integer": int, "real": float}
     for column in COLUMNS:
-        cell = row.get(column.name, "") if column.name in ADDED_LATER else row[column.name]
+        cell = row.get(column.name, "") if column.name in _ADDED_LATER else row[column.name]
         if cell is None or None in row:
             return None
         if not cell:
-            values[column.name] = "" if column.name in _NOT_NULL else None
+            values[column.name] = "" if column.name in _EMPTY_TEXT else None
             continue
         try:
             values[column.name] = read.get(column.type, json.loads)(cell)
@@ -121,8 +115,7 @@ def operator_of_row(row: FlatRow) -> Operator:
     Raises:
         ValueError, TypeError, KeyError: cells that hold no operator.
     """
-    renamed = {**row, "name": row["operator_name"], "attrs": [_finite(attrs) for attrs in row["attrs"]]}
-    return build(Operator, renamed)
+    return build(Operator, {**row, "name": row["operator_name"], "attrs": [_finite(attrs) for attrs in row["attrs"]]})
 
 
 def row_of(flat: FlatRow) -> tuple[Operator, Row]:
@@ -132,9 +125,7 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
         ValueError, TypeError, KeyError: cells that hold none, or that contradict the row's keys.
     """
     operator = operator_of_row(flat)
-    factors = {f"factor_{name}": flat[name] for name in FACTORS}
-    schedule = build(Schedule, {**flat, **factors})
-    device = build(Device, {**flat, **{name: flat[_RENAMED[name]] for name in ("kind", "properties")}})
+    schedule, device = build(Schedule, _row_in(schedules, flat)), build(Device, _row_in(devices, flat))
     for name, key in (("operator", operator.key), ("schedule", schedule.key), ("device", device.key)):
         if key != flat[f"{name}_key"]:
             raise ValueError(f"its {name} has the key {key}, not {flat[f'{name}_key']}")
@@ -148,6 +139,11 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
         complete=bool(flat["complete"]),
     )
     return operator, row
+
+
+def _row_in(table: Table, flat: FlatRow) -> FlatRow:
+    """The row of a table of `schema`, by the names that its columns have there."""
+    return {column.name: flat[column.info["flat"]] for column in table.columns if column.doc}
 
 
 def _finite(value: Any) -> Any:
