@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import DLTENSOR_HANDLE, Call, Kernel, TimedCalls, array_address, call_overhead_us
 from op_profiler.measure.measurement import Cache
+from op_profiler.measure.placements import Placements
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,7 @@ class GraphKernels:
         flush: the call that flushes the tensors of a kernel from the caches; None where the build cannot.
         executor: the graph executor that owns the buffers.
         outputs: the model's outputs.
+        placements: what `moved` takes copies from; None where this is the only one.
     """
 
     kernels: tuple[Kernel, ...]
@@ -39,6 +42,7 @@ class GraphKernels:
     flush: Callable[[Kernel], Call] | None
     executor: Any
     outputs: tuple[Any, ...] = ()
+    placements: Placements | None = None
     _walks: dict[tuple[Cache, tuple[bool, ...]], tuple[TimedCalls, list[int]]] = dataclasses.field(
         default_factory=dict, init=False, repr=False
     )
@@ -54,6 +58,17 @@ class GraphKernels:
 
     def run_model(self) -> None:
         self.run()
+
+    def moved(self) -> GraphKernels:
+        return self.placements.next() if self.placements is not None else self
+
+    def memory_bytes(self) -> int:
+        """What the tensors of the kernels take; those that share memory count once."""
+        sizes: dict[int, int] = {}
+        for array in (array for kernel in self.kernels for array in kernel.arrays):
+            address = int(array.handle.contents.data or 0)
+            sizes[address] = max(sizes.get(address, 0), math.prod(array.shape) * np.dtype(array.dtype).itemsize)
+        return sum(sizes.values())
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         for kernel in self.kernels:
@@ -123,7 +138,22 @@ def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarra
     Raises:
         MeasureError: the model does not run as a whole; `GraphKernels` cannot be made from it.
     """
-    loaded = bind_graph(compiled, json.loads(compiled.library.get_graph_json()), device, inputs)
+    return _ran(bind_graph(compiled, json.loads(compiled.library.get_graph_json()), device, inputs))
+
+
+def load_in_turns(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarray]) -> GraphKernels:
+    """As `load_graph`, on a processor; `GraphKernels.moved` gives copies of it in other memory, in turn."""
+    first = load_graph(compiled, device, inputs)
+
+    def copy() -> GraphKernels:
+        weights = {name: array.copyto(device) for name, array in compiled.library.get_params().items()}
+        graph = json.loads(compiled.library.get_graph_json())
+        return _ran(bind_graph(compiled, graph, device, inputs, weights))
+
+    return dataclasses.replace(first, placements=Placements(first, copy))
+
+
+def _ran(loaded: GraphKernels) -> GraphKernels:
     try:
         loaded.run()
     except load_tvm().TVMError as error:
@@ -132,12 +162,17 @@ def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarra
 
 
 def bind_graph(
-    compiled: CompiledModel, graph: dict[str, Any], device: Any, inputs: dict[str, np.ndarray]
+    compiled: CompiledModel,
+    graph: dict[str, Any],
+    device: Any,
+    inputs: dict[str, np.ndarray],
+    weights: dict[str, Any] | None = None,
 ) -> GraphKernels:
     """As `load_graph`, with the executor's graph given, and without running it.
 
     Args:
         graph: parsed JSON of the model's graph, perhaps with a storage plan of its own; its heads are changed.
+        weights: on the device, by name; None: those of the build.
 
     On a processor weights stay where `compiled` has them: a model that is loaded several times reads one copy of them.
     """
@@ -146,7 +181,7 @@ def bind_graph(
 
     factory = compiled.library
     heads = [(int(node), int(output)) for node, output, *_ in graph["heads"]]
-    weights = factory.get_params()
+    weights = weights or factory.get_params()
     where_they_are = only_read(graph, weights) if device.device_type == tvm.cpu().device_type else {}
     entries = expose_every_entry(graph)
     executor = graph_executor.create(json.dumps(graph), factory.get_lib(), device)

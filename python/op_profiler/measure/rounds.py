@@ -25,7 +25,7 @@ from op_profiler.measure.statistics import relative_half_width
 from op_profiler.measure.steadiness import SteadinessProbe
 from op_profiler.targets.machine import LoadedModel, Threads
 
-_RUNS_AFTER_PROBE = 3
+_RUNS_BEFORE_ROUNDS = 3
 _FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
 
 
@@ -194,7 +194,7 @@ class Rounds:
     ) -> None:
         self._meter = meter
         self._probe = probe
-        self._model = model
+        self._loaded = self._model = model
         self._pool = pool
         self._threads = tuple(threads)
         self._cache = cache
@@ -247,6 +247,7 @@ class Rounds:
     def _window(self, samples: dict[int, Samples]) -> dict[int, Samples]:
         """Rounds for at least `window_seconds`; thread counts in turn, a different one first each time."""
         window = {count: Samples() for count in self._threads}
+        self._model = self._loaded.moved()
         self._read_state(window)
         if self._meter is not None:
             self._meter.read()
@@ -275,7 +276,7 @@ class Rounds:
             overhead_us = self._model.call_overhead_us()
             if overhead_us is not None:
                 samples.call_overhead_us.append(overhead_us)
-        for _ in range(_RUNS_AFTER_PROBE if self._probe is not None else 0):
+        for _ in range(_RUNS_BEFORE_ROUNDS if self._probe is not None else 0):
             self._model.run_model()
 
     def _one_round(self, timed: list[bool], whole_first: bool) -> tuple[float, list[float]]:

@@ -69,6 +69,9 @@ class VmKernels:
     def repeat_kernel(self, index: int, calls: int) -> bool:
         return False
 
+    def moved(self) -> VmKernels:
+        return self
+
     def call_overhead_us(self) -> None:
         """The profiler reads the clock around the kernel."""
         return

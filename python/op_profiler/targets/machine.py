@@ -54,6 +54,10 @@ class LoadedModel(Protocol):
     def labels(self) -> list[str]:
         """The compiler's hash of each kernel, in execution order."""
 
+    def moved(self) -> LoadedModel:
+        """A copy of it in other memory, another one at each call, for the next window of rounds; itself where memory is
+        not ours to choose."""
+
     def run_model(self) -> None:
         """Run the whole model once."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from op_profiler.compilers.relay.lower import CompiledModel
 from op_profiler.compilers.relay.tvm_build import runtime_device
 from op_profiler.measure.energy import Rapl
-from op_profiler.measure.kernels import GraphKernels, load_graph
+from op_profiler.measure.kernels import GraphKernels, load_in_turns
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.steadiness import SteadinessProbe
@@ -43,7 +43,7 @@ class Host:
         self.device = with_peaks(self.device, measure_peaks(self._target, self.device, self.threads))
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> GraphKernels:
-        return load_graph(compiled, self.runtime, inputs)
+        return load_in_turns(compiled, self.runtime, inputs)
 
     def running_seconds(self) -> None:
         return
