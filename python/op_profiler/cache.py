@@ -28,6 +28,7 @@ KINDS = {
     "downloads": "downloaded models",
     "archives": "unpacked archives",
     "peaks": "peaks of this processor",
+    "states": "states that this processor was found in",
     "lanes": "the runtime of plans",
     "driver-stub": "the stand-in for NVIDIA's driver",
 }

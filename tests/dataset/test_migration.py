@@ -151,7 +151,8 @@ def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) ->
             connection.exec_driver_sql(f"ALTER TABLE settings DROP COLUMN {name}, DROP COLUMN {name}_effective")
         connection.exec_driver_sql("DROP TABLE corun_members, coruns, failures")
         for table in ("measurements", "model_timings"):
-            for name in ("error_cause", "settled", "energy_cache", "call_overhead_us"):
+            between = ("steady_us", "steady_low_us", "steady_high_us", "again_low_us", "again_high_us")
+            for name in ("error_cause", "settled", "energy_cache", "call_overhead_us", *between):
                 connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {name}")
         connection.exec_driver_sql("ALTER TABLE model_timings DROP COLUMN coverage")
         connection.exec_driver_sql("ALTER TABLE models DROP COLUMN base_key, DROP COLUMN asked")

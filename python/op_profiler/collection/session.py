@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.collection.request import CollectRequest
+from op_profiler.measure.between_runs import History, MachineState, between_runs, waits
 from op_profiler.measure.energy import energy_per_call_mj
 from op_profiler.measure.measurement import Cache, Measurement, ModelTiming, Settings
 from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
@@ -79,6 +80,7 @@ class Session:
         self.errors: dict[int, str] = {}
         self._energy: dict[tuple[int, int | None], float | None] = {}
         self._known = known or {}
+        self._states: dict[int, MachineState] = {}
 
     def check_kernels(self, step: Callable[[Operator], None]) -> None:
         """Run every kernel once with TVM's own checks, in order; remember what fails.
@@ -120,8 +122,32 @@ class Session:
 
         outcome = rounds.run(samples, report)
         after = {n: rounds.whole_model_us(n) for n in threads}
+        self._states = {n: state for n in threads if (state := self._state(n, samples[n])) is not None}
         self._measure_energy(samples)
         return [self._result(n, settings[n], samples[n], outcome, before[n], after[n]) for n in threads]
+
+    def _state(self, threads: int, samples: Samples) -> MachineState | None:
+        """The state that the run found the machine in, kept for the runs after it; None without a probe, and under
+        foreign load, which is no state of the machine."""
+        probe = self.machine.steadiness_probe()
+        if probe is None or not samples.probe_us or any(samples.foreign):
+            return None
+        history, found_us = History(self.machine.device, threads, probe.sizes_bytes), np.array(samples.probe_us)
+        state = history.state(found_us)
+        history.add(found_us)
+        return state
+
+    def _between_runs(
+        self, threads: int, rounds_us: np.ndarray, samples: Samples, group: int | None
+    ) -> dict[str, float | None]:
+        """The fields of `Measurement` about other runs, of an operator; None: of the whole model."""
+        state = self._states.get(threads)
+        if state is None or (group is not None and len(rounds_us) < samples.rounds):
+            return {}
+        of = [self.operators[group]] if group is not None else [self.operators[g] for g in self.groups]
+        flops, moved = sum(o.flops for o in of), sum(o.bytes_read + o.bytes_written for o in of)
+        shares = waits(flops, moved, self.machine.device, threads)
+        return dataclasses.asdict(between_runs(rounds_us, samples.window_rounds, state, shares))
 
     def _measure_energy(self, samples: dict[int, Samples]) -> None:
         """Energy of the whole model and of each heavy operator, where the machine has a counter.
@@ -195,8 +221,9 @@ class Session:
             elif len(rows):
                 measurement = summarize(rows, load_before=load_before, load_after=load_after, foreign_load=foreign)
                 energies = self._energies(threads, group)
+                again = self._between_runs(threads, rows.mean(axis=1), samples, group)
                 measurement = dataclasses.replace(
-                    measurement, settled=settled, call_overhead_us=overhead_us, **energies
+                    measurement, settled=settled, call_overhead_us=overhead_us, **energies, **again
                 )
                 if (measurement.min_us or 0.0) < 0:
                     measurement = Measurement(error=f"cannot be told from the cost of a call, {overhead_us} us")
@@ -209,7 +236,8 @@ class Session:
             load_after=load_after,
             foreign_load=foreign,
         )
-        whole = dataclasses.replace(whole, settled=settled, **self._energies(threads, None))
+        again = self._between_runs(threads, np.asarray(samples.whole_us), samples, None)
+        whole = dataclasses.replace(whole, settled=settled, **self._energies(threads, None), **again)
         timing = self._timing(threads, whole, results, samples, matrix, outcome, before, after)
         return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
 

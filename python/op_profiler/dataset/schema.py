@@ -241,6 +241,11 @@ def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
         _column("std_us", Double, "standard deviation over the rounds, microseconds"),
         _column("ci_low_us", Double, "95 % interval of the median, lower end, microseconds"),
         _column("ci_high_us", Double, "95 % interval of the median, upper end, microseconds"),
+        _column("steady_us", Double, "microseconds at the machine's usual state", since=5),
+        _column("steady_low_us", Double, "of what another run finds for it, microseconds, 95 %: from", since=5),
+        _column("steady_high_us", Double, "of what another run finds for it, microseconds, 95 %: to", since=5),
+        _column("again_low_us", Double, "of what another run finds for median_us, microseconds, 95 %: from", since=5),
+        _column("again_high_us", Double, "of what another run finds for median_us, microseconds, 95 %: to", since=5),
         *_foreign_columns(),
         _column("energy_mj", Double, "energy of one call, millijoules"),
         _column("energy_cache", Text, "state of the caches that the energy was taken in", since=5),  # NULL: no energy

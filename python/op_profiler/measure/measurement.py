@@ -156,6 +156,9 @@ class Measurement:
         settled: whether the intervals that the rounds waited for became narrow enough; None where that is not known.
         call_overhead_us: what was subtracted from every sample, since the call took it and not the operator; None where
             nothing was subtracted.
+        steady_us: time at the machine's usual state (`measure.between_runs`); None where the run did not tell it.
+        steady_low_us, steady_high_us: 95 % interval of what another run finds for `steady_us`.
+        again_low_us, again_high_us: 95 % interval of what another run finds for `median_us`.
     """
 
     samples_us: tuple[tuple[float, ...], ...] = ()
@@ -173,6 +176,11 @@ class Measurement:
     error: str | None = None
     settled: bool | None = None
     call_overhead_us: float | None = None
+    steady_us: float | None = None
+    steady_low_us: float | None = None
+    steady_high_us: float | None = None
+    again_low_us: float | None = None
+    again_high_us: float | None = None
 
 
 _PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet machine

@@ -1,9 +1,9 @@
 """Copies of a loaded model on pages of memory of their own, measured in turn.
 
 Which physical pages a model's tensors get decides which lines push each other out of the second-level cache, and the
-operating system deals them out anew to every process. Measured in one process in turn, three copies of resnet-18's
-weights gave operator times that differ by up to 5 %, as two processes' times do; three runs over one copy of the weights
-agreed. So a run measures several copies, a window of rounds each, and its medians are not those of one deal.
+operating system deals them out anew to every process. Two copies of a model that one process measured in turn
+differed as the times of two processes do; two sets of eight copies agreed (`benchmarks/placements.py`). So a run
+measures several copies, a window of rounds each, and its medians are not those of one deal.
 """
 
 from __future__ import annotations
