@@ -137,9 +137,7 @@ class Session:
         history.add(found_us)
         return state
 
-    def _between_runs(
-        self, threads: int, rounds_us: np.ndarray, samples: Samples, group: int | None
-    ) -> dict[str, Any]:
+    def _between_runs(self, threads: int, rounds_us: np.ndarray, samples: Samples, group: int | None) -> dict[str, Any]:
         """The fields of `Measurement` about other runs, of an operator; None: of the whole model."""
         state = self._states.get(threads)
         if state is None or (group is not None and len(rounds_us) < samples.rounds):

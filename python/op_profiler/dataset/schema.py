@@ -73,9 +73,7 @@ class Samples(Json):
     cache_ok = True
 
 
-def _column(
-    name: str, kind: Any, doc: str = "", *, flat: str = "", since: int = 1, **options: Any
-) -> Column[Any]:
+def _column(name: str, kind: Any, doc: str = "", *, flat: str = "", since: int = 1, **options: Any) -> Column[Any]:
     """A column of a table.
 
     Args:
