@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compilers.relay.extract import Occurrence, describe
-from op_profiler.compilers.relay.lower import CompiledModel
+from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
+from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.relay.tvm_build import load_tvm
 
 _GPU_FORMATS = ("ptx", "cubin", "fatbin")
@@ -64,6 +64,7 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
         "launches": compiled.launches,
         "loops": compiled.loops,
         "left_out": compiled.left_out,
+        "notes": compiled.notes,
     }
     library = compiled.library
     if compiled.executor == "vm":
@@ -142,6 +143,7 @@ def read_compiled(folder: Path) -> CompiledModel:
         launches=about["launches"],
         loops=about["loops"],
         left_out=tuple(about["left_out"]),
+        notes=tuple(about["notes"]),
     )
 
 

@@ -7,31 +7,13 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.operators import cost
 from op_profiler.operators.operator import Operator, TensorSpec
 
 _RESHAPE_ONLY = "relay.reshape_only"  # the executors give such a function no kernel, only another view
 _NOT_STRUCTURE = frozenset({"auto_scheduler_rewritten_layout", "meta_schedule_original_shape", "hash", "Primitive"})
-
-
-@dataclasses.dataclass(frozen=True)
-class Occurrence:
-    """One call of an operator in a model.
-
-    Attributes:
-        operator: what is called.
-        label: the compiler's hash of the function; the executors' graphs carry the same.
-        function: the Relay function (owned by the module that it was extracted from).
-        constant: for each of its parameters, whether the model passes a constant (a weight).
-        anchor_signature: what the compiler chooses a schedule by; see `signature`.
-    """
-
-    operator: Operator
-    label: str
-    function: Any
-    constant: tuple[bool, ...]
-    anchor_signature: str
 
 
 def extract(module: Any, weights: Collection[str] = ()) -> list[Occurrence]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from op_profiler.compilers.compiled_model import Launch
 from op_profiler.compilers.relay.tvm_build import load_tvm
 
-Launch = dict[str, list[int]]
-"""One launch: ``grid`` and ``block``, each x, y, z."""
 _Launched = TypeVar("_Launched")
 _DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import logging
 import time
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from op_profiler.compilers.relay.extract import Occurrence, extract
-from op_profiler.compilers.relay.launch import Launch, launch_capture, launches_of, parallel_loops_of
+from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurrence
+from op_profiler.compilers.relay.extract import extract
+from op_profiler.compilers.relay.launch import launch_capture, launches_of, parallel_loops_of
 from op_profiler.compilers.relay.relay_model import RelayModel
 from op_profiler.compilers.relay.shortcuts import shortcuts
 from op_profiler.compilers.relay.tvm_build import load_tvm
@@ -27,37 +27,6 @@ _WHY = {
     _SIMPLIFICATION: f"takes a quarter of an hour and more for models of over {_MOST_CONVOLUTIONS} convolutions",
     _ELIMINATION: "names floating-point values, and this LLVM refuses a kernel for that",
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class CompiledModel:
-    """A model that is ready to run.
-
-    Attributes:
-        library: the executor factory of `relay.build` (graph) or the VM executable (vm).
-        occurrences: calls of operators in execution order, as Relay has them.
-        by_label: one occurrence for every kernel that the executor may call, by the compiler's hash.
-        build_seconds: time that the compiler took.
-        executor: ``graph`` or ``vm``.
-        launches: by the compiler's hash, how a GPU launches each kernel; empty for processors and for the vm.
-        loops: the same for a processor: how many iterations each parallel loop of a kernel has, in order;
-            kernels without such loops are left out.
-        left_out: names of the compiler's passes that could not be used.
-    """
-
-    library: Any
-    occurrences: tuple[Occurrence, ...]
-    by_label: dict[str, Occurrence]
-    build_seconds: float
-    executor: str
-    launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
-    loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
-    left_out: tuple[str, ...] = ()
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the user should know about the build."""
-        return tuple(f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in self.left_out)
 
 
 def optimize(model: RelayModel, target: Any) -> list[Occurrence]:
@@ -148,6 +117,7 @@ def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> Co
         launches={label: launches[name] for label, name in labels.items() if name in launches},
         loops={label: loops[name] for label, name in labels.items() if name in loops},
         left_out=tuple(left_out),
+        notes=tuple(f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in left_out),
     )
 
 

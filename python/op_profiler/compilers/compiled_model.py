@@ -1,0 +1,73 @@
+"""What compilers give: operators where a model calls them, and models that are ready to run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from op_profiler.operators.operator import Operator
+
+Launch = dict[str, list[int]]
+"""One launch of a GPU's kernel: ``grid`` and ``block``, each x, y, z."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Occurrence:
+    """One call of an operator in a model.
+
+    Attributes:
+        operator: what is called.
+        label: the compiler's name of the function that stays the same from fusing to the kernels of the built model.
+        function: the compiler's own form of it.
+        constant: for each of its parameters, whether the model passes a constant (a weight).
+        anchor_signature: what the compiler chooses a schedule by.
+    """
+
+    operator: Operator
+    label: str
+    function: Any
+    constant: tuple[bool, ...]
+    anchor_signature: str
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelCall:
+    """A call of a kernel in a built model.
+
+    Attributes:
+        name: of the function in the library.
+        label: `Occurrence.label` of what it computes.
+        inputs: the calls whose outputs it reads, each once, rising: numbers in execution order.
+    """
+
+    name: str
+    label: str
+    inputs: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledModel:
+    """A model that is ready to run.
+
+    Attributes:
+        library: of kernels, with the compiler's own plan of their calls.
+        occurrences: calls of operators in execution order, as the compiler has them.
+        by_label: one occurrence for every kernel that may be called, by its label.
+        build_seconds: time that the compiler took.
+        executor: ``graph``, or ``vm`` where shapes are known at run time only.
+        launches: by label, how a GPU launches each kernel; empty for processors and for the vm.
+        loops: the same for a processor: how many iterations each parallel loop of a kernel has, in order;
+            kernels without such loops are left out.
+        left_out: names of the compiler's passes that could not be used.
+        notes: what the user should know about the build.
+    """
+
+    library: Any
+    occurrences: tuple[Occurrence, ...]
+    by_label: dict[str, Occurrence]
+    build_seconds: float
+    executor: str
+    launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
+    loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
