@@ -195,7 +195,7 @@ def _model_table(report: ModelReport) -> object:
 
     table = Table(title="whole model beside its operators", title_justify="left")
     energy = any(t.timing is not None and t.timing.whole_model.energy_mj is not None for t in report.threads.values())
-    for name in ("threads", "whole model us", "+-", "before", "after", "sum of operators us", "ratio"):
+    for name in ("threads", "whole model us", "+-", "another run", "before", "after", "sum of operators us", "ratio"):
         table.add_column(name, justify="right")
     for name in ("measured", "reused", "failed", "rounds"):
         table.add_column(name, justify="right")
@@ -205,13 +205,13 @@ def _model_table(report: ModelReport) -> object:
     for count, thread in sorted(report.threads.items()):
         timing = thread.timing
         whole = timing.whole_model if timing else None
-        cells = ["-"] * 6
+        cells = ["-"] * 7
         rounds = "-"
         if timing is not None and whole is not None and whole.median_us is not None:
-            half = ((whole.ci_high_us or 0) - (whole.ci_low_us or 0)) / 2 / whole.median_us
             cells = [
                 f"{whole.median_us:.1f}",
-                f"{half:.1%}" if whole.ci_low_us is not None else "-",
+                _half_width(whole.median_us, whole.ci_low_us, whole.ci_high_us),
+                _half_width(whole.median_us, whole.again_low_us, whole.again_high_us),
                 f"{timing.before_us:.1f}" if timing.before_us is not None else "-",
                 f"{timing.after_us:.1f}" if timing.after_us is not None else "-",
                 f"{timing.sum_of_operators_us:.1f}" if timing.sum_of_operators_us is not None else "incomplete",
@@ -224,6 +224,10 @@ def _model_table(report: ModelReport) -> object:
         )
         table.add_row(str(count) if count else "-", *cells, *counted, rounds, *used, _remarks(report, count))
     return table
+
+
+def _half_width(median_us: float, low_us: float | None, high_us: float | None) -> str:
+    return "-" if low_us is None or high_us is None else f"{(high_us - low_us) / 2 / median_us:.1%}"
 
 
 def _remarks(report: ModelReport, count: int) -> str:
