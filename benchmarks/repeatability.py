@@ -95,9 +95,9 @@ def main() -> None:
                     flush=True,
                 )
     totals = [row for row in found if row["model"] == "all" and row["of"] == "steady"]
-    told = "; ".join(f"{t['within_3_percent']} % at {t['threads']} threads" for t in totals)
-    covered = "; ".join(f"{t['second_inside_percent']} %" for t in totals)
-    headline = f"at the usual state within 3 %: {told}; second values inside the interval: {covered}"
+    told = ", ".join(f"{t['within_3_percent']} % ({t['threads']} threads)" for t in totals)
+    covered = ", ".join(f"{t['second_inside_percent']} %" for t in totals)
+    headline = f"within 3 % at the usual state: {told}; second values inside the interval: {covered}"
     print(headline)
     store(__file__, headline, {"models": found}, whole=not arguments.models)
 
