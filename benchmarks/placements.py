@@ -30,7 +30,7 @@ def measure(name: str) -> dict[str, float]:
     """Percentages of operators within 3 %, and 95 % quantiles of the differences."""
     from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.compilers.relay.tvm_build import load_tvm
-    from op_profiler.frontends import get_frontend
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.measure.kernels import bind_graph, load_graph
@@ -38,7 +38,7 @@ def measure(name: str) -> dict[str, float]:
     from op_profiler.targets.target import resolve_target
 
     tvm = load_tvm()
-    model = load_cached(get_frontend("local"), ModelRequest(source="local", name=name))
+    model = load_cached(FRONTENDS.get("local"), ModelRequest(source="local", name=name))
     compiled = compile_model(model, resolve_target("llvm"))
     rng = np.random.default_rng(0)
     inputs = {spec.name: spec.random(rng) for spec in model.inputs}

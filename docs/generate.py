@@ -227,7 +227,7 @@ def _python() -> Iterator[str]:
 def _declaration(function: Any) -> str:
     """How a function is declared, an argument a line."""
     signature = inspect.signature(function)
-    lines = []
+    lines: list[str] = []
     for name, argument in signature.parameters.items():
         if argument.kind is argument.KEYWORD_ONLY and not any(line.startswith("*") for line in lines):
             lines.append("*")
