@@ -23,16 +23,17 @@ ROUNDS = 41
 def measure(names: str) -> dict[str, Any]:
     """Speed-ups of every plan over sequential and over *tuned alone*, with intervals."""
     from op_profiler.cores import usable_cores
-    from op_profiler.parallel.corun import COLLABORATE, CorunRequest, candidates_of
-    from op_profiler.parallel.loaded_models import load_models
-    from op_profiler.parallel.timing import Way, compare_outputs, time_in_turn
+    from op_profiler.parallel.corun.candidates import candidates_of
+    from op_profiler.parallel.corun.models import load_models
+    from op_profiler.parallel.corun.request import COLLABORATE, CorunRequest
+    from op_profiler.parallel.corun.timing import Way, compare_outputs, time_in_turn
 
     def quiet(text: str) -> None:
         pass
 
     requests = requests_of(names)
     base = load_models(requests, cores=usable_cores(), merge=False, announce=quiet)
-    request = CorunRequest(models=requests, policy=COLLABORATE, cores=usable_cores())
+    request = CorunRequest(models=tuple(one.model for one in requests), policy=COLLABORATE)
     candidates = {one.plan.policy: one for one in candidates_of(request, base, quiet)}
     search = next(one.collaboration for one in candidates.values())
     assert search is not None

@@ -43,16 +43,16 @@ ROUNDS = 21
 
 def measure(names: str) -> dict[str, Any]:
     """Medians and intervals of every way to run the models, microseconds."""
-    from op_profiler.cores import usable_cores
-    from op_profiler.parallel.corun import AUTO, CorunRequest, best_of, candidates_of, merged_candidates
-    from op_profiler.parallel.loaded_models import load_models
-    from op_profiler.parallel.timing import Way, time_in_turn
+    from op_profiler.parallel.corun.candidates import best_of, candidates_of, merged_candidates
+    from op_profiler.parallel.corun.models import load_models
+    from op_profiler.parallel.corun.request import CorunRequest
+    from op_profiler.parallel.corun.timing import Way, time_in_turn
 
     def quiet(text: str) -> None:
         pass
 
     requests = requests_of(names)
-    request = CorunRequest(models=requests, policy=AUTO, cores=usable_cores())
+    request = CorunRequest(models=tuple(one.model for one in requests))
     base = load_models(requests, cores=request.cores, merge=False, announce=quiet)
     plans = candidates_of(request, base, quiet)
     costs = plans[0].profile.costs if plans[0].profile else None

@@ -26,8 +26,8 @@ _WAYS = ("blocks", "rows", "one_core_over_cores")
 def measure(name: str) -> dict[str, Any]:
     """By state of the host: rounds, and medians of the sum of all operators in microseconds, with quartiles."""
     from op_profiler.cores import usable_cores
-    from op_profiler.parallel.loaded_models import load_models
-    from op_profiler.parallel.measured_costs import in_order, settled_durations_us
+    from op_profiler.parallel.corun.costs import settled_durations_us
+    from op_profiler.parallel.corun.models import in_order, load_models
     from op_profiler.parallel.planning.plan import BLOCKS, ROWS
 
     requests = requests_of(name)

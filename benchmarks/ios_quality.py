@@ -21,10 +21,10 @@ import numpy as np
 from common import requests_of, run_of, store
 
 if TYPE_CHECKING:
-    from op_profiler.parallel.loaded_models import Models
+    from op_profiler.parallel.corun.models import Models
+    from op_profiler.parallel.corun.stage_timer import StageTimer
     from op_profiler.parallel.planning.costs import Costs
     from op_profiler.parallel.planning.graph import KernelGraph
-    from op_profiler.parallel.stage_timer import StageTimer
 
 MODELS = ("squeezenet_v1.1", "remoteonnx:light_inception_v1", "inception_v3", "randwire-0")
 ROUNDS = 31
@@ -37,20 +37,18 @@ _STAGES = 3000  # where there are more, the search looks at a part of them
 def measure(name: str) -> dict[str, Any]:
     """Medians of the plans, microseconds, and how many measurements each took."""
     from op_profiler.cores import usable_cores
-    from op_profiler.parallel.corun import CorunRequest, predicted_costs
-    from op_profiler.parallel.loaded_models import load_models
-    from op_profiler.parallel.measured_costs import measure_costs, plan_of
+    from op_profiler.parallel.corun.costs import measure_costs, predicted_costs
+    from op_profiler.parallel.corun.models import load_models, plan_of
+    from op_profiler.parallel.corun.stage_timer import StageTimer
+    from op_profiler.parallel.corun.timing import Way, time_in_turn
     from op_profiler.parallel.planning.plan import Plan, Stage
     from op_profiler.parallel.planning.policies.ios import ios_candidates
-    from op_profiler.parallel.stage_timer import StageTimer
-    from op_profiler.parallel.timing import Way, time_in_turn
 
     def quiet(text: str) -> None:
         pass
 
     requests = requests_of(name)
     models = load_models(requests, cores=usable_cores(), merge=False, announce=quiet)
-    request = CorunRequest(models=requests, policy="ios", cores=usable_cores())
 
     def fastest(candidates: tuple[tuple[Stage, ...], ...]) -> Plan:
         plans = [plan_of(models, "ios", stages) for stages in candidates]
@@ -62,7 +60,7 @@ def measure(name: str) -> dict[str, Any]:
 
     found: dict[str, tuple[Plan, int]] = {}
     alone = measure_costs(models).costs
-    predicted = predicted_costs(request, models, quiet)
+    predicted = predicted_costs(models, None, quiet)
     for label, costs in (("predicted", predicted), ("measured alone", alone)):
         few = ios_candidates(models.graph, costs, models.cores, count=_FEW).candidates
         found[label] = (fastest(few), len(few))

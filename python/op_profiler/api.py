@@ -20,7 +20,7 @@ from op_profiler.targets.target import kind_of
 if TYPE_CHECKING:
     from op_profiler.collection.sampling.run import SampleReport
     from op_profiler.collection.summary import ModelReport
-    from op_profiler.parallel.comparison import CorunResult
+    from op_profiler.parallel.corun.comparison import CorunResult
 
 
 def collect(
@@ -149,17 +149,19 @@ def corun(
     Raises:
         OpProfilerError: a model, a policy or a setting stands in the way; or a kernel fails, with its name.
     """
-    from op_profiler.cores import usable_cores
-    from op_profiler.parallel.corun import CorunRequest
-    from op_profiler.parallel.corun import corun as run
+    from op_profiler.parallel.corun.request import CorunRequest
+    from op_profiler.parallel.corun.run import corun_on_one_target
 
-    requests = []
-    for source, name in map(source_and_name, models):
-        asked = ModelRequest(source=source, name=name, batch_size=batch_size)
-        FRONTENDS.get(source).check(asked)
-        requests.append(CollectRequest(model=asked, threads=_counts(None, "llvm"), schedules=schedules))
-    request = CorunRequest(models=tuple(requests), policy=policy, cores=cores or usable_cores(), rounds=rounds)
-    return run(request, lambda step: None)
+    named = map(source_and_name, models)
+    request = CorunRequest(
+        models=tuple(ModelRequest(source=source, name=name, batch_size=batch_size) for source, name in named),
+        policy=policy,
+        threads=cores or None,
+        schedules=schedules,
+        rounds=rounds,
+    )
+    request.check()
+    return corun_on_one_target(request, lambda step: None)
 
 
 def _counts(threads: Sequence[int] | None, target: str) -> tuple[int, ...]:

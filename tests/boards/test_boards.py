@@ -280,18 +280,17 @@ def test_a_process_of_a_board_that_is_killed_while_it_is_idle_is_replaced(lab: A
 @pytest.fixture
 def side_by_side(lab: Any) -> Any:
     """Two models that choose between this processor and a board."""
-    from op_profiler.collection.request import CollectRequest
     from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.parallel.several_targets import TargetsRequest
+    from op_profiler.parallel.corun.request import CorunRequest
 
-    models = tuple(CollectRequest(model=ModelRequest(source="local", name=name)) for name in ("mlp", "mlp"))
-    return TargetsRequest(models=models, targets=("llvm", "pynq"), policy="nash", cores=1, rounds=2, place=place(lab))
+    models = tuple(ModelRequest(source="local", name=name) for name in ("mlp", "mlp"))
+    return CorunRequest(models=models, targets=("llvm", "pynq"), policy="nash", threads=1, rounds=2, place=place(lab))
 
 
 def test_models_run_beside_each_other_on_processor_and_board(
     lab: Any, side_by_side: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from op_profiler.parallel import several_targets
+    from op_profiler.parallel.corun import several_targets
     from op_profiler.parallel.planning.games import Outcome
 
     board = lab.board()
@@ -318,7 +317,7 @@ def test_a_board_that_is_lost_beside_others_ends_the_run(
     import threading
 
     from op_profiler.errors import BoardLostError
-    from op_profiler.parallel import several_targets
+    from op_profiler.parallel.corun import several_targets
     from op_profiler.parallel.planning.games import Outcome
 
     board = lab.board()

@@ -43,9 +43,8 @@ ANY_STREAM = """
 import numpy as np
 from op_profiler.collection.request import CollectRequest
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.parallel.loaded_models import load_models
+from op_profiler.parallel.corun.models import load_models, plan_of
 from op_profiler.parallel.planning.plan import Group, Stage, Step
-from op_profiler.parallel.measured_costs import plan_of
 request = CollectRequest(model=ModelRequest(source="local", name="squeezenet_v1.1"), target="cuda", threads=(0,))
 models = load_models([request], cores=4, merge=False, announce=print)
 models.sequential().run()

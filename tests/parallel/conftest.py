@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from op_profiler.measure.load import CoreMeter
-from op_profiler.parallel.loaded_models import Models
-from op_profiler.parallel.planning.graph import KernelGraph
+from op_profiler.parallel.corun.models import Models, kernel_graph
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +69,7 @@ def load(target: Any, tmp_path: Path) -> Iterator[Callable[[Any, Any], Models]]:
         inputs = random_inputs(list(network.inputs))
         lanes = on_lanes(compiled, tmp_path)
         return Models(
-            graph=KernelGraph.of([network.name], [lanes]),
+            graph=kernel_graph([network.name], [lanes]),
             compiled=(lanes,),
             loaded=(load_graph(compiled, machine.runtime, inputs),),
             inputs=(inputs,),

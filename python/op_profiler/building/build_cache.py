@@ -48,7 +48,7 @@ def build(request: CollectRequest, model: RelayModel, target: Any, record_file: 
 
     Args:
         request: says for which conditions and for which executor.
-        model: in its precision; what was made of it (`parallel.merge`) is part of its name.
+        model: in its precision; what was made of it (`compilers.relay.merge_parallel`) is part of its name.
         target: `tvm.target.Target`.
         record_file: schedule records to build with; None for none.
 

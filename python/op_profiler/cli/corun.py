@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-
-from op_profiler import json_text
-
-if TYPE_CHECKING:
-    from op_profiler.parallel.comparison import CorunResult
-    from op_profiler.parallel.several_targets import TargetsResult
-
-_STREAMS = 4
 
 EXAMPLES = """Examples:
 
@@ -106,110 +97,32 @@ def corun(  # noqa: PLR0913 - the options are the interface
 ) -> None:
     """Run operators side by side: plan it, measure it beside one after the other, and check the outputs."""
     from op_profiler.cli import options
-    from op_profiler.collection.request import CollectRequest
-    from op_profiler.errors import UsageError
-    from op_profiler.files import check_writable, write_whole
-    from op_profiler.frontends import FRONTENDS, source_and_name
-    from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.parallel.corun import CorunRequest
-    from op_profiler.parallel.corun import corun as run
+    from op_profiler.files import check_writable
+    from op_profiler.parallel.corun.request import CorunRequest
+    from op_profiler.parallel.corun.run import corun as run
     from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
-    from op_profiler.parallel.several_targets import TargetsRequest, corun_on_targets
-    from op_profiler.report import corun as report
-    from op_profiler.report import targets as report_targets
+    from op_profiler.report.corun import tell
     from op_profiler.report.status import Status
-    from op_profiler.report.trace import chrome_trace
-    from op_profiler.targets.target import kind_of
 
     check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file})
     targets = options.parse_targets(target)
-    cores = _cores(targets, threads, streams)
-    requests = []
-    named = [source_and_name(model, modelsource) for model in models]
-    lengths = options.lengths_of([(FRONTENDS.get(source), name) for source, name in named], sequence_length)
-    for (source, name), length in zip(named, lengths):
-        asked = ModelRequest(source=source, name=name, batch_size=batchsize, sequence_length=length)
-        FRONTENDS.get(source).check(asked)
-        counts = kind_of(targets[0]).default_thread_counts(None)
-        requests.append(CollectRequest(model=asked, target=targets[0], threads=counts, schedules=schedules))
-    boards = [kind.name for kind in map(kind_of, targets) if kind.is_board]
-    place = options.parse_place(host, port, device_key, "".join(boards[:1]))
-    if len(targets) > 1:
-        others = {"--plan": plan, "--merge": merge, "--costs": costs != "measured", "--db": db}
-        _refuse(others | {"--save-plan": save_plan, "--trace": trace})
-        on_targets = TargetsRequest(
-            models=tuple(requests), targets=targets, policy=policy, cores=cores, rounds=rounds, place=place
-        )
-        with Status(quiet=quiet) as status, ended_by_interrupt():
-            placed = corun_on_targets(on_targets, status.step)
-        _show(placed, report_targets, json_file, quiet=quiet)
-        _end(placed)
-        return
-    if place is not None or boards:
-        raise UsageError("a board is one of several targets that models choose from: --target llvm,pynq")
     request = CorunRequest(
-        models=tuple(requests),
+        models=options.parse_models(models, modelsource, batchsize, sequence_length),
+        targets=targets,
+        place=options.parse_place(host, port, device_key, options.usual_key(targets)),
+        schedules=schedules,
         policy=policy,
         plan=plan,
-        cores=cores,
+        threads=threads,
+        streams=streams,
         merge=merge,
         costs=costs,
         db=db,
         rounds=rounds,
     )
+    request.check_plan_options({"--save-plan": save_plan, "--trace": trace})
     with Status(quiet=quiet) as status, ended_by_interrupt():
         result = run(request, status.step)
-    _show(result, report, json_file, quiet=quiet)
-    if save_plan is not None:
-        write_whole(save_plan, json_text.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
-    if trace is not None:
-        events = chrome_trace(result.models.graph, result.plan, result.run.timeline_us, lane=result.models.lane)
-        write_whole(trace, json_text.dumps(events) + "\n")
-    _end(result)
-
-
-def _cores(targets: tuple[str, ...], threads: int | None, streams: int | None) -> int:
-    """How many cores, for cuda how many streams, a plan may use."""
-    from op_profiler.cores import usable_cores
-    from op_profiler.errors import UsageError
-    from op_profiler.targets.target import kind_of
-
-    on_streams = len(targets) == 1 and kind_of(targets[0]).on_gpu
-    if threads is not None and on_streams:
-        raise UsageError("--threads has no meaning for cuda; give --streams")
-    if streams is not None and not on_streams:
-        raise UsageError("--streams is for --target cuda alone; give --threads")
-    if on_streams:
-        return _STREAMS if streams is None else streams
-    return usable_cores() if threads is None else threads
-
-
-def _refuse(options: dict[str, Any]) -> None:
-    from op_profiler.errors import UsageError
-
-    given = [name for name, value in options.items() if value]
-    if given:
-        raise UsageError(f"several targets go with --policy nash or auto alone; leave out {', '.join(given)}")
-
-
-def _show(result: CorunResult | TargetsResult, report: Any, json_file: Path | None, *, quiet: bool) -> None:
-    """Print the result, and write it."""
-    from op_profiler.files import write_whole
-
-    text = json_text.dumps(result.to_json(), indent=1)
-    if str(json_file) == "-":
-        print(text)
-    elif quiet:
-        print(report.summary(result))
-    else:
-        from rich.console import Console
-
-        report.show(Console(width=None if sys.stdout.isatty() else 150), result)
-    if json_file is not None and str(json_file) != "-":
-        write_whole(json_file, text + "\n")
-
-
-def _end(result: CorunResult | TargetsResult) -> None:
-    """With exit code 1 where the outputs are wrong."""
+    tell(result, quiet=quiet, json_file=json_file, plan_file=save_plan, trace_file=trace)
     if not result.outputs_agree:
         raise typer.Exit(1)

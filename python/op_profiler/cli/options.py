@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import typer
 
-    from op_profiler.frontends.frontend import Frontend
+    from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.targets.machine import Place
 
 _TRUE = {"true", "yes", "1"}
@@ -124,6 +124,32 @@ def lengths_of(models: Sequence[tuple[Frontend, str]], length: int | None) -> li
         names = ", ".join(name for _, name in models[:3]) + (", ..." if len(models) > 3 else "")
         raise UsageError(f"--sequence-length {length}: {names} has no sequence; leave it out")
     return lengths
+
+
+def parse_models(
+    models: Sequence[str], default: str, batch_size: int, sequence_length: int | None
+) -> tuple[ModelRequest, ...]:
+    """What to load for each of several models, which all have the same batch size; for names see `source_and_name`.
+
+    Raises:
+        UsageError: a length is given, and none of them has a sequence.
+    """
+    from op_profiler.frontends import FRONTENDS, source_and_name
+    from op_profiler.frontends.frontend import ModelRequest
+
+    named = [source_and_name(model, default) for model in models]
+    lengths = lengths_of([(FRONTENDS.get(source), name) for source, name in named], sequence_length)
+    return tuple(
+        ModelRequest(source=source, name=name, batch_size=batch_size, sequence_length=length)
+        for (source, name), length in zip(named, lengths, strict=True)
+    )
+
+
+def usual_key(targets: Sequence[str]) -> str:
+    """The tracker's key of the first board among targets; empty where there is none."""
+    from op_profiler.targets.target import kind_of
+
+    return next((kind.name for kind in map(kind_of, targets) if kind.is_board), "")
 
 
 def parse_place(host: str | None, port: int | None, key: str | None, usual_key: str) -> Place | None:

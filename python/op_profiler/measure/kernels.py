@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.relay.executor_graph import computes
 from op_profiler.compilers.relay.lower import CompiledModel, last_line
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import MeasureError
@@ -243,11 +244,6 @@ def kernel_calls(graph: dict[str, Any], buffers: dict[tuple[int, int], Any]) -> 
         arrays = [buffers[source, output] for source, output, *_ in node["inputs"]]
         arrays += [buffers[index, output] for output in range(int(attrs.get("num_outputs", 1)))]
         yield name, attrs.get("hash", name), arrays
-
-
-def computes(node: dict[str, Any]) -> bool:
-    """Whether a node of a graph executor's graph is the call of a kernel; inputs and reshapes are none."""
-    return node["op"] == "tvm_op" and node.get("attrs", {}).get("func_name", "__nop") != "__nop"
 
 
 def _flusher() -> Callable[[Kernel], Call] | None:

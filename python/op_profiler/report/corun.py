@@ -1,20 +1,74 @@
-"""A plan and its times on the screen."""
+"""What came of running models side by side: on the screen, and in files."""
 
 from __future__ import annotations
 
 import math
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from op_profiler import json_text
+from op_profiler.files import write_whole
+from op_profiler.parallel.corun.comparison import CorunResult
+from op_profiler.report.trace import chrome_trace
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from op_profiler.parallel.comparison import CorunResult
-    from op_profiler.parallel.several_targets import TargetsResult
-    from op_profiler.parallel.timing import Timed
+    from op_profiler.parallel.corun.several_targets import TargetsResult
+    from op_profiler.parallel.corun.timing import Timed
 
 
-def show(console: Console, result: CorunResult) -> None:
-    """The stages of the plan with what each operator took, then the summary."""
+def tell(
+    result: CorunResult | TargetsResult,
+    *,
+    quiet: bool,
+    json_file: Path | None,
+    plan_file: Path | None,
+    trace_file: Path | None,
+) -> None:
+    """Print what came of it, and write the files that are named.
+
+    Args:
+        quiet: print the summary only.
+        json_file: ``-`` for standard output, and nothing else is printed.
+        plan_file, trace_file: of a plan; several targets have none.
+
+    Raises:
+        OpProfilerError: a file cannot be written.
+    """
+    text = json_text.dumps(result.to_json(), indent=1)
+    if str(json_file) == "-":
+        print(text)
+    elif quiet:
+        print(summary(result))
+    else:
+        from rich.console import Console
+
+        console = Console(width=None if sys.stdout.isatty() else 150)
+        if isinstance(result, CorunResult):
+            _show_plan(console, result)
+        else:
+            _show_targets(console, result)
+        print(summary(result))
+    if json_file is not None and str(json_file) != "-":
+        write_whole(json_file, text + "\n")
+    if not isinstance(result, CorunResult):
+        return
+    if plan_file is not None:
+        write_whole(plan_file, json_text.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
+    if trace_file is not None:
+        events = chrome_trace(result.models.graph, result.plan, result.run.timeline_us, lane=result.models.lane)
+        write_whole(trace_file, json_text.dumps(events) + "\n")
+
+
+def summary(result: CorunResult | TargetsResult) -> str:
+    """The times, predicted and measured, and whether the outputs are those of running one after the other."""
+    return _summary_of_plan(result) if isinstance(result, CorunResult) else _summary_of_targets(result)
+
+
+def _show_plan(console: Console, result: CorunResult) -> None:
+    """The stages of the plan with what each operator took."""
     from rich.table import Table
 
     plan, graph = result.plan, result.models.graph
@@ -39,15 +93,50 @@ def show(console: Console, result: CorunResult) -> None:
     for tuned in result.collaboration.to_json() if result.collaboration is not None else ():
         text = f"stage {tuned['stage']}: tuned alone {tuned['alone_us']:.1f} us, jointly {tuned['jointly_us']:.1f} us"
         console.print(text, highlight=False)
-    print(summary(result))
 
 
-def summary(result: CorunResult) -> str:
+def _show_targets(console: Console, result: TargetsResult) -> None:
+    """A row for each model with its latency on each target, transfers included."""
+    from rich.table import Table
+
+    table = Table(title=f"{' + '.join(result.models)}: us alone")
+    table.add_column("model")
+    for target in result.targets:
+        table.add_column(target, justify="right", overflow="fold")
+    for model, row in zip(result.models, result.outcome.load_us, strict=True):
+        table.add_row(model, *(f"{latency:.1f}" for latency in row))
+    console.print(table)
+
+
+def _summary_of_plan(result: CorunResult) -> str:
     """Predicted, measured, and whether the outputs are those of sequential."""
-    return comparison(result, "sequential", f"plan ({result.compared.title})", result.compared.predicted_us)
+    return _comparison(result, "sequential", f"plan ({result.compared.title})", result.compared.predicted_us)
 
 
-def comparison(result: CorunResult | TargetsResult, first: str, second: str, predicted_us: float | None) -> str:
+def _summary_of_targets(result: TargetsResult) -> str:
+    """Who runs where, the game, the times, and whether the outputs are those of one target."""
+    outcome = result.outcome
+    placed = [
+        p.target + (f" (cores {','.join(map(str, p.cores))})" if p.cores else "") + f": {', '.join(p.models)}"
+        for p in result.placements
+    ]
+    found = "in all" if outcome.exact else "found by best responses"
+    prices = "the optimum of so large a game is not computed"
+    if outcome.price_of_stability is not None:
+        prices = f"price of the best {outcome.price_of_stability:.3f}"
+    if outcome.price_of_anarchy is not None:
+        prices += f", of the worst {outcome.price_of_anarchy:.3f}"
+    names = f"all on {result.sequential.target}", f"side by side ({result.policy})"
+    return "\n".join(
+        [
+            *placed,
+            f"equilibria {found}: {outcome.equilibria}; {prices}",
+            _comparison(result, *names, result.predicted_us),
+        ]
+    )
+
+
+def _comparison(result: CorunResult | TargetsResult, first: str, second: str, predicted_us: float | None) -> str:
     """The times of two ways by their names, and whether the outputs of the second one are those of the first one."""
     timed = result.timed
     not_compared = timed.not_compared(1)

@@ -11,7 +11,6 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from op_profiler.collection.request import CollectRequest
 from op_profiler.compilers.relay.lower import CompiledModel, compile_model
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
@@ -19,10 +18,10 @@ from op_profiler.measure.calls import Kernel
 from op_profiler.measure.kernels import load_graph
 from op_profiler.measure.measurement import Device
 from op_profiler.measure.rounds import Limits
-from op_profiler.parallel.corun import CorunRequest
-from op_profiler.parallel.loaded_models import Models
-from op_profiler.parallel.measured_costs import in_order, measure_costs
-from op_profiler.parallel.measured_costs import plan_of as plan_for
+from op_profiler.parallel.corun.costs import measure_costs
+from op_profiler.parallel.corun.models import Models, in_order, kernel_graph
+from op_profiler.parallel.corun.models import plan_of as plan_for
+from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import Group, Plan, Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
@@ -171,7 +170,7 @@ def spread(graph: KernelGraph, streams: int, seed: int) -> Plan:
 def test_outputs_are_those_of_one_kernel_after_the_other(
     gpu: Gpu, tvm: Any, branches: CompiledModel, expected: list[np.ndarray]
 ) -> None:
-    graph = KernelGraph.of(["branches"], [branches])
+    graph = kernel_graph(["branches"], [branches])
     plan = spread(graph, 3, gpu.seed)
     with StreamExecutor(graph, [branches], plan, tvm.cpu(), [INPUTS], gpu) as executor:
         for _ in range(3):
@@ -185,7 +184,7 @@ def test_outputs_are_those_of_one_kernel_after_the_other(
 
 @pytest.mark.parametrize("gpu", range(4), indirect=True)
 def test_two_models_at_once(gpu: Gpu, tvm: Any, branches: CompiledModel, expected: list[np.ndarray]) -> None:
-    graph = KernelGraph.of(["one", "two"], [branches] * 2)
+    graph = kernel_graph(["one", "two"], [branches] * 2)
     half = len(graph) // 2
     groups = [Group(tuple(Step(m * half + n, 1) for n in range(half)), (m,)) for m in range(2)]
     plan = plan_of(graph, (Stage(tuple(groups)),))
@@ -199,7 +198,7 @@ def test_two_models_at_once(gpu: Gpu, tvm: Any, branches: CompiledModel, expecte
 def test_operators_with_temporary_memory_do_not_run_side_by_side(gpu: Gpu, tvm: Any, branches: CompiledModel) -> None:
     """TVM gives them all the same memory."""
     several = dataclasses.replace(branches, launches={label: ONCE * 2 for label in branches.launches})
-    graph = KernelGraph.of(["branches"], [several])
+    graph = kernel_graph(["branches"], [several])
     plan = spread(graph, 3, gpu.seed)
     with StreamExecutor(graph, [several], plan, tvm.cpu(), [INPUTS], gpu) as executor:
         executor.run()
@@ -207,7 +206,7 @@ def test_operators_with_temporary_memory_do_not_run_side_by_side(gpu: Gpu, tvm: 
 
 
 def test_the_timeline_is_that_of_the_device(gpu: Gpu, tvm: Any, branches: CompiledModel) -> None:
-    graph = KernelGraph.of(["branches"], [branches])
+    graph = kernel_graph(["branches"], [branches])
     plan = spread(graph, 3, seed=1)
     with StreamExecutor(graph, [branches], plan, tvm.cpu(), [INPUTS], gpu) as executor:
         executor.run()
@@ -225,7 +224,7 @@ def test_the_timeline_is_that_of_the_device(gpu: Gpu, tvm: Any, branches: Compil
 def test_a_kernel_that_fails_ends_the_run_with_its_name(
     gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    graph = KernelGraph.of(["branches"], [branches])
+    graph = kernel_graph(["branches"], [branches])
     launch = gpu.launch
     monkeypatch.setattr(gpu, "launch", lambda kernel, run: len(gpu.launched) < 5 and launch(kernel, run))
     with StreamExecutor(graph, [branches], spread(graph, 2, 0), tvm.cpu(), [INPUTS], gpu) as executor:
@@ -245,8 +244,7 @@ def test_a_kernel_that_fails_ends_the_run_with_its_name(
     ],
 )
 def test_what_is_not_possible_on_a_gpu_is_refused(changes: dict[str, Any], words: str) -> None:
-    model = CollectRequest(model=ModelRequest(source="local", name="mlp"), target="cuda", threads=(0,))
-    request = CorunRequest(models=(model,), policy="ios", cores=4)
+    request = CorunRequest(models=(ModelRequest(source="local", name="mlp"),), targets=("cuda",), policy="ios")
     with pytest.raises(UsageError, match=words):
         dataclasses.replace(request, **changes).check()
 
@@ -260,7 +258,7 @@ def test_groups_of_a_stage_are_launched_in_turn() -> None:
 
 def test_streams_of_tvm_are_taken_and_given_back(tvm: Any, branches: CompiledModel, expected: list[np.ndarray]) -> None:
     """A processor has none and takes the calls all the same."""
-    graph = KernelGraph.of(["branches"], [branches])
+    graph = kernel_graph(["branches"], [branches])
     with StreamExecutor(graph, [branches], spread(graph, 3, 0), tvm.cpu(), [INPUTS], Mock()) as executor:
         executor.run()
         assert all(map(np.array_equal, executor.outputs(), expected))
@@ -275,7 +273,7 @@ def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.Monk
     )
     monkeypatch.setattr(machines, "Events", lambda: gpu)
     return Models(
-        graph=KernelGraph.of(["branches"], [branches]),
+        graph=kernel_graph(["branches"], [branches]),
         compiled=(branches,),
         loaded=(load_graph(branches, tvm.cpu(), INPUTS),),
         inputs=(INPUTS,),

@@ -15,7 +15,6 @@ from op_profiler.parallel.planning.plan import PlanError
 if TYPE_CHECKING:
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Stage
-    from op_profiler.predict.latency.predictor import Predictor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,36 +32,6 @@ class Costs:
     latency_us: dict[int, np.ndarray]
     handover_us: float = 0.0
     slowdown: float = 1.0
-
-    @classmethod
-    def from_predictor(
-        cls,
-        predictor: Predictor,
-        graph: KernelGraph,
-        *,
-        threads: Sequence[int],
-        handover_us: float = 0.0,
-        slowdown: float = 1.0,
-    ) -> Costs:
-        """Latencies from a predictor.
-
-        Raises:
-            UsageError: a thread count that was never measured, or operators that the predictor knows nothing of; names
-                them.
-        """
-        operators = [node.operator for node in graph.nodes]
-        traffic = float(sum(o.bytes_read + o.bytes_written for o in operators))
-        latency_us = {}
-        for count in threads:
-            found = predictor.predict(operators, threads=count, traffic_bytes=traffic).latency_us
-            unknown = sorted({graph.nodes[i].name for i in np.flatnonzero(~np.isfinite(found))})
-            if unknown:
-                raise UsageError(
-                    f"there is no estimate at {count} threads for {len(unknown)} operators: {', '.join(unknown[:5])}. "
-                    "Measure the model with op_performance_collector.py, and plan with that dataset"
-                )
-            latency_us[count] = found
-        return cls(latency_us, handover_us, slowdown)
 
     @property
     def threads(self) -> tuple[int, ...]:

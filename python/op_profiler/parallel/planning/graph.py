@@ -6,18 +6,10 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
-
-from op_profiler.measure.kernels import computes
-from op_profiler.parallel.planning.rows import cut_by_rows
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.lower import CompiledModel
     from op_profiler.operators.operator import Operator
-
-Entry = tuple[int, int]
-"""A tensor of a graph executor's graph: node and output."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,19 +45,6 @@ class KernelGraph:
     models: tuple[str, ...]
     nodes: tuple[Node, ...]
 
-    @classmethod
-    def of(cls, names: Sequence[str], compiled: Sequence[CompiledModel]) -> KernelGraph:
-        """From models that were built for the graph executor."""
-        nodes: list[Node] = []
-        for model, one in enumerate(compiled):
-            first = len(nodes)
-            for name, label, inputs in kernels_with_inputs(json.loads(one.library.get_graph_json())):
-                sources = tuple(first + source for source in inputs)
-                operator = one.by_label[label].operator
-                rows = cut_by_rows(operator, one.loops.get(label, ()))
-                nodes.append(Node(len(nodes), model, name, operator, sources, rows))
-        return cls(tuple(names), tuple(nodes))
-
     def __len__(self) -> int:
         return len(self.nodes)
 
@@ -88,20 +67,3 @@ class KernelGraph:
         """16 hex digits over the operators and the edges, not over names: equal for two builds of the same model."""
         identity = json.dumps([[n.model, n.operator.key, n.inputs] for n in self.nodes])
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
-
-
-def kernels_with_inputs(graph: dict[str, Any]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Name, label and inputs of every kernel of a graph executor's graph, in execution order.
-
-    Inputs are numbers of kernels, counted as they are yielded. Nodes that compute nothing (reshapes) are seen through.
-    """
-    producers: dict[int, set[int]] = {}
-    count = 0
-    for index, node in enumerate(graph["nodes"]):
-        inputs = set().union(*(producers.get(source, set()) for source, *_ in node["inputs"]))
-        if computes(node):
-            name = node["attrs"]["func_name"]
-            yield name, node["attrs"].get("hash", name), tuple(sorted(inputs))
-            inputs = {count}
-            count += 1
-        producers[index] = inputs

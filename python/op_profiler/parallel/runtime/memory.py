@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.relay.executor_graph import Entry
 from op_profiler.compilers.relay.lower import CompiledModel
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.kernels import kernel_calls, only_read
-from op_profiler.parallel.planning.graph import Entry
 
 _LARGE_PAGE = 1 << 21
 _LINE = 64  # of a cache; what TVM aligns its own tensors to

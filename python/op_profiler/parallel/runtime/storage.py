@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.measure.kernels import computes
-from op_profiler.parallel.planning.graph import Entry
+from op_profiler.compilers.relay.executor_graph import Entry, computes
 
 _LARGEST_RATIO = 16  # as in the compiler's own planner: a much larger block is not worth a small tensor
 

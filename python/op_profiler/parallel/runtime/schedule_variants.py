@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from op_profiler.compilers.relay.executor_graph import kernels_with_inputs
 from op_profiler.compilers.relay.lower import compile_model, single_operator_model
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import ModelError
-from op_profiler.parallel.planning.graph import kernels_with_inputs
 from op_profiler.parallel.planning.plan import PlanError
 from op_profiler.parallel.runtime.lane_executor import on_lanes
 from op_profiler.schedules.templates import SUFFIX, register_templates

@@ -15,9 +15,9 @@ from op_profiler.schedules.schedule import UNKNOWN
 
 if TYPE_CHECKING:
     from op_profiler.collection.request import CollectRequest
-    from op_profiler.parallel.comparison import PlanRun
-    from op_profiler.parallel.loaded_models import Models
-    from op_profiler.parallel.measured_costs import Profile
+    from op_profiler.parallel.corun.comparison import PlanRun
+    from op_profiler.parallel.corun.costs import Profile
+    from op_profiler.parallel.corun.models import Models
     from op_profiler.parallel.planning.plan import Plan
 
 

@@ -1,4 +1,4 @@
-"""What operators cost on lanes, measured where they run: alone, on another core than before, and side by side."""
+"""What operators cost: measured where they run, alone, on another core than before, and side by side; or predicted."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.errors import UsageError
+from op_profiler.parallel.corun.models import Models, in_order, plan_of
+from op_profiler.parallel.corun.timing import Load, in_quiet_rounds, settle
 from op_profiler.parallel.planning.costs import Costs
+from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import BLOCKS, ROWS, Group, Plan, Stage, Step
-from op_profiler.parallel.timing import Load, in_quiet_rounds, settle
 
 if TYPE_CHECKING:
-    from op_profiler.parallel.loaded_models import Models
     from op_profiler.parallel.runtime.executor import Executor
+    from op_profiler.predict.latency.predictor import Predictor
 
 _ROUNDS, _SECONDS = 15, 15.0
 _CLOSE = 1.02
@@ -101,6 +104,45 @@ def measure_costs(models: Models) -> Profile:
     return Profile(costs, samples, beside, bound_to, load, split, in_order_us)
 
 
+def predicted_costs(models: Models, db: str | None, note: Callable[[str], None]) -> Costs:
+    """What a dataset says of the operators.
+
+    Args:
+        db: its address; None for the one that ships.
+        note: told what takes long.
+
+    Raises:
+        UsageError: it knows nothing of some operators; names them.
+    """
+    from op_profiler.predict.latency.open_predictor import open_predictor
+
+    predictor = open_predictor("default", db=db, note=note)
+    counts = [count for count in predictor.thread_counts if count <= len(models.cores)]
+    return costs_from_predictor(predictor, models.graph, counts)
+
+
+def costs_from_predictor(predictor: Predictor, graph: KernelGraph, threads: Sequence[int]) -> Costs:
+    """Latencies at these thread counts from a predictor; handing over and neighbours cost nothing then.
+
+    Raises:
+        UsageError: a thread count that was never measured, or operators that the predictor knows nothing of; names
+            them.
+    """
+    operators = [node.operator for node in graph.nodes]
+    traffic = float(sum(o.bytes_read + o.bytes_written for o in operators))
+    latency_us = {}
+    for count in threads:
+        found = predictor.predict(operators, threads=count, traffic_bytes=traffic).latency_us
+        unknown = sorted({graph.nodes[i].name for i in np.flatnonzero(~np.isfinite(found))})
+        if unknown:
+            raise UsageError(
+                f"there is no estimate at {count} threads for {len(unknown)} operators: {', '.join(unknown[:5])}. "
+                "Measure the model with op_performance_collector.py, and plan with that dataset"
+            )
+        latency_us[count] = found
+    return Costs(latency_us)
+
+
 def settled_durations_us(executor: Executor) -> np.ndarray:
     """What every operator takes in one run, after runs that settle caches and threads; shape (nodes,)."""
     settle(executor.run)
@@ -115,28 +157,6 @@ def _gap(executor: Executor) -> float:
     executor.run()
     spans = executor.timeline_us()
     return float(np.median(spans[1:, 0] - spans[:-1, 1])) if len(spans) > 1 else 0.0
-
-
-def plan_of(models: Models, policy: str, stages: tuple[Stage, ...], predicted_us: float | None = None) -> Plan:
-    """A plan for these models on this machine."""
-    device = models.machine.device
-    return Plan(
-        policy=policy,
-        models=models.graph.models,
-        graph=models.graph.digest,
-        device=device.key,
-        processor=device.processor,
-        stages=stages,
-        predicted_us=predicted_us,
-        merged=models.merged,
-        split=models.split,
-    )
-
-
-def in_order(models: Models, threads: int) -> Plan:
-    """One operator after the other, each with so many threads."""
-    steps = tuple(Step(node, threads) for node in range(len(models.graph)))
-    return plan_of(models, "sequential", (Stage((Group(steps, models.cores[:threads]),)),))
 
 
 def _from_core_to_core(models: Models) -> Plan:

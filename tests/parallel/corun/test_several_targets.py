@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 
 from op_profiler.cli.corun import corun
 from op_profiler.cli.options import parse_targets
-from op_profiler.collection.request import CollectRequest
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.threads import available_cores
-from op_profiler.parallel import several_targets
+from op_profiler.parallel.corun import several_targets
+from op_profiler.parallel.corun.request import CorunRequest
+from op_profiler.parallel.corun.several_targets import corun_on_targets
+from op_profiler.parallel.corun.timing import Timed
 from op_profiler.parallel.planning.games import Outcome
 from op_profiler.parallel.runtime.target_workers import split_cores
-from op_profiler.parallel.several_targets import TargetsRequest, corun_on_targets
-from op_profiler.parallel.timing import Timed
 from op_profiler.targets.machine import Place
 
 COMMAND = typer.Typer()
@@ -34,11 +34,11 @@ LLVM, GENERIC = "llvm", "llvm -keys=cpu"
 two_cores = pytest.mark.skipif(len(available_cores()) < 2, reason="one core only: nothing can run beside another")
 
 
-def asked(*names: str) -> tuple[CollectRequest, ...]:
-    return tuple(CollectRequest(model=ModelRequest(source="local", name=name)) for name in names)
+def asked(*names: str) -> tuple[ModelRequest, ...]:
+    return tuple(ModelRequest(source="local", name=name) for name in names)
 
 
-REQUEST = TargetsRequest(models=asked("mlp", "mlp"), targets=(LLVM, GENERIC), policy="nash", cores=2, rounds=2)
+REQUEST = CorunRequest(models=asked("mlp", "mlp"), targets=(LLVM, GENERIC), policy="nash", threads=2, rounds=2)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_cores_are_shared_out() -> None:
         ({"targets": ("llvm", "pynq")}, "give --host and --port"),
         ({"targets": ("llvm", "pynq", "arm_cpu")}, "one board"),
         ({"place": Place(host="127.0.0.1", port=9190, key="pynq")}, "add pynq or arm_cpu to the targets"),
-        ({"cores": 10_000}, "--threads 10000 is not possible here"),
+        ({"threads": 10_000}, "--threads 10000 is not possible here"),
     ],
 )
 def test_what_cannot_work_is_refused(changes: dict[str, Any], words: str) -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.parallel.measured_costs import settled_durations_us
-from op_profiler.parallel.timing import Load, Timed, Way, compare_outputs, in_quiet_rounds, time_in_turn
+from op_profiler.parallel.corun.costs import settled_durations_us
+from op_profiler.parallel.corun.timing import Load, Timed, Way, compare_outputs, in_quiet_rounds, time_in_turn
 
 if TYPE_CHECKING:
-    from op_profiler.parallel.collaborate import Collaboration
-    from op_profiler.parallel.loaded_models import Models
+    from op_profiler.parallel.corun.collaborate import Collaboration
+    from op_profiler.parallel.corun.models import Models
     from op_profiler.parallel.planning.plan import Plan
 
 _DURATIONS = 21  # rounds of the durations of operators

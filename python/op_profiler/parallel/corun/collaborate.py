@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.parallel.measured_costs import in_order, plan_of
+from op_profiler.parallel.corun.models import in_order, plan_of
+from op_profiler.parallel.corun.timing import in_quiet_rounds, settle, surely_fastest
 from op_profiler.parallel.planning.costs import simulate
 from op_profiler.parallel.planning.plan import Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.parallel.planning.policies.stage_costs import StageCosts
-from op_profiler.parallel.timing import in_quiet_rounds, settle, surely_fastest
 
 if TYPE_CHECKING:
-    from op_profiler.parallel.loaded_models import Models
-    from op_profiler.parallel.measured_costs import Profile
+    from op_profiler.parallel.corun.costs import Profile
+    from op_profiler.parallel.corun.models import Models
     from op_profiler.parallel.runtime.executor import Executor
     from op_profiler.schedules.schedule import Schedule
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
-from op_profiler.parallel.collaborate import Collaboration, batches, collaborate
-from op_profiler.parallel.corun import CorunRequest
-from op_profiler.parallel.loaded_models import Models
-from op_profiler.parallel.measured_costs import Profile, in_order, measure_costs, plan_of
+from op_profiler.parallel.corun.collaborate import Collaboration, batches, collaborate
+from op_profiler.parallel.corun.costs import Profile, measure_costs
+from op_profiler.parallel.corun.models import Models, in_order, plan_of
+from op_profiler.parallel.corun.request import CorunRequest
+from op_profiler.parallel.corun.schedule_proposals import proposals
 from op_profiler.parallel.planning.plan import Group, Plan, PlanError, Stage, Step
-from op_profiler.parallel.schedule_proposals import proposals
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.tuning.points import index_of
 
@@ -240,4 +240,4 @@ def test_too_few_trials_are_an_error_that_tells_what_to_do(branching: Models, ro
 
 def test_predicted_costs_are_refused() -> None:
     with pytest.raises(UsageError, match="--costs"):
-        CorunRequest(models=(), policy="collaborate", costs="predicted", cores=1).check()
+        CorunRequest(models=(), policy="collaborate", costs="predicted", threads=1).check()

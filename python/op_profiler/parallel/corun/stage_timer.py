@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.parallel.measured_costs import in_order, plan_of
+from op_profiler.parallel.corun.models import in_order, plan_of
 from op_profiler.parallel.runtime.lane_executor import Programme, happens_before, lane_tables, load_side_by_side
 from op_profiler.parallel.runtime.lanes import Lanes
 
 if TYPE_CHECKING:
-    from op_profiler.parallel.loaded_models import Models
+    from op_profiler.parallel.corun.models import Models
     from op_profiler.parallel.planning.plan import Stage
 
 

@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from op_profiler.compilers.relay.executor_graph import kernels_with_inputs
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.measure.threads import available_cores, default_thread_counts
-from op_profiler.parallel.planning.graph import KernelGraph, kernels_with_inputs
-from op_profiler.parallel.planning.plan import BLOCKS, ROWS
+from op_profiler.parallel.corun.timing import Way
+from op_profiler.parallel.planning.graph import KernelGraph, Node
+from op_profiler.parallel.planning.plan import BLOCKS, ROWS, Group, Plan, Stage, Step
+from op_profiler.parallel.planning.rows import cut_by_rows
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor, on_lanes, with_own_weights
 from op_profiler.parallel.runtime.stream_executor import StreamExecutor
-from op_profiler.parallel.timing import Way
 from op_profiler.targets import TARGETS
 
 if TYPE_CHECKING:
     from op_profiler.collection.request import CollectRequest
     from op_profiler.compilers.relay.lower import CompiledModel
     from op_profiler.measure.kernels import GraphKernels
-    from op_profiler.parallel.planning.plan import Plan
     from op_profiler.parallel.runtime.executor import Executor
-    from op_profiler.parallel.schedule_variants import Variants
+    from op_profiler.parallel.runtime.schedule_variants import Variants
     from op_profiler.schedules.schedule import Schedule
     from op_profiler.targets.machine import Machine
 
@@ -97,7 +98,7 @@ class Models:
     @functools.cached_property
     def variants(self) -> Variants:
         """Kernels of the operators under other schedules."""
-        from op_profiler.parallel.schedule_variants import Variants
+        from op_profiler.parallel.runtime.schedule_variants import Variants
 
         return Variants(self.compiled, self.machine.device.target)
 
@@ -152,14 +153,53 @@ class Models:
         for _ in range(count - 1):
             compiled += tuple(one if self.on_gpu else with_own_weights(one) for one in self.compiled)
         return dataclasses.replace(
-            self, graph=KernelGraph.of(names, compiled), compiled=compiled, loaded=(), inputs=self.inputs * count
+            self, graph=kernel_graph(names, compiled), compiled=compiled, loaded=(), inputs=self.inputs * count
         )
+
+
+def kernel_graph(names: Sequence[str], compiled: Sequence[CompiledModel]) -> KernelGraph:
+    """What plans for models are made from.
+
+    Args:
+        compiled: for the graph executor.
+    """
+    nodes: list[Node] = []
+    for model, one in enumerate(compiled):
+        first = len(nodes)
+        for name, label, inputs in kernels_with_inputs(json.loads(one.library.get_graph_json())):
+            sources = tuple(first + source for source in inputs)
+            operator = one.by_label[label].operator
+            rows = cut_by_rows(operator, one.loops.get(label, ()))
+            nodes.append(Node(len(nodes), model, name, operator, sources, rows))
+    return KernelGraph(tuple(names), tuple(nodes))
+
+
+def plan_of(models: Models, policy: str, stages: tuple[Stage, ...], predicted_us: float | None = None) -> Plan:
+    """A plan for these models on this machine."""
+    device = models.machine.device
+    return Plan(
+        policy=policy,
+        models=models.graph.models,
+        graph=models.graph.digest,
+        device=device.key,
+        processor=device.processor,
+        stages=stages,
+        predicted_us=predicted_us,
+        merged=models.merged,
+        split=models.split,
+    )
+
+
+def in_order(models: Models, threads: int) -> Plan:
+    """One operator after the other, each with so many threads."""
+    steps = tuple(Step(node, threads) for node in range(len(models.graph)))
+    return plan_of(models, "sequential", (Stage((Group(steps, models.cores[:threads]),)),))
 
 
 def mergeable(requests: Sequence[CollectRequest]) -> bool:
     """Whether Relay finds parallel operators to merge in any of the models; lowers them, and compiles nothing."""
     from op_profiler.building.requested_model import load_model
-    from op_profiler.parallel.planning.merge import merged
+    from op_profiler.compilers.relay.merge_parallel import merged
 
     return any(merged(load_model(request, lambda **_: None)[0])[1] for request in requests)
 
@@ -181,9 +221,9 @@ def load_models(
     """
     from op_profiler.building.build_cache import build
     from op_profiler.building.requested_model import load_model, random_inputs, static_inputs
+    from op_profiler.compilers.relay.merge_parallel import merged
     from op_profiler.measure.kernels import load_graph
     from op_profiler.measure.turns import compiling
-    from op_profiler.parallel.planning.merge import merged
     from op_profiler.targets.open_machine import open_machine
 
     on_gpu = requests[0].kind.on_gpu
@@ -232,7 +272,7 @@ def load_models(
             distinct = {id(one): on_lanes(one, Path(folder)) for one in compiled}
             compiled = [distinct[id(one)] for one in compiled]
     return Models(
-        graph=KernelGraph.of(names, compiled),
+        graph=kernel_graph(names, compiled),
         compiled=tuple(compiled),
         loaded=loaded,
         inputs=tuple(inputs),

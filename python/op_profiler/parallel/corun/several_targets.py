@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.errors import UsageError
 from op_profiler.measure.turns import compiling, locks_of, measuring
+from op_profiler.parallel.corun.request import Announce, CorunRequest
+from op_profiler.parallel.corun.timing import Timed, Way, compare_outputs, time_in_turn
 from op_profiler.parallel.planning.games import Outcome, play, without_pygambit
 from op_profiler.parallel.runtime.target_workers import (
     OnTarget,
@@ -26,78 +27,13 @@ from op_profiler.parallel.runtime.target_workers import (
     run_all,
     split_cores,
 )
-from op_profiler.parallel.timing import Timed, Way, compare_outputs, time_in_turn
-from op_profiler.targets import TARGETS
-from op_profiler.targets.target import kind_of, resolve_target, use_build_for
+from op_profiler.targets.target import resolve_target, use_build_for
 
 if TYPE_CHECKING:
-    from op_profiler.collection.request import CollectRequest
     from op_profiler.compilers.relay.lower import CompiledModel
-    from op_profiler.targets.machine import Place
 
-_POLICIES = ("nash", "auto")
 _COST_ROUNDS = 15
 _TOLERANCE = 1e-3  # the kernels of another target add in another order
-
-Announce = Callable[[str], None]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TargetsRequest:
-    """Which models may run on which targets.
-
-    Attributes:
-        models: two or more; their own target is not looked at.
-        targets: two or more, at most one of them cuda and one a board's.
-        policy: ``nash`` runs the best equilibrium; ``auto`` too, unless everything on one target is faster.
-        cores: that all targets together may use.
-        rounds: how often the placement and everything on one target are timed.
-        place: of the board.
-    """
-
-    models: tuple[CollectRequest, ...]
-    targets: tuple[str, ...]
-    policy: str = "auto"
-    cores: int
-    rounds: int = 40
-    place: Place | None = None
-
-    def on(self, target: str) -> tuple[CollectRequest, ...]:
-        """The models, to be run on one of the targets."""
-        kind = kind_of(target)
-        place = self.place if kind.is_board else None
-        threads = kind.default_thread_counts(place)
-        return tuple(dataclasses.replace(m, target=target, threads=threads, place=place) for m in self.models)
-
-    def check(self) -> None:
-        """Refuse what cannot work.
-
-        Raises:
-            UsageError: models, targets or options that do not go together; says what is possible.
-        """
-        from op_profiler.measure.threads import check_thread_counts
-
-        if len(self.models) < 2:
-            raise UsageError("several targets are for several models, each of which chooses one: name another model")
-        if self.policy not in _POLICIES:
-            raise UsageError(f"--policy {self.policy} plans for one target; with several give {' or '.join(_POLICIES)}")
-        if self.rounds < 1:
-            raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
-        kinds = [kind_of(target) for target in self.targets]
-        boards = sum(kind.is_board for kind in kinds)
-        devices = [kind for kind in kinds if kind.driving_cores is not None and not kind.is_board]
-        if boards > 1 or len(set(devices)) < len(devices) or len(set(self.targets)) < len(self.targets):
-            raise UsageError(
-                f"--target {', '.join(self.targets)}: several targets are cuda once, one board, and llvm with "
-                "different options"
-            )
-        if self.place is not None and not boards:
-            there = " or ".join(name for name, kind in TARGETS.available() if kind.is_board)
-            raise UsageError(f"--host and --port lead to a board: add {there} to the targets")
-        check_thread_counts((self.cores,))
-        for target in self.targets:
-            for model in self.on(target):
-                model.check()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,8 +92,11 @@ class TargetsResult:
         }
 
 
-def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResult:
+def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult:
     """Measure every model on every target, let the models choose, run what they chose, and compare.
+
+    Args:
+        request: checked.
 
     Raises:
         OpProfilerError: a model, a target or a setting stands in the way; or a model fails on a target (both named).
@@ -165,7 +104,6 @@ def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResu
     from op_profiler.measure.threads import available_cores
     from op_profiler.targets.remote.rpc import is_tracker
 
-    request.check()
     for note in without_pygambit():
         announce(note)
     if request.place is not None:
@@ -187,7 +125,7 @@ def corun_on_targets(request: TargetsRequest, announce: Announce) -> TargetsResu
         return _compared(request, play(load_us), side_by_side, alone, best)
 
 
-def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
+def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
     """Lower every model once, build it for every target."""
     from op_profiler.building.build_cache import build
     from op_profiler.building.requested_model import original_model, random_inputs, static_inputs
@@ -197,7 +135,7 @@ def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
     inputs: list[dict[str, np.ndarray]] = []
     compiled: list[list[CompiledModel]] = [[] for _ in targets]
     requests = [request.on(name) for name in request.targets]
-    for number, one in enumerate(request.models):
+    for number, one in enumerate(requests[0]):
         with compiling(announce):
             announce(f"lowering {one.model.name}")
             model = original_model(one)
@@ -206,7 +144,7 @@ def _load(request: TargetsRequest, announce: Announce) -> list[OnTarget]:
                 announce(f"compiling {one.model.name} for {name}")
                 builds.append(build(asked[number], model, target, asked[number].record_file()).compiled)
     announce("loading")
-    names = tuple(one.model.name for one in request.models)
+    names = tuple(model.name for model in request.models)
     return [
         load_on_target(name, target, names, builds, inputs, request.place)
         for name, target, builds in zip(request.targets, targets, compiled, strict=True)
@@ -225,7 +163,7 @@ def _timed(works: Sequence[Work], alone: Sequence[Worker], rounds: int) -> Timed
 
 
 def _measured_costs(
-    side_by_side: Sequence[Worker], alone: Sequence[Worker], request: TargetsRequest
+    side_by_side: Sequence[Worker], alone: Sequence[Worker], request: CorunRequest
 ) -> tuple[np.ndarray, int]:
     """Microseconds of every model on every target, shape (models, targets); and the target that is best for all."""
     everything = range(len(request.models))
@@ -237,7 +175,7 @@ def _measured_costs(
 
 
 def _compared(
-    request: TargetsRequest, outcome: Outcome, side_by_side: Sequence[Worker], alone: Sequence[Worker], place: int
+    request: CorunRequest, outcome: Outcome, side_by_side: Sequence[Worker], alone: Sequence[Worker], place: int
 ) -> TargetsResult:
     """The equilibrium beside everything on the best target, in fresh rounds: those that chose it favour it.
 

@@ -17,7 +17,7 @@ from op_profiler.tuning.tasks import anchor_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.parallel.loaded_models import Models
+    from op_profiler.parallel.corun.models import Models
 
 _EACH = 3
 

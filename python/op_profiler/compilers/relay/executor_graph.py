@@ -1,0 +1,31 @@
+"""The graph that TVM's graph executor runs: which of its nodes are kernels, and who reads whose output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+Entry = tuple[int, int]
+"""A tensor of the graph: node and output."""
+
+
+def computes(node: dict[str, Any]) -> bool:
+    """Whether a node of a graph executor's graph is the call of a kernel; inputs and reshapes are none."""
+    return node["op"] == "tvm_op" and node.get("attrs", {}).get("func_name", "__nop") != "__nop"
+
+
+def kernels_with_inputs(graph: dict[str, Any]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Name, label and inputs of every kernel of a graph executor's graph, in execution order.
+
+    Inputs are numbers of kernels, counted as they are yielded. Nodes that compute nothing (reshapes) are seen through.
+    """
+    producers: dict[int, set[int]] = {}
+    count = 0
+    for index, node in enumerate(graph["nodes"]):
+        inputs = set().union(*(producers.get(source, set()) for source, *_ in node["inputs"]))
+        if computes(node):
+            name = node["attrs"]["func_name"]
+            yield name, node["attrs"].get("hash", name), tuple(sorted(inputs))
+            inputs = {count}
+            count += 1
+        producers[index] = inputs

@@ -1,0 +1,163 @@
+"""What a user asks to run side by side, checked before anything heavy is loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.cores import usable_cores
+from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.parallel.planning.policies import POLICIES
+from op_profiler.schedules import records
+from op_profiler.targets import TARGETS
+from op_profiler.targets.machine import Place
+from op_profiler.targets.target import kind_of
+
+AUTO, COLLABORATE = "auto", "collaborate"
+CHOICES = (*(name for name in POLICIES if name != "exhaustive"), "exhaustive", COLLABORATE, AUTO)
+_GAMES = ("nash", AUTO)
+COSTS = ("measured", "predicted")
+_STREAMS = 4
+
+Announce = Callable[[str], None]
+"""Told what takes long, before it does."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CorunRequest:
+    """What to run side by side, and how.
+
+    Attributes:
+        models: one or several.
+        targets: one, which runs operators of all models side by side; or several, of which each model chooses one: at
+            most one of them cuda and one a board's.
+        place: of the board.
+        schedules: records to build with, as in `CollectRequest`.
+        policy: one of `CHOICES`. With several targets ``nash`` runs the best equilibrium, and ``auto`` too, unless
+            everything on one target is faster.
+        plan: file of a plan that was made before; the policy is then not asked.
+        threads: cores that may be used; None for all.
+        streams: of a GPU that a plan may use; None for four.
+        merge: plan for the models with parallel operators merged into one kernel; ``auto`` tries both.
+        costs: ``measured`` on this machine, or ``predicted`` from a dataset.
+        db: dataset that costs are predicted from (None: the one that ships), and that measured co-runs are stored in.
+        rounds: how often what came of it and running one after the other are timed.
+    """
+
+    models: tuple[ModelRequest, ...]
+    targets: tuple[str, ...] = ("llvm",)
+    place: Place | None = None
+    schedules: str = records.AUTO
+    policy: str = AUTO
+    plan: Path | None = None
+    threads: int | None = None
+    streams: int | None = None
+    merge: bool = False
+    costs: str = "measured"
+    db: str | None = None
+    rounds: int = 40
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether plans are for a GPU: their cores are its streams."""
+        return len(self.targets) == 1 and kind_of(self.targets[0]).on_gpu
+
+    @property
+    def cores(self) -> int:
+        """How many cores, of a GPU how many streams, may be used."""
+        if self.on_gpu:
+            return _STREAMS if self.streams is None else self.streams
+        return usable_cores() if self.threads is None else self.threads
+
+    def on(self, target: str) -> tuple[CollectRequest, ...]:
+        """The models, to be run on one of the targets."""
+        kind = kind_of(target)
+        place = self.place if kind.is_board else None
+        threads = kind.default_thread_counts(place)
+        return tuple(
+            CollectRequest(model=model, target=target, threads=threads, schedules=self.schedules, place=place)
+            for model in self.models
+        )
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            UsageError: an option is out of range, or does not go together with another; names what it may be.
+            OpProfilerError: there is no such model, or a target cannot be used here.
+        """
+        from op_profiler.frontends import FRONTENDS
+
+        if self.threads is not None and self.on_gpu:
+            raise UsageError("--threads has no meaning for cuda; give --streams")
+        if self.streams is not None and not self.on_gpu:
+            raise UsageError("--streams is for --target cuda alone; give --threads")
+        for model in self.models:
+            FRONTENDS.get(model.source).check(model)
+        if len(self.targets) > 1:
+            self._check_several_targets()
+        else:
+            self._check_one_target()
+        if self.rounds < 1:
+            raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
+        for target in self.targets:
+            for request in self.on(target):
+                request.check()
+
+    def check_plan_options(self, files: Mapping[str, Path | None]) -> None:
+        """Refuse what only a plan has, where models choose between targets.
+
+        Args:
+            files: that a caller wants to write of the plan, by their options.
+
+        Raises:
+            UsageError: names the options.
+        """
+        given = {
+            "--plan": self.plan is not None,
+            "--merge": self.merge,
+            "--costs": self.costs != "measured",
+            "--db": self.db is not None,
+            **{option: path is not None for option, path in files.items()},
+        }
+        names = [name for name, there in given.items() if there]
+        if names and len(self.targets) > 1:
+            raise UsageError(f"several targets go with --policy nash or auto alone; leave out {', '.join(names)}")
+
+    def _check_one_target(self) -> None:
+        if self.place is not None or kind_of(self.targets[0]).is_board:
+            raise UsageError("a board is one of several targets that models choose from: --target llvm,pynq")
+        if self.policy not in CHOICES:
+            raise UnknownNameError("policy", self.policy, CHOICES)
+        if self.costs not in COSTS:
+            raise UnknownNameError("costs", self.costs, COSTS)
+        if self.policy == COLLABORATE and self.costs != "measured":
+            raise UsageError("the policy collaborate measures what it tunes: leave --costs at measured")
+        if self.on_gpu and self.policy == COLLABORATE:
+            raise UsageError("--policy collaborate tunes for processors; for cuda take one of the others")
+        if self.on_gpu and (self.costs != "measured" or self.db is not None):
+            raise UsageError("for cuda, costs are measured and co-runs are not stored: leave out --costs and --db")
+
+    def _check_several_targets(self) -> None:
+        from op_profiler.measure.threads import check_thread_counts
+
+        self.check_plan_options({})
+        if len(self.models) < 2:
+            raise UsageError("several targets are for several models, each of which chooses one: name another model")
+        if self.policy not in _GAMES:
+            raise UsageError(f"--policy {self.policy} plans for one target; with several give {' or '.join(_GAMES)}")
+        kinds = [kind_of(target) for target in self.targets]
+        boards = sum(kind.is_board for kind in kinds)
+        devices = [kind for kind in kinds if kind.driving_cores is not None and not kind.is_board]
+        if boards > 1 or len(set(devices)) < len(devices) or len(set(self.targets)) < len(self.targets):
+            raise UsageError(
+                f"--target {', '.join(self.targets)}: several targets are cuda once, one board, and llvm with "
+                "different options"
+            )
+        if self.place is not None and not boards:
+            there = " or ".join(name for name, kind in TARGETS.available() if kind.is_board)
+            raise UsageError(f"--host and --port lead to a board: add {there} to the targets")
+        check_thread_counts((self.cores,))

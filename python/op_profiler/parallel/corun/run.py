@@ -1,0 +1,107 @@
+"""From models and a policy to a plan that was measured beside running one operator after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from op_profiler.c_compiler import compiler
+from op_profiler.measure.turns import locks_of, measuring
+from op_profiler.parallel.corun.candidates import Candidate, Tried, best_of, candidates_of, merged_candidates
+from op_profiler.parallel.corun.comparison import CorunResult, compare
+from op_profiler.parallel.corun.models import Models, in_order, load_models
+from op_profiler.parallel.corun.request import AUTO, Announce, CorunRequest
+from op_profiler.parallel.planning.games import without_pygambit
+from op_profiler.parallel.planning.plan import read_plan
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.corun.several_targets import TargetsResult
+
+
+def corun(request: CorunRequest, announce: Announce) -> CorunResult | TargetsResult:
+    """Run operators of models side by side on one target, or models side by side on several; and compare.
+
+    Raises:
+        OpProfilerError: a model, a plan, a target or a setting stands in the way; or a kernel fails, with its name.
+    """
+    request.check()
+    if len(request.targets) > 1:
+        from op_profiler.parallel.corun.several_targets import corun_on_targets
+
+        return corun_on_targets(request, announce)
+    return corun_on_one_target(request, announce)
+
+
+def corun_on_one_target(request: CorunRequest, announce: Announce) -> CorunResult:
+    """Load, measure the operators, plan, choose, and measure what was chosen beside sequential.
+
+    Args:
+        request: checked.
+    """
+    if not request.on_gpu:
+        compiler()  # says what is missing, before minutes of building
+    plan = read_plan(request.plan) if request.plan is not None else None
+    if plan is not None:
+        plan.check_models(tuple(model.name for model in request.models))
+    missing = without_pygambit() if plan is None and request.policy in (AUTO, "nash") else ()
+    for note in missing:
+        announce(note)
+    merge = bool(plan.merged) if plan is not None else request.merge
+    (target,) = request.targets
+    requests = request.on(target)
+
+    def load(merged: bool) -> Models:
+        return load_models(requests, cores=request.cores, merge=merged, announce=announce)
+
+    baseline = load(False)
+    models = load(True) if merge else baseline
+    tried: Tried = ()
+    with measuring(locks_of([target]), announce):
+        if plan is not None:
+            winner = Candidate(models, plan)
+        else:
+            candidates = candidates_of(request, models, announce)
+            if request.policy == AUTO and not merge:
+                candidates += merged_candidates(request, baseline, announce)
+            winner, tried = best_of(candidates, announce) if len(candidates) > 1 else (candidates[0], ())
+        winner = dataclasses.replace(winner, notes=(*missing, *winner.notes))
+        return _measured(request, winner, baseline, tried, announce)
+
+
+def _measured(
+    request: CorunRequest, winner: Candidate, baseline: Models, tried: Tried, announce: Announce
+) -> CorunResult:
+    """The winner beside sequential, in fresh rounds: those that chose it favour it."""
+    announce("comparing with sequential")
+    notes = [*winner.notes, *(note for one in winner.models.compiled for note in one.notes)]
+    timed, run = compare(winner.models, winner.plan, baseline, request.rounds)
+    if request.db is not None and winner.profile is None:
+        notes.append("co-runs are not stored: what operators take alone was not measured, only predicted or not asked")
+    if request.db is not None and winner.profile is not None:
+        from op_profiler.parallel.corun.storing import record_coruns
+
+        announce("storing co-runs")
+        requests = request.on(request.targets[0])
+        count = record_coruns(request.db, requests, winner.models, winner.profile, winner.plan, run)
+        notes.append(f"{count} groups of operators that ran side by side are in {request.db}")
+    compared = winner.plan
+    if request.policy == AUTO and request.plan is None and not timed.faster(1):
+        notes.append(
+            f"the best plan ({compared.title}) was not faster than sequential and is not returned: this is one "
+            "operator after the other on all cores, as TVM's own executor runs them; the operators' times are of lanes"
+        )
+        winner = Candidate(baseline, in_order(baseline, baseline.thread_counts[-1]))
+        run = compare(winner.models, winner.plan, baseline, 1)[1]
+    strangers = sorted({core for core, bound in run.bound_to.items() if bound != core})
+    if strangers:
+        notes.append(f"the system did not bind the lanes of cores {strangers} to them")
+    return CorunResult(
+        models=winner.models,
+        plan=winner.plan,
+        compared=compared,
+        timed=timed,
+        run=run,
+        tried=tried,
+        collaboration=winner.collaboration,
+        notes=tuple(dict.fromkeys(notes)),
+    )
