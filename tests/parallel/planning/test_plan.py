@@ -73,9 +73,16 @@ Change = Callable[[dict[str, Any]], object]
         (lambda p: p["stages"].insert(0, p["stages"].pop(1)), "has not run by then: a cycle"),
         (lambda p: p.update(format="something else"), '"format" has to be'),
         (lambda p: p.update(version=99), "of version 99"),
-        (lambda p: p.pop("merged"), "lacks 'merged'"),
+        (lambda p: p.pop("merged"), "missing required field `merged`"),
         (lambda p: p.update(split="columns"), '"split" is \'columns\'; it has to be "blocks" or "rows"'),
-        (lambda p: p["stages"][0][0]["operators"][0].update(threads="2"), "'2' is no whole number"),
+        (lambda p: p["stages"][0][0]["operators"][0].update(op=True), "Expected `int`, got `bool`"),
+        (lambda p: p["stages"][0][0].update(cores=[0.5]), "Expected `int`, got `float` - at `$.stages[0][0].cores[0]`"),
+        (lambda p: p.update(models="mlp"), "Expected `array`, got `str` - at `$.models`"),
+        (lambda p: p.update(predicted_us="fast"), "got `str` - at `$.predicted_us`"),
+        (
+            lambda p: p["stages"][0][0]["operators"][0].update(threads="2"),
+            "Expected `int`, got `str` - at `$.stages[0][0].operators[0].threads`",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_difference(

@@ -27,7 +27,7 @@ import numpy as np
 
 from op_profiler.parallel.corun.models import in_order, plan_of
 from op_profiler.parallel.corun.timing import in_quiet_rounds, settle, surely_fastest
-from op_profiler.parallel.planning.costs import simulate
+from op_profiler.parallel.planning.costs import Costs, simulate
 from op_profiler.parallel.planning.plan import Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.parallel.planning.policies.stage_costs import StageCosts
@@ -125,13 +125,17 @@ class _Search:
         foreign_load: whether rounds were kept although others used the machine.
     """
 
+    costs: Costs
+    tuned_us: dict[Step, np.ndarray]
+    foreign_load: bool
+
     def __init__(
         self, models: Models, profile: Profile, schedules: Mapping[str, Sequence[Schedule]], end: float
     ) -> None:
         self._models = models
         self._end = end
         self.foreign_load = False
-        self.tuned_us: dict[Step, np.ndarray] = {}
+        self.tuned_us = {}
         self._choices: list[_Choices] = [(None, *schedules.get(label, ())) for label in models.labels]
         self._best, latency_us = self._measured_alone(sorted(profile.alone_us))
         self.costs = dataclasses.replace(profile.costs, latency_us=latency_us)

@@ -22,6 +22,8 @@ class StageTimer:
         count: how many stages were measured.
     """
 
+    count: int
+
     def __init__(self, models: Models, *, rounds: int) -> None:
         self._models = models
         self._rounds = rounds

@@ -115,9 +115,13 @@ class _Waiting:
         open: how many operators each node still waits for.
     """
 
+    order: list[int]
+    latency_us: list[float]
+    open: list[int]
+
     def __init__(self, graph: KernelGraph, stages: Sequence[Stage], costs: Costs) -> None:
         size = len(graph)
-        self.order: list[int] = []
+        self.order = []
         self.latency_us = [0.0] * size
         self.open = [0] * size
         self._ready_us = [0.0] * size  # when each could start, as far as is known

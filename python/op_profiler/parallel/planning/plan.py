@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from op_profiler.errors import OpProfilerError
 from op_profiler.schedules.schedule import Schedule
 
@@ -167,76 +169,84 @@ class Plan:
 
     def to_json(self, graph: KernelGraph | None = None) -> dict[str, Any]:
         """Plain values; with the graph also each operator's name, for those who read the file."""
-        names = [node.name for node in graph.nodes] if graph is not None else None
-        return {
-            "format": FORMAT,
-            "version": VERSION,
-            "policy": self.policy,
-            "models": list(self.models),
-            "graph": self.graph,
-            "device": self.device,
-            "processor": self.processor,
-            "predicted_us": self.predicted_us,
-            "merged": list(self.merged),
-            "split": self.split,
-            "stages": [
-                [
-                    {
-                        "cores": list(group.cores),
-                        "operators": [_plain_step(s) | ({"name": names[s.node]} if names else {}) for s in group.steps],
-                    }
-                    for group in stage.groups
-                ]
-                for stage in self.stages
-            ],
-        }
+        stages = [
+            [_FileGroup(list(group.cores), [_written(step, graph) for step in group.steps]) for group in stage.groups]
+            for stage in self.stages
+        ]
+        plain: dict[str, Any] = msgspec.to_builtins(
+            _File(stages=stages, **{name: getattr(self, name) for name in _SAME})
+        )
+        return plain
 
     @classmethod
     def from_json(cls, found: Any) -> Plan:
         """The plan that `to_json` wrote.
 
         Raises:
-            PlanError: something is missing or of the wrong type; says what.
+            PlanError: something is missing or of the wrong type; says what and where.
         """
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise PlanError(f'this is no plan of op_profiler: "format" has to be "{FORMAT}"')
         if found.get("version") != VERSION:
             raise PlanError(f"the plan is of version {found.get('version')!r}; this op_profiler reads {VERSION}")
         try:
-            stages = tuple(
-                Stage(
-                    tuple(
-                        Group(
-                            tuple(
-                                Step(_whole(o["op"]), _whole(o["threads"]), _schedule(o.get("schedule")))
-                                for o in group["operators"]
-                            ),
-                            tuple(_whole(core) for core in group["cores"]),
-                        )
-                        for group in stage
-                    )
-                )
-                for stage in found["stages"]
-            )
-            predicted = found["predicted_us"]
-            split = found.get("split", BLOCKS)
-            if split not in (BLOCKS, ROWS):
-                raise ValueError(f'"split" is {split!r}; it has to be "{BLOCKS}" or "{ROWS}"')
-            return cls(
-                policy=str(found["policy"]),
-                models=tuple(str(name) for name in found["models"]),
-                graph=str(found["graph"]),
-                device=str(found["device"]),
-                processor=str(found["processor"]),
-                stages=stages,
-                predicted_us=None if predicted is None else float(predicted),
-                merged=tuple(str(kind) for kind in found["merged"]),
-                split=split,
-            )
-        except KeyError as error:
-            raise PlanError(f"the plan lacks {error}") from error
-        except (TypeError, ValueError) as error:
+            file = msgspec.convert(found, _File)
+        except (msgspec.ValidationError, RecursionError) as error:
             raise PlanError(f"the plan cannot be read: {error}") from error
+        if file.split not in (BLOCKS, ROWS):
+            raise PlanError(f'the plan cannot be read: "split" is {file.split!r}; it has to be "{BLOCKS}" or "{ROWS}"')
+        stages = tuple(
+            Stage(tuple(Group(tuple(_read(one) for one in group.operators), tuple(group.cores)) for group in stage))
+            for stage in file.stages
+        )
+        return cls(stages=stages, **{name: getattr(file, name) for name in _SAME})
+
+
+class _FileSchedule(msgspec.Struct):
+    template: str
+    knobs: dict[str, Any]
+
+
+class _FileStep(msgspec.Struct, omit_defaults=True):
+    op: int
+    threads: int
+    schedule: _FileSchedule | None = None
+    name: str | None = None
+
+
+class _FileGroup(msgspec.Struct):
+    cores: list[int]
+    operators: list[_FileStep]
+
+
+class _File(msgspec.Struct, kw_only=True):
+    """A plan as it stands in a file, with nothing in it of another type."""
+
+    format: str = FORMAT
+    version: int = VERSION
+    policy: str
+    models: tuple[str, ...]
+    graph: str
+    device: str
+    processor: str
+    predicted_us: float | None
+    merged: tuple[str, ...]
+    split: str = BLOCKS  # the first plans were not asked
+    stages: list[list[_FileGroup]]
+
+
+_SAME = ("policy", "models", "graph", "device", "processor", "predicted_us", "merged", "split")
+"""Fields of a plan that are the same in its file."""
+
+
+def _written(step: Step, graph: KernelGraph | None) -> _FileStep:
+    schedule = None if step.schedule is None else _FileSchedule(step.schedule.template, step.schedule.knobs)
+    return _FileStep(step.node, step.threads, schedule, None if graph is None else graph.nodes[step.node].name)
+
+
+def _read(step: _FileStep) -> Step:
+    schedule = None if step.schedule is None else Schedule(step.schedule.template, step.schedule.knobs, "trial")
+    return Step(step.op, step.threads, schedule)
 
 
 def check_order(graph: KernelGraph, stages: tuple[Stage, ...]) -> None:
@@ -277,26 +287,6 @@ def _check_stage(number: int, stage: Stage) -> None:
                     f"stage {number}: operator {step.node} is to have {step.threads} threads on "
                     f"{len(group.cores)} cores"
                 )
-
-
-def _plain_step(step: Step) -> dict[str, Any]:
-    schedule = step.schedule
-    plain = {"op": step.node, "threads": step.threads}
-    return plain if schedule is None else plain | {"schedule": {"template": schedule.template, "knobs": schedule.knobs}}
-
-
-def _schedule(found: Any) -> Schedule | None:
-    if found is None:
-        return None
-    if not isinstance(found["template"], str) or not isinstance(found["knobs"], dict):
-        raise ValueError(f"{found!r} is no schedule with a template and knobs")
-    return Schedule(found["template"], found["knobs"], "trial")
-
-
-def _whole(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{value!r} is no whole number")
-    return value
 
 
 def read_plan(path: Path) -> Plan:

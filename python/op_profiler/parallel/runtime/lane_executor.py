@@ -194,9 +194,13 @@ class Programme:
         signals: how many signals between lanes there are.
     """
 
+    cores: tuple[int, ...]
+    lanes: list[list[_Entry]]
+    signals: int
+
     def __init__(self, graph: KernelGraph, plan: Plan, before: list[int]) -> None:
         self.cores = plan.cores
-        self.lanes: list[list[_Entry]] = [[] for _ in self.cores]
+        self.lanes = [[] for _ in self.cores]
         self.signals = 0
         number = {core: lane for lane, core in enumerate(self.cores)}
         entries: dict[int, _Entry] = {}

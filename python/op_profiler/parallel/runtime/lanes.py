@@ -135,7 +135,17 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
 
 
 class _Table:
-    """The steps of a lane as lanes.c reads them, and the memory that they point to."""
+    """The steps of a lane as lanes.c reads them, and the memory that they point to.
+
+    Attributes:
+        core: that the lane is bound to.
+        names: of the kernels, one a step.
+        steps: shape (steps, `_STEP_WORDS`).
+    """
+
+    core: int
+    names: list[str]
+    steps: np.ndarray
 
     def __init__(self, core: int, steps: Sequence[LaneStep]) -> None:
         self.core = core

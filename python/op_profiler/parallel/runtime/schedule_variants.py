@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,13 @@ class Variants:
     Args:
         compiled: the models, made by `on_lanes`.
         target: TVM's target string.
+
+    Attributes:
+        tasks: by an operator's hash the project's templates among those that the compiler weighs for it; empty where
+            there are none.
     """
+
+    tasks: Callable[[str], Tasks]
 
     def __init__(self, compiled: Sequence[CompiledModel], target: str) -> None:
         self._target = load_tvm().target.Target(target)
@@ -71,7 +77,6 @@ class Variants:
         return self._built[key]
 
     def _tasks(self, label: str) -> Tasks:
-        """The project's templates among those that the compiler weighs for an operator; empty where there are none."""
         from op_profiler.operators.cost import HEAVY
         from op_profiler.schedules.chosen import chosen_schedules
 

@@ -119,14 +119,22 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
     TVM keeps the threads of its kernels, asleep, until the process ends. A board is driven by the main thread: only
     there its calls have a time limit.
+
+    Attributes:
+        loaded: the models; `cores`: of their kernels' threads.
+        machine: whose threads and load those are.
     """
+
+    loaded: OnTarget
+    cores: tuple[int, ...]
+    machine: Machine
 
     def __init__(self, loaded: OnTarget, cores: tuple[int, ...]) -> None:
         from op_profiler.targets.open_machine import open_machine
 
         self.loaded = loaded
         self.cores = cores
-        self.machine: Machine = loaded.board or open_machine(loaded.name, loaded.target, None, cores)
+        self.machine = loaded.board or open_machine(loaded.name, loaded.target, None, cores)
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
 
     @property

@@ -59,6 +59,9 @@ class _State:
         end: when each node ends.
     """
 
+    free: list[float]
+    end: list[float]
+
     def __init__(self, nodes: int, cores: int, costs: Costs) -> None:
         self.free = [0.0] * cores
         self.end = [0.0] * nodes
@@ -92,7 +95,15 @@ class _State:
 
 
 class _Listing:
-    """Places the operators of a graph under limits on their thread counts."""
+    """Places the operators of a graph under limits on their thread counts.
+
+    Attributes:
+        counts: thread counts, rising.
+        order: nodes as they are placed.
+    """
+
+    counts: tuple[int, ...]
+    order: list[int]
 
     def __init__(self, graph: KernelGraph, costs: Costs, cores: tuple[int, ...]) -> None:
         self.counts = costs.counts(len(cores))

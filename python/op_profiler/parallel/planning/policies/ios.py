@@ -130,7 +130,13 @@ class _Search:
     Args:
         work_us: what each operator takes of all cores at the very least.
         keep: ways that each state remembers.
+
+    Attributes:
+        states, transitions: as in `IosResult`, so far.
     """
+
+    states: int
+    transitions: int
 
     def __init__(
         self,

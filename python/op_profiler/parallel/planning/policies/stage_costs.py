@@ -33,6 +33,10 @@ class StageCosts:
         times_us: of a set, what its operators take one after the other, by the number of cores.
     """
 
+    widest: int
+    splits: list[tuple[int, ...]]
+    times_us: Callable[[int], dict[int, float]]
+
     def __init__(
         self, graph: KernelGraph, costs: Costs, cores: tuple[int, ...], stage_us: StageUs | None = None
     ) -> None:
