@@ -46,6 +46,8 @@ def pages() -> Iterator[tuple[Path, str]]:
     results = {path.stem: _result(path) for path in RESULTS.glob("*.json")}
     yield DOCS / "figures.md", _filled(DOCS / "figures.md", results)
     yield DOCS / "architecture.svg", picture()
+    headlines = {path.stem: _headline(path) for path in RESULTS.glob("*.json")}
+    yield ROOT / "README.md", _filled(ROOT / "README.md", headlines)
     yield BENCHMARKS / "README.md", _filled(BENCHMARKS / "README.md", {"all": _index()})
 
 
@@ -275,6 +277,13 @@ def _result(path: Path) -> str:
         parts.append(f"**{name.replace('_', ' ')}**")
         parts.append(_records(records))
     return "\n\n".join(parts) + "\n"
+
+
+def _headline(path: Path) -> str:
+    """A result in one sentence, with where and when."""
+    result = json.loads(path.read_text(encoding="utf-8"))
+    headline = result["headline"]
+    return f"> {headline[0].upper()}{headline[1:]}. *{_provenance(result['provenance'])}*\n"
 
 
 def _provenance(about: Mapping[str, Any]) -> str:
