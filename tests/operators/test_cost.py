@@ -1,0 +1,60 @@
+"""Operations and bytes of single ops, counted by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from op_profiler.operators.cost import flops, size_bytes
+from op_profiler.operators.operator import TensorSpec
+
+Shape = tuple[int, ...]
+COUNTS: list[tuple[str, dict[str, Any], list[Shape], Shape, int]] = [
+    # op, attributes, shapes that it reads, shape that it writes, operations
+    ("nn.conv2d", {"kernel_size": [3, 3]}, [(1, 16, 8, 8), (32, 16, 3, 3)], (1, 32, 6, 6), 2 * 32 * 6 * 6 * 3 * 3 * 16),
+    ("nn.conv2d", {}, [(1, 16, 8, 8), (32, 16, 1, 1)], (1, 32, 8, 8), 2 * 32 * 8 * 8 * 16),
+    (
+        "nn.conv2d",
+        {"kernel_size": [3, 3], "groups": 16},
+        [(1, 16, 8, 8), (16, 1, 3, 3)],
+        (1, 16, 8, 8),
+        2 * 16 * 8 * 8 * 3 * 3,
+    ),
+    (
+        "nn.contrib_conv2d_NCHWc",
+        {"kernel_size": [1, 1], "data_layout": "NCHW8c"},
+        [(1, 2, 8, 8, 8), (4, 2, 1, 1, 8, 8)],
+        (1, 4, 8, 8, 8),
+        2 * 32 * 8 * 8 * 16,
+    ),
+    (
+        "nn.conv2d_transpose",
+        {"kernel_size": [4, 4]},
+        [(1, 16, 8, 8), (16, 32, 4, 4)],
+        (1, 32, 16, 16),
+        2 * 16 * 8 * 8 * 4 * 4 * 32,
+    ),
+    ("nn.dense", {}, [(4, 64), (10, 64)], (4, 10), 2 * 4 * 10 * 64),
+    ("nn.batch_matmul", {}, [(12, 5, 64), (12, 7, 64)], (12, 5, 7), 2 * 12 * 5 * 7 * 64),
+    ("nn.max_pool2d", {"pool_size": [3, 3]}, [(1, 8, 9, 9)], (1, 8, 3, 3), 8 * 9 * 9),
+    ("mean", {}, [(1, 8, 9, 9)], (1, 8), 8 * 9 * 9),
+    ("nn.softmax", {}, [(2, 10)], (2, 10), 5 * 20),
+    ("add", {}, [(2, 10), (10,)], (2, 10), 20),
+    ("reshape", {}, [(2, 10)], (20,), 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "read", "written", "count"), COUNTS, ids=[f"{n} {c[0]}" for n, c in enumerate(COUNTS)]
+)
+def test_operations(op: str, attrs: dict[str, Any], read: list[Shape], written: Shape, count: int) -> None:
+    inputs = [TensorSpec(shape, "float32") for shape in read]
+    assert flops(op, attrs, inputs, [TensorSpec(written, "float32")]) == count
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("float32", 60), ("float16", 30), ("bfloat16", 30), ("int8", 15), ("int4", 8), ("bool", 15)]
+)
+def test_bytes(dtype: str, size: int) -> None:
+    assert size_bytes(TensorSpec((3, 5), dtype)) == size
