@@ -6,11 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
-from op_profiler.measure import caches
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
-from op_profiler.measure.kernels import array_address
+from op_profiler.measure.calls import array_address
 
 KIB, MIB = 1 << 10, 1 << 20
 L1, L2, L3 = 32 * KIB, 1 * MIB, 96 * MIB
@@ -61,7 +61,7 @@ def test_memory_limits_what_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, total: int, available: int, limit: str | None, expected: int
 ) -> None:
     memory = SimpleNamespace(total=total, available=available)
-    monkeypatch.setattr(caches.psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     file = tmp_path / "memory.max"
     if limit is not None:
         file.write_text(limit + "\n")

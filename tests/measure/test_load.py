@@ -34,8 +34,8 @@ class Server:
             topology.mkdir(parents=True)
             same = range(core % (cores // siblings), cores, cores // siblings)
             (topology / "thread_siblings_list").write_text(",".join(map(str, same)) + "\n")
-        patch.setattr(load.time, "monotonic", lambda: self.now)
-        patch.setattr(load.os, "times", lambda: SimpleNamespace(user=self.own, system=0.0))
+        patch.setattr(time, "monotonic", lambda: self.now)
+        patch.setattr(os, "times", lambda: SimpleNamespace(user=self.own, system=0.0))
         self.write()
 
     def write(self) -> None:

@@ -1,7 +1,8 @@
-"""ruff and mypy have nothing to say about any Python of this repository."""
+"""ruff and mypy have nothing to say about any Python of this repository, and what the house asks beyond them."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -19,3 +20,40 @@ CHECKED = [
 def test_clean(tool: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", *tool, *CHECKED], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+LONGEST_FILE = 420
+LONGEST_FUNCTION = 60
+EXCEPTIONS = {
+    "op_profiler.parallel.corun.models.load_models",
+    "op_profiler.schedules.templates.winograd._winograd",
+}
+"""Functions that are still too long; no others may come."""
+
+
+def test_files_and_functions_can_be_read_at_once() -> None:
+    """Commands are excepted: their options are their parameters."""
+    long = []
+    for path in (ROOT / "python").rglob("*.py"):
+        text = path.read_text()
+        name = ".".join(path.relative_to(ROOT / "python").with_suffix("").parts)
+        if text.count("\n") > LONGEST_FILE:
+            long.append(f"{name}: {text.count(chr(10))} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and not name.startswith("op_profiler.cli."):
+                lines = 1 + (node.end_lineno or node.lineno) - node.lineno
+                if lines > LONGEST_FUNCTION and f"{name}.{node.name}" not in EXCEPTIONS:
+                    long.append(f"{name}.{node.name}: {lines} lines")
+    assert not long
+
+
+def test_private_names_stay_in_their_module() -> None:
+    private = [
+        f"{path.relative_to(ROOT)} imports {name.name} of {node.module}"
+        for path in (ROOT / "python").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("op_profiler")
+        for name in node.names
+        if name.name.startswith("_") or any(part.startswith("_") for part in str(node.module).split("."))
+    ]
+    assert not private

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -167,5 +168,5 @@ def test_whether_torch_has_cuda_is_told_without_importing_it(tmp_path: Path, mon
     (package / "__init__.py").write_text("raise ImportError('not to be imported')")
     (package / "version.py").write_text("__version__ = '2.13.0+cu126'\ncuda: Optional[str] = '12.6'\nhip = None\n")
     spec = type("Spec", (), {"origin": str(package / "__init__.py")})
-    monkeypatch.setattr(vendor.importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
     assert cuda_of_torch() == "12.6"

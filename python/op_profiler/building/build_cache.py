@@ -22,7 +22,7 @@ from op_profiler.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
     from op_profiler.collection.request import CollectRequest
-    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.compilers.relay.relay_model import RelayModel
 
 _FORMAT = 1

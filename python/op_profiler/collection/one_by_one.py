@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from op_profiler.collection.session import OperatorResult
-    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import Machine
 

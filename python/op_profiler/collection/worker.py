@@ -24,8 +24,7 @@ from op_profiler.measure.failures import TWICE
 if TYPE_CHECKING:
     from op_profiler.collection.results import Results
     from op_profiler.collection.session import OperatorResult, ThreadResult
-    from op_profiler.compilers.relay.extract import Occurrence
-    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
     from op_profiler.compilers.relay.relay_model import RelayModel
     from op_profiler.dataset import Dataset
     from op_profiler.measure.measurement import Device

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from op_profiler.dataset.describe import Table, hardware_table, operator_table
     from op_profiler.dataset.export import FORMATS, export_table, read_parquet
     from op_profiler.dataset.flat import COLUMNS, flat_rows
-    from op_profiler.dataset.formats.autotvm import Imported, import_autotvm
+    from op_profiler.dataset.formats.autotvm import import_autotvm
+    from op_profiler.dataset.formats.format import Imported
     from op_profiler.dataset.row import Corun, CorunMember, Model, Row, StoredMeasurement, StoredTiming
     from op_profiler.dataset.store import Dataset
 
@@ -38,7 +39,8 @@ __all__ = [
 
 _HOMES = {
     "row": ("Corun", "CorunMember", "Model", "Row", "StoredMeasurement", "StoredTiming"),
-    "formats.autotvm": ("Imported", "import_autotvm"),
+    "formats.autotvm": ("import_autotvm",),
+    "formats.format": ("Imported",),
     "describe": ("Table", "hardware_table", "operator_table"),
     "export": ("FORMATS", "export_table", "read_parquet"),
     "flat": ("COLUMNS", "flat_rows"),

@@ -25,8 +25,8 @@ from sqlalchemy import (
     select,
     type_coerce,
 )
+from sqlalchemy import Column as SchemaColumn
 
-from op_profiler.dataset import schema
 from op_profiler.dataset.schema import (
     Json,
     Samples,
@@ -86,7 +86,7 @@ class FlatTable(NamedTuple):
     order: tuple[str, ...]
 
 
-def shown(*sources: Table | schema.Column[Any]) -> list[Column]:
+def shown(*sources: Table | SchemaColumn[Any]) -> list[Column]:
     """Columns of `schema` as the flat tables have them; of a table all that have a meaning there."""
     columns = [c for source in sources for c in (source.columns if isinstance(source, Table) else [source])]
     return [Column(c.info["flat"], _KINDS[type(c.type)], c.doc, c, c.info["since"]) for c in columns if c.doc]
@@ -185,7 +185,7 @@ _WORDS = {
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\b)|(?P<name>[A-Za-z_]\w*)
     |(?P<sign><=|>=|<>|!=|==|[=<>+\-*/%(),]))""",
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,  # other digits and blanks are names to SQLite
 )
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.relay.executor_graph import computes
-from op_profiler.compilers.relay.lower import CompiledModel, last_line
+from op_profiler.compilers.relay.lower import last_line
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import DLTENSOR_HANDLE, Call, Kernel, TimedCalls, array_address, call_overhead_us

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.extract import Occurrence, describe
-from op_profiler.compilers.relay.lower import CompiledModel, last_line
+from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
+from op_profiler.compilers.relay.extract import describe
+from op_profiler.compilers.relay.lower import last_line
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure.measurement import Cache

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -134,7 +135,7 @@ def size_bytes(tensor: TensorSpec) -> int:
     return elements(tensor.shape) * np.dtype(tensor.dtype).itemsize
 
 
-def _convolution(attrs: dict, inputs: Sequence[TensorSpec], output: TensorSpec, transpose: bool) -> int:
+def _convolution(attrs: dict[str, Any], inputs: Sequence[TensorSpec], output: TensorSpec, transpose: bool) -> int:
     """2 x (output elements, or input elements for a transposed one) x kernel window x channels per group."""
     kernel = attrs.get("kernel_size") or _kernel_from_weight(inputs[1], attrs)
     window = math.prod(int(k) for k in kernel)
@@ -146,7 +147,7 @@ def _convolution(attrs: dict, inputs: Sequence[TensorSpec], output: TensorSpec, 
     return 2 * elements(output.shape) * window * max(channels_in // groups, 1)
 
 
-def _kernel_from_weight(weight: TensorSpec, attrs: dict) -> tuple[int, ...]:
+def _kernel_from_weight(weight: TensorSpec, attrs: dict[str, Any]) -> tuple[int, ...]:
     layout = str(attrs.get("kernel_layout") or "OIHW")
     return tuple(weight.shape[layout.index(axis)] for axis in "DHW" if axis in layout) or (1,)
 
@@ -159,13 +160,13 @@ def _channels(data: TensorSpec, layout: str) -> int:
     return math.prod(data.shape[i] for i, axis in enumerate(axes) if axis in "Cc")
 
 
-def _reduction_of_matmul(op: str, attrs: dict, inputs: Sequence[TensorSpec]) -> int:
+def _reduction_of_matmul(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> int:
     data = inputs[0].shape
     transposed = bool(attrs.get("transpose_a", False))
     return data[-2] if transposed and len(data) > 1 else data[-1]
 
 
-def flops(op: str, attrs: dict, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> int:
+def flops(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> int:
     """Operations of one Relay op.
 
     Args:

@@ -7,7 +7,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from op_profiler.compilers.relay.extract import Occurrence, attributes, plain, signature
+from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.relay.extract import attributes, plain, signature
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import TensorSpec

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.measure.load import LoadMeter
     from op_profiler.measure.measurement import Cache, Device
     from op_profiler.measure.rounds import Limits

@@ -20,11 +20,12 @@ from op_profiler.cli.options import parse_targets
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.threads import available_cores
-from op_profiler.parallel.corun import several_targets
+from op_profiler.parallel.corun import several_targets, timing
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.several_targets import corun_on_targets
 from op_profiler.parallel.corun.timing import Timed
 from op_profiler.parallel.planning.games import Outcome
+from op_profiler.parallel.runtime import target_workers
 from op_profiler.parallel.runtime.target_workers import split_cores
 from op_profiler.targets.machine import Place
 
@@ -111,7 +112,7 @@ def test_models_run_at_once_each_on_cores_of_its_own(
     choose(monkeypatch, 0, 1)
     both_at_once = threading.Barrier(2)
     seen: set[tuple[str, frozenset[int]]] = set()
-    run_all, run = several_targets.run_all, several_targets.Worker._run
+    run_all, run = target_workers.run_all, target_workers.Worker._run
     together = threading.Event()
 
     def all_of(work: Any) -> Any:
@@ -125,7 +126,7 @@ def test_models_run_at_once_each_on_cores_of_its_own(
         return run(worker, number)
 
     monkeypatch.setattr(several_targets, "run_all", all_of)
-    monkeypatch.setattr(several_targets.Worker, "_run", meet)
+    monkeypatch.setattr(target_workers.Worker, "_run", meet)
     result = corun_on_targets(REQUEST, lambda text: None)
     first, second = available_cores()[:2]
     assert watched == {(first, second)}, "others are looked for on the cores of both"
@@ -143,7 +144,7 @@ def test_auto_keeps_everything_on_one_target_where_that_is_faster(
     loaded: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choose(monkeypatch, 0, 1)
-    time_in_turn: Callable[..., Timed] = several_targets.time_in_turn
+    time_in_turn: Callable[..., Timed] = timing.time_in_turn
 
     def slower(ways: Any, **limits: Any) -> Timed:
         timed = time_in_turn(ways, **limits)

@@ -19,8 +19,7 @@ from op_profiler.measure.calls import Call
 from op_profiler.measure.threads import available_cores
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.parallel.corun.comparison import compare
-from op_profiler.parallel.corun.costs import in_order
-from op_profiler.parallel.corun.models import Models
+from op_profiler.parallel.corun.models import Models, in_order
 from op_profiler.parallel.planning.plan import ROWS
 from op_profiler.parallel.planning.rows import cut_by_rows, for_team
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep, native_library

@@ -16,12 +16,12 @@ import numpy as np
 import psutil
 import pytest
 
-from op_profiler.compilers.relay.lower import CompiledModel
+from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Call, Kernel, array_address
 from op_profiler.measure.threads import available_cores
-from op_profiler.parallel.corun.costs import in_order, measure_costs, plan_of
-from op_profiler.parallel.corun.models import Models
+from op_profiler.parallel.corun.costs import measure_costs
+from op_profiler.parallel.corun.models import Models, in_order, plan_of
 from op_profiler.parallel.planning.plan import ROWS, Group, Plan, Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.parallel.runtime.interrupt import ended_by_interrupt

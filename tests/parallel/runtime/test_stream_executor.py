@@ -11,7 +11,8 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from op_profiler.compilers.relay.lower import CompiledModel, compile_model
+from op_profiler.compilers.compiled_model import CompiledModel
+from op_profiler.compilers.relay.lower import compile_model
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.calls import Kernel

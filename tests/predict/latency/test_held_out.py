@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from op_profiler.predict.latency import fit as fitting
 from op_profiler.predict.latency import held_out
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.held_out import family_of, held_out_networks
@@ -41,7 +42,7 @@ def test_a_network_is_held_out_with_its_family(known: Examples, monkeypatch: pyt
         names[at] = "another-34"
     examples = dataclasses.replace(known, models=names)
     learned: list[set[str]] = []
-    fit = held_out.fit
+    fit = fitting.fit
 
     def noted(some: Examples, **options: object) -> Predictor:
         learned.append({some.models[model] for model in np.unique(some.model)})

@@ -16,7 +16,7 @@ from op_profiler.collection.sampling.run import Batch, batches_of_points
 from op_profiler.errors import DatasetError
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.predict.latency.examples import Examples
 
 _POOL = 160

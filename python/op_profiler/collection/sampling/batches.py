@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from op_profiler.collection.sampling.kinds import Point, Scope
-from op_profiler.compilers.relay.extract import Occurrence
+from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.frontends.sample import Sampled
 

@@ -18,7 +18,7 @@ from op_profiler.frontends.frontend import ModelRequest
 
 if TYPE_CHECKING:
     from op_profiler.collection.supervisor import Collection, Progress
-    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.relay.relay_model import RelayModel
     from op_profiler.schedules.applied import Applied
 

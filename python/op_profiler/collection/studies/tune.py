@@ -14,7 +14,7 @@ from op_profiler.measure.measurement import Cache, Device, Measurement, Settings
 
 if TYPE_CHECKING:
     from op_profiler.collection.studies.in_model import Decision, Entry, InModel
-    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.relay.relay_model import RelayModel
     from op_profiler.dataset import Row
     from op_profiler.schedules.records import Conditions, Record

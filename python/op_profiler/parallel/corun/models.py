@@ -25,7 +25,7 @@ from op_profiler.targets import TARGETS
 
 if TYPE_CHECKING:
     from op_profiler.collection.request import CollectRequest
-    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.parallel.runtime.executor import Executor
     from op_profiler.parallel.runtime.schedule_variants import Variants

@@ -30,7 +30,7 @@ from op_profiler.parallel.runtime.target_workers import (
 from op_profiler.targets.target import resolve_target, use_build_for
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.compiled_model import CompiledModel
 
 _COST_ROUNDS = 15
 _TOLERANCE = 1e-3  # the kernels of another target add in another order

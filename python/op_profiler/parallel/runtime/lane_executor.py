@@ -24,7 +24,7 @@ from op_profiler.parallel.runtime.memory import Bound, bind_in_one_piece
 from op_profiler.parallel.runtime.storage import plan_storage
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
 

@@ -22,8 +22,7 @@ from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.points import index_of
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.extract import Occurrence
-    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
     from op_profiler.schedules.schedule import Schedule
 
 _TOLERANCE = 1e-4  # another schedule adds in another order

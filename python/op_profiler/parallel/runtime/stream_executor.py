@@ -24,7 +24,7 @@ from op_profiler.parallel.planning.plan import Group, Stage
 from op_profiler.parallel.runtime.lane_executor import Programme, happens_before, load_side_by_side
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
 

@@ -19,7 +19,7 @@ from op_profiler.errors import MeasureError, UsageError
 from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.targets.machine import Machine, Place
     from op_profiler.targets.remote.board import Board, BoardKernels

@@ -13,7 +13,7 @@ from op_profiler.predict.latency.predictor import TIERS, UNSUPPORTED, OperatorPr
 from op_profiler.predict.latency.query import Query
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.extract import Occurrence
+    from op_profiler.compilers.compiled_model import Occurrence
 
 
 @dataclasses.dataclass(frozen=True)

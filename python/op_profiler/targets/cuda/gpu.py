@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.lower import CompiledModel
+from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.relay.tvm_build import load_tvm, runtime_device
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.lower import CompiledModel, last_line
+from op_profiler.compilers.compiled_model import CompiledModel
+from op_profiler.compilers.relay.lower import last_line
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.kernels import expose_every_entry, kernel_calls
