@@ -58,7 +58,7 @@ def tell(
     if plan_file is not None:
         write_whole(plan_file, json_text.dumps(result.plan.to_json(result.models.graph), indent=1) + "\n")
     if trace_file is not None:
-        events = chrome_trace(result.models.graph, result.plan, result.run.timeline_us, lane=result.models.lane)
+        events = chrome_trace(result.models.graph, result.plan, result.run.timeline_us, lane=result.models.lanes.lane)
         write_whole(trace_file, json_text.dumps(events) + "\n")
 
 
@@ -73,7 +73,7 @@ def _show_plan(console: Console, result: CorunResult) -> None:
 
     plan, graph = result.plan, result.models.graph
     table = Table(title=f"{' + '.join(plan.models)}: plan of {plan.title}")
-    lanes = f"{result.models.lane}s"
+    lanes = f"{result.models.lanes.lane}s"
     for name in ("stage", lanes, "threads", "start us", "us", "operator"):
         table.add_column(name, justify="left" if name in (lanes, "operator") else "right", overflow="fold")
     for number, stage in enumerate(plan.stages):

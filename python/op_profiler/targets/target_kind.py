@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from op_profiler.measure.measurement import Device
+    from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.resources.resource import Resource
     from op_profiler.targets.machine import Machine, Place
     from op_profiler.targets.remote.probe import Probe
     from op_profiler.tuning.trials.worker import Worker
+
+NO_PLANS_FOR_BOARDS = "a board is one of several targets that models choose from: --target llvm,pynq"
 
 
 class TargetKind(abc.ABC):
@@ -166,6 +169,14 @@ class TargetKind(abc.ABC):
 
         Raises:
             MeasureError: nothing can here.
+        """
+
+    @abc.abstractmethod
+    def plan_lanes(self) -> PlanLanes:
+        """What the cores of plans are here.
+
+        Raises:
+            UsageError: there are no plans for it.
         """
 
     def describe_remote(

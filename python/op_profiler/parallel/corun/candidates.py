@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.errors import ModelError, UsageError
+from op_profiler.errors import ModelError
 from op_profiler.parallel.corun.costs import Profile, measure_costs, predicted_costs
 from op_profiler.parallel.corun.models import Models, load_models, mergeable, plan_of
 from op_profiler.parallel.corun.request import AUTO, COLLABORATE, Announce, CorunRequest
@@ -142,8 +142,6 @@ def _tuned(
     from op_profiler.predict.schedules.suggestions import load_trials
     from op_profiler.shipped import shipped_trials
 
-    if models.on_gpu:
-        raise UsageError("the policy collaborate has no schedules for a GPU; use another, or --target llvm")
     announce("building the best few schedules of each operator")
     rows = load_trials(request.db, shipped_trials(), announce)
     rows = [row for row in rows if row["device_kind"] == models.machine.device.kind]

@@ -5,22 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from op_profiler.compilers.relay.executor_graph import kernels_with_inputs
-from op_profiler.errors import MeasureError, UsageError
-from op_profiler.measure.threads import available_cores, default_thread_counts
+from op_profiler.errors import MeasureError
 from op_profiler.parallel.corun.timing import Way
 from op_profiler.parallel.planning.graph import KernelGraph, Node
 from op_profiler.parallel.planning.plan import BLOCKS, ROWS, Group, Plan, Stage, Step
 from op_profiler.parallel.planning.rows import cut_by_rows
-from op_profiler.parallel.runtime.lane_executor import PlanExecutor, on_lanes, with_own_weights
-from op_profiler.parallel.runtime.stream_executor import StreamExecutor
 from op_profiler.targets import TARGETS
 
 if TYPE_CHECKING:
@@ -28,13 +23,10 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.parallel.runtime.executor import Executor
+    from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.parallel.runtime.schedule_variants import Variants
     from op_profiler.schedules.schedule import Schedule
     from op_profiler.targets.machine import Machine
-
-
-_MOST_STREAMS = 32
-"""More than kernels of a model that are worth running side by side."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,19 +61,14 @@ class Models:
     split: str = BLOCKS
 
     @property
-    def on_gpu(self) -> bool:
-        """Whether kernels run on a GPU."""
-        return TARGETS.get(self.machine.device.kind).on_gpu
-
-    @property
-    def lane(self) -> str:
+    def lanes(self) -> PlanLanes:
         """What the cores of a plan are."""
-        return "stream" if self.on_gpu else "core"
+        return TARGETS.get(self.machine.device.kind).plan_lanes()
 
     @property
     def thread_counts(self) -> tuple[int, ...]:
-        """That an operator may have, rising; a GPU's kernels have threads of their own, whatever a plan says."""
-        return (1,) if self.on_gpu else default_thread_counts(len(self.cores))
+        """That an operator may have, rising."""
+        return self.lanes.thread_counts(len(self.cores))
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -136,13 +123,7 @@ class Models:
         plan.check(self.graph, device=device.key, processor=device.processor, cores=self.cores)
         if plan.merged != self.merged:
             raise MeasureError(f"the plan merges {plan.merged or 'nothing'}, the models were built with {self.merged}")
-        executor: Executor
-        if self.on_gpu:
-            from op_profiler.targets.cuda.gpu import Events
-
-            executor = StreamExecutor(self.graph, self.compiled, plan, self.machine.runtime, self.inputs, Events())
-        else:
-            executor = PlanExecutor(self.graph, self.compiled, plan, self.machine.runtime, self.inputs)
+        executor = self.lanes.executor(self.graph, self.compiled, plan, self.machine.runtime, self.inputs)
         executor.use(self.functions({step.node: step.schedule for step, _ in plan.steps}))
         return executor
 
@@ -151,7 +132,7 @@ class Models:
         names = [f"{name} #{copy}" for copy in range(count) for name in self.graph.models]
         compiled = self.compiled
         for _ in range(count - 1):
-            compiled += tuple(one if self.on_gpu else with_own_weights(one) for one in self.compiled)
+            compiled += tuple(self.lanes.copy(one) for one in self.compiled)
         return dataclasses.replace(
             self, graph=kernel_graph(names, compiled), compiled=compiled, loaded=(), inputs=self.inputs * count
         )
@@ -226,11 +207,8 @@ def load_models(
     from op_profiler.measure.turns import compiling
     from op_profiler.targets.open_machine import open_machine
 
-    on_gpu = requests[0].kind.on_gpu
-    available = tuple(range(_MOST_STREAMS)) if on_gpu else available_cores()
-    if not 1 <= cores <= len(available):
-        here = f"give 1 to {len(available)}" if on_gpu else f"this process may use 1 to {len(available)} cores"
-        raise UsageError(f"{'--streams' if on_gpu else '--threads'} {cores} is not possible here: {here}")
+    lanes = requests[0].kind.plan_lanes()
+    numbers = lanes.first(cores)
     compiled: list[CompiledModel] = []
     inputs: list[dict[str, np.ndarray]] = []
     batch_sizes: list[int] = []
@@ -267,13 +245,10 @@ def load_models(
     announce("loading")
     machine = open_machine(requests[0].target, target, None)
     loaded = tuple(load_graph(one, machine.runtime, arrays) for one, arrays in zip(compiled, inputs, strict=True))
-    if not on_gpu:
-        with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
-            distinct = {id(one): on_lanes(one, Path(folder)) for one in compiled}
-            compiled = [distinct[id(one)] for one in compiled]
+    prepared = lanes.prepared(compiled)
     return Models(
-        graph=kernel_graph(names, compiled),
-        compiled=tuple(compiled),
+        graph=kernel_graph(names, prepared),
+        compiled=prepared,
         loaded=loaded,
         inputs=tuple(inputs),
         batch_sizes=tuple(batch_sizes),
@@ -281,6 +256,6 @@ def load_models(
         asked=tuple(asked),
         merged=tuple(sorted(kinds)),
         machine=machine,
-        cores=tuple(available[:cores]),
+        cores=numbers,
         schedules=schedules,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from op_profiler.collection.request import CollectRequest
-from op_profiler.cores import usable_cores
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.planning.policies import POLICIES
@@ -15,12 +15,15 @@ from op_profiler.schedules import records
 from op_profiler.targets import TARGETS
 from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of
+from op_profiler.targets.target_kind import NO_PLANS_FOR_BOARDS
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.runtime.plan_lanes import PlanLanes
 
 AUTO, COLLABORATE = "auto", "collaborate"
 CHOICES = (*(name for name in POLICIES if name != "exhaustive"), "exhaustive", COLLABORATE, AUTO)
 _GAMES = ("nash", AUTO)
 COSTS = ("measured", "predicted")
-_STREAMS = 4
 
 Announce = Callable[[str], None]
 """Told what takes long, before it does."""
@@ -61,16 +64,19 @@ class CorunRequest:
     rounds: int = 40
 
     @property
-    def on_gpu(self) -> bool:
-        """Whether plans are for a GPU: their cores are its streams."""
-        return len(self.targets) == 1 and kind_of(self.targets[0]).on_gpu
+    def lanes(self) -> PlanLanes:
+        """What the cores of plans are; several targets share out those of this machine's processor.
+
+        Raises:
+            UsageError: there are no plans for the one target.
+        """
+        return kind_of(self.targets[0] if len(self.targets) == 1 else "llvm").plan_lanes()
 
     @property
     def cores(self) -> int:
         """How many cores, of a GPU how many streams, may be used."""
-        if self.on_gpu:
-            return _STREAMS if self.streams is None else self.streams
-        return usable_cores() if self.threads is None else self.threads
+        given = {"--threads": self.threads, "--streams": self.streams}[self.lanes.option]
+        return self.lanes.usual_count if given is None else given
 
     def on(self, target: str) -> tuple[CollectRequest, ...]:
         """The models, to be run on one of the targets."""
@@ -91,10 +97,7 @@ class CorunRequest:
         """
         from op_profiler.frontends import FRONTENDS
 
-        if self.threads is not None and self.on_gpu:
-            raise UsageError("--threads has no meaning for cuda; give --streams")
-        if self.streams is not None and not self.on_gpu:
-            raise UsageError("--streams is for --target cuda alone; give --threads")
+        self._check_lanes()
         for model in self.models:
             FRONTENDS.get(model.source).check(model)
         if len(self.targets) > 1:
@@ -128,18 +131,29 @@ class CorunRequest:
             raise UsageError(f"several targets go with --policy nash or auto alone; leave out {', '.join(names)}")
 
     def _check_one_target(self) -> None:
-        if self.place is not None or kind_of(self.targets[0]).is_board:
-            raise UsageError("a board is one of several targets that models choose from: --target llvm,pynq")
+        if self.place is not None:
+            raise UsageError(NO_PLANS_FOR_BOARDS)
         if self.policy not in CHOICES:
             raise UnknownNameError("policy", self.policy, CHOICES)
         if self.costs not in COSTS:
             raise UnknownNameError("costs", self.costs, COSTS)
         if self.policy == COLLABORATE and self.costs != "measured":
             raise UsageError("the policy collaborate measures what it tunes: leave --costs at measured")
-        if self.on_gpu and self.policy == COLLABORATE:
-            raise UsageError("--policy collaborate tunes for processors; for cuda take one of the others")
-        if self.on_gpu and (self.costs != "measured" or self.db is not None):
-            raise UsageError("for cuda, costs are measured and co-runs are not stored: leave out --costs and --db")
+        if self.lanes.only_measured:
+            kind = kind_of(self.targets[0]).name
+            if self.policy == COLLABORATE:
+                raise UsageError(f"--policy collaborate tunes for processors; for {kind} take one of the others")
+            if self.costs != "measured" or self.db is not None:
+                raise UsageError(
+                    f"for {kind}, costs are measured and co-runs are not stored: leave out --costs and --db"
+                )
+
+    def _check_lanes(self) -> None:
+        if self.threads is not None and self.lanes.option != "--threads":
+            kind = kind_of(self.targets[0]).name
+            raise UsageError(f"--threads has no meaning for {kind}; give {self.lanes.option}")
+        if self.streams is not None and self.lanes.option != "--streams":
+            raise UsageError("--streams is for --target cuda alone; give --threads")
 
     def _check_several_targets(self) -> None:
         from op_profiler.measure.threads import check_thread_counts

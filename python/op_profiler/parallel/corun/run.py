@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from op_profiler.c_compiler import compiler
 from op_profiler.measure.turns import locks_of, measuring
 from op_profiler.parallel.corun.candidates import Candidate, Tried, best_of, candidates_of, merged_candidates
 from op_profiler.parallel.corun.comparison import CorunResult, compare
@@ -38,8 +37,7 @@ def corun_on_one_target(request: CorunRequest, announce: Announce) -> CorunResul
     Args:
         request: checked.
     """
-    if not request.on_gpu:
-        compiler()  # says what is missing, before minutes of building
+    request.lanes.check()
     plan = read_plan(request.plan) if request.plan is not None else None
     if plan is not None:
         plan.check_models(tuple(model.name for model in request.models))

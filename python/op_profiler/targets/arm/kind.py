@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.targets.machine import Machine, Place
-from op_profiler.targets.target_kind import TargetKind
+from op_profiler.targets.target_kind import NO_PLANS_FOR_BOARDS, TargetKind
 
 if TYPE_CHECKING:
+    from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.tuning.trials.worker import Worker
 
 
@@ -54,6 +55,9 @@ class ArmBoard(TargetKind):
     def lock(self) -> None:
         """Boards are given to one at a time by their tracker."""
         return
+
+    def plan_lanes(self) -> PlanLanes:
+        raise UsageError(NO_PLANS_FOR_BOARDS)
 
     def trial_worker(self) -> type[Worker]:
         self._not_here()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from op_profiler.measure.measurement import Device
+    from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.resources.resource import Resource
     from op_profiler.tuning.trials.worker import Worker
 
@@ -107,6 +108,11 @@ class CudaKind(TargetKind):
         from op_profiler.targets.cuda.tvm_build import device_uuid
 
         return device_uuid()
+
+    def plan_lanes(self) -> PlanLanes:
+        from op_profiler.parallel.runtime.stream_lanes import StreamLanes
+
+        return StreamLanes()
 
     def trial_worker(self) -> type[Worker]:
         from op_profiler.targets.cuda.trial_worker import GpuWorker

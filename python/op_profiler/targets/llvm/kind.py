@@ -9,6 +9,7 @@ from op_profiler.targets.machine import Machine, Place
 from op_profiler.targets.target_kind import TargetKind
 
 if TYPE_CHECKING:
+    from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.tuning.trials.worker import Worker
 
 
@@ -72,6 +73,11 @@ class LlvmKind(TargetKind):
         from op_profiler.measure.turns import PROCESSOR
 
         return PROCESSOR
+
+    def plan_lanes(self) -> PlanLanes:
+        from op_profiler.parallel.runtime.core_lanes import CoreLanes
+
+        return CoreLanes()
 
     def trial_worker(self) -> type[Worker]:
         from op_profiler.tuning.trials.worker import Worker
