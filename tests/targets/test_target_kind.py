@@ -95,6 +95,23 @@ def test_a_kind_is_resolved_to_what_tvm_compiles_for(kind: TargetKind, tvm: Any)
 
 
 @every_kind
+def test_plans_have_lanes_but_those_for_boards(kind: TargetKind) -> None:
+    if kind.is_board:
+        with pytest.raises(UsageError, match="a board is one of several targets"):
+            kind.plan_lanes()
+        return
+    lanes = kind.plan_lanes()
+    lanes.check()
+    numbers = lanes.first(lanes.usual_count)
+    assert len(numbers) == lanes.usual_count and lanes.first(1) == numbers[:1]
+    counts = lanes.thread_counts(len(numbers))
+    assert list(counts) == sorted(set(counts)) and 1 <= counts[0] <= counts[-1] <= len(numbers)
+    for count in (0, 100_000):
+        with pytest.raises(UsageError, match=f"{lanes.option} {count} is not possible here"):
+            lanes.first(count)
+
+
+@every_kind
 def test_a_place_has_no_vendor(kind: TargetKind) -> None:
     with pytest.raises(UsageError, match="--vendor true times torch on this machine's"):
         kind.check_vendor(PLACE)
