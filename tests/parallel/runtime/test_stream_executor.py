@@ -270,7 +270,7 @@ def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.Monk
     """As `load_models` makes them for a GPU."""
     device = Device(kind="cuda", target="cuda", processor="GPU", cores=132)
     machine: Any = SimpleNamespace(
-        device=device, runtime=tvm.cpu(), threads=machines.NoThreads(), meter=lambda: None, limits=Limits()
+        device=device, runtime=tvm.cpu(), threads=machines.NoThreads(), meter=lambda threads=None: None, limits=Limits()
     )
     monkeypatch.setattr(machines, "Events", lambda: gpu)
     return Models(
