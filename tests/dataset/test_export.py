@@ -172,6 +172,28 @@ def test_conditions(varied: Dataset, where: str, count: int) -> None:
         "threads = 1abc",
         "sum(threads) = 1",
         "abs(threads, 1, 2) = 1",
+        "threads = 1 || 1",
+        "threads = 1\0",
+        "threads = \u0661",
+        "threads\u00a0= 1",
+        "anchor = \u2019x\u2019",
+        "threads \uff1d 1",
+        "anchor = 'a' union",
+        "threads = 1 limit 1",
+        "threads = 1 order by threads",
+        "threads collate nocase = 1",
+        "anchor glob '*'",
+        "cast(threads as text) = '1'",
+        "threads[1] = 1",
+        "threads = @x",
+        "(threads, rounds) = (select 1, 2)",
+        "case when threads = 1 then (select 1) end = 1",
+        "threads = 1 and (1 = 1)) or (1 = 1",
+        "sqlite_version() = '3'",
+        "current_user = 'x'",
+        "rowid = 1",
+        "flat.threads = 1",
+        "x'00' = 1",
         "",
         "   ",
     ],
@@ -187,6 +209,29 @@ def test_conditions_that_are_none_are_refused_with_the_columns(filled: Dataset, 
 def test_a_misspelt_column_names_the_nearest() -> None:
     with pytest.raises(UsageError, match="'anchr'; the nearest known: anchor"):
         parse_where("anchr = 'x'")
+
+
+def test_a_condition_is_read_as_the_databases_read_it(varied: Dataset) -> None:
+    """To other parsers these are ``threads = (1 is not null)`` and a statement of its own."""
+    rows = len(list(flat_rows(varied)))
+    assert len(list(flat_rows(varied, where="threads * 2 = 2 is not null"))) == rows
+    assert len(list(flat_rows(varied, where="cache in ('model', 'hot', 'cold')"))) == rows
+
+
+def test_what_stands_in_quotes_is_text(varied: Dataset) -> None:
+    for text in ("'; DROP TABLE measurements; --", "'", "/*", "--", "%(x)s", ":x", "\\", "' or '1' = '1"):
+        doubled = text.replace("'", "''")
+        assert list(flat_rows(varied, where=f"anchor = '{doubled}'")) == []
+    assert varied.counts()["measurements"] > 0
+
+
+@pytest.mark.parametrize("nested", ["(" * 3000 + "1 = 1" + ")" * 3000, "not " * 3000 + "true"], ids=["brackets", "not"])
+def test_a_condition_too_deep_for_a_database_is_refused_or_answered(filled: Dataset, nested: str) -> None:
+    try:
+        assert len(list(flat_rows(filled, where=nested))) == 2
+    except UsageError as error:
+        assert "the columns are: measurement_key" in str(error)
+    assert filled.counts()["measurements"] == 2
 
 
 def test_minus_signs_do_not_become_a_comment() -> None:
