@@ -7,11 +7,11 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction
 from op_profiler.measure.calls import Kernel, array_address
 from op_profiler.measure.load import parse_core_list
 
@@ -67,7 +67,7 @@ class Pieces:
     """
 
     def __init__(
-        self, name: str, function: Any, piece: tuple[int, ...], output: tuple[int, ...], total_bytes: int
+        self, name: str, function: PackedFunction, piece: tuple[int, ...], output: tuple[int, ...], total_bytes: int
     ) -> None:
         self.piece_bytes = 4 * math.prod(piece)
         count = max(-(-total_bytes // self.piece_bytes), 2)
@@ -85,9 +85,9 @@ class Pieces:
         return next(self._next).timed()
 
 
-def _filled(shape: tuple[int, ...]) -> Any:
+def _filled(shape: tuple[int, ...]) -> DeviceArray:
     """An array of TVM's, written to without a second copy of it."""
-    array = load_tvm().nd.empty(shape, "float32")
+    array: DeviceArray = load_tvm().nd.empty(shape, "float32")
     data = ctypes.c_void_p.from_address(array_address(array)).value  # DLTensor begins with the pointer to its data
     ctypes.memset(int(data or 0), _SOME_FLOAT, 4 * math.prod(shape))
     return array

@@ -18,6 +18,7 @@ import numpy as np
 
 from op_profiler.compilers.relay.lower import last_line
 from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction
 
 DLTENSOR_HANDLE = 7
 """TVM's type code of a tensor as an argument."""
@@ -34,7 +35,7 @@ class Call:
         codes: TVM's type codes of the arguments.
     """
 
-    def __init__(self, name: str, function: Any, values: Sequence[int], codes: Sequence[int]) -> None:
+    def __init__(self, name: str, function: PackedFunction, values: Sequence[int], codes: Sequence[int]) -> None:
         from tvm._ffi.base import _LIB  # TVM is loaded by whoever made the function
 
         self.name = name
@@ -87,7 +88,7 @@ class Kernel(Call):
         arrays: its inputs and outputs.
     """
 
-    def __init__(self, name: str, label: str, function: Any, arrays: Sequence[Any]) -> None:
+    def __init__(self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]) -> None:
         super().__init__(name, function, [array_address(a) for a in arrays], [DLTENSOR_HANDLE] * len(arrays))
         self.label = label
         self.arrays = list(arrays)
@@ -101,7 +102,7 @@ class Kernel(Call):
         return None
 
 
-def array_address(array: Any) -> int:
+def array_address(array: DeviceArray) -> int:
     """Address of an array's DLTensor, with either of TVM's two Python bindings (Cython, ctypes)."""
     if hasattr(array, "_tvm_handle"):
         return int(array._tvm_handle)

@@ -20,6 +20,7 @@ from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.relay.executor_graph import computes
 from op_profiler.compilers.relay.lower import last_line
 from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.runtime_types import DeviceArray, GraphExecutor, PackedFunction, RuntimeDevice
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import DLTENSOR_HANDLE, Call, Kernel, TimedCalls, array_address, call_overhead_us
 from op_profiler.measure.measurement import Cache
@@ -40,10 +41,10 @@ class GraphKernels:
     """
 
     kernels: tuple[Kernel, ...]
-    run: Callable[[], None]
+    run: PackedFunction
     flush: Callable[[Kernel], Call] | None
-    executor: Any
-    outputs: tuple[Any, ...] = ()
+    executor: GraphExecutor
+    outputs: tuple[DeviceArray, ...] = ()
     placements: Placements | None = None
     _walks: dict[tuple[Cache, tuple[bool, ...]], tuple[TimedCalls, list[int]]] = dataclasses.field(
         default_factory=dict, init=False, repr=False
@@ -129,7 +130,7 @@ class GraphKernels:
         return {"model": "in-graph", "hot": "repeat", "cold": "clflush"}[cache]
 
 
-def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarray]) -> GraphKernels:
+def load_graph(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]) -> GraphKernels:
     """Put a model and its inputs on the device and bind every kernel to its buffers.
 
     Args:
@@ -143,7 +144,7 @@ def load_graph(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarra
     return _ran(bind_graph(compiled, json.loads(compiled.library.get_graph_json()), device, inputs))
 
 
-def load_in_turns(compiled: CompiledModel, device: Any, inputs: dict[str, np.ndarray]) -> GraphKernels:
+def load_in_turns(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]) -> GraphKernels:
     """As `load_graph`, on a processor; `GraphKernels.moved` gives copies of it in other memory, in turn."""
     first = load_graph(compiled, device, inputs)
 
@@ -166,9 +167,9 @@ def _ran(loaded: GraphKernels) -> GraphKernels:
 def bind_graph(
     compiled: CompiledModel,
     graph: dict[str, Any],
-    device: Any,
+    device: RuntimeDevice,
     inputs: dict[str, np.ndarray],
-    weights: dict[str, Any] | None = None,
+    weights: dict[str, DeviceArray] | None = None,
 ) -> GraphKernels:
     """As `load_graph`, with the executor's graph given, and without running it.
 
@@ -231,7 +232,9 @@ def expose_every_entry(graph: dict[str, Any]) -> list[tuple[int, int]]:
     return entries
 
 
-def kernel_calls(graph: dict[str, Any], buffers: dict[tuple[int, int], Any]) -> Iterator[tuple[str, str, list[Any]]]:
+def kernel_calls(
+    graph: dict[str, Any], buffers: dict[tuple[int, int], DeviceArray]
+) -> Iterator[tuple[str, str, list[DeviceArray]]]:
     """Every call of a kernel in execution order: its name, the compiler's hash of it, and its arrays.
 
     Args:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.runtime_types import DeviceArray, RuntimeModule
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.threads import available_cores
@@ -52,8 +53,9 @@ class SteadinessProbe:
         compute, memory = _functions(str(target))
         rng = np.random.default_rng(0)
 
-        def array(*shape: int) -> Any:
-            return tvm.nd.array(rng.random(shape, dtype="float32"))
+        def array(*shape: int) -> DeviceArray:
+            made: DeviceArray = tvm.nd.array(rng.random(shape, dtype="float32"))
+            return made
 
         shapes = (_DEPTH,), (_COLUMNS, _DEPTH, _LANES), (_CHUNKS, _COLUMNS, _LANES)
         piece, output = (_MEMORY_CHUNKS, _MEMORY_ROWS, _LANES), (_MEMORY_CHUNKS, _LANES)
@@ -76,7 +78,7 @@ class SteadinessProbe:
 
 
 @functools.cache
-def _functions(target: str) -> tuple[Any, Any]:
+def _functions(target: str) -> tuple[RuntimeModule, RuntimeModule]:
     tvm = load_tvm()
     te = tvm.te
     factor = te.placeholder((_DEPTH,), name="factor")

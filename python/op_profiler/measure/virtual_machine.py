@@ -17,6 +17,7 @@ from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.relay.lower import last_line
 from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.runtime_types import RuntimeDevice
 from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure.measurement import Cache
 from op_profiler.operators.operator import Operator
@@ -27,7 +28,7 @@ _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 class VmKernels:
     """A model in the virtual machine (a `LoadedModel`); only the cache state ``model`` exists here."""
 
-    def __init__(self, compiled: CompiledModel, device: Any, inputs: Sequence[np.ndarray]) -> None:
+    def __init__(self, compiled: CompiledModel, device: RuntimeDevice, inputs: Sequence[np.ndarray]) -> None:
         tvm = load_tvm()
         from tvm.runtime import profiler_vm, vm
 
