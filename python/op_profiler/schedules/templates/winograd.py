@@ -42,14 +42,10 @@ def _winograd(
     """data [n, C, h, w, c], transformed weight [6, 6, O, C*c, o]; the result [n, O, h', w', o]."""
     tvm = load_tvm()
     te = tvm.te
-    n, chunks, height, width, block = shape(data)
+    n, chunks, *_, block = shape(data)
     _, _, out_chunks, channels, lanes = shape(weight)
-    top, left, bottom, right = (int(p) for p in (padding if len(padding) == 4 else (*padding, *padding)))
-    out_height, out_width = height + top + bottom - KERNEL + 1, width + left + right - KERNEL + 1
+    padded, out_height, out_width = _padded(data, padding)
     rows, columns = -(-out_height // TILE), -(-out_width // TILE)
-    below = rows * TILE + KERNEL - 1 - height - top
-    beside = columns * TILE + KERNEL - 1 - width - left
-    padded = tvm.topi.nn.pad(data, (0, 0, top, left, 0), (0, 0, below, beside, 0), name=PADDING)
     a_matrix, b_matrix, _ = tvm.topi.nn.winograd_util.winograd_transform_matrices(TILE, KERNEL, dtype)
 
     i, j = te.reduce_axis((0, ALPHA), name="i"), te.reduce_axis((0, ALPHA), name="j")
@@ -91,6 +87,17 @@ def _winograd(
         tag=WINOGRAD,
         attrs={"nominal_flop": 2 * n * out_chunks * lanes * out_height * out_width * channels * KERNEL * KERNEL},
     )
+
+
+def _padded(data: Any, padding: Any) -> tuple[Any, int, int]:
+    """The input with the zeros around it that make its tiles whole; height and width of the output."""
+    _, _, height, width, _ = shape(data)
+    top, left, bottom, right = (int(p) for p in (padding if len(padding) == 4 else (*padding, *padding)))
+    out_height, out_width = height + top + bottom - KERNEL + 1, width + left + right - KERNEL + 1
+    below = -(-out_height // TILE) * TILE + KERNEL - 1 - height - top
+    beside = -(-out_width // TILE) * TILE + KERNEL - 1 - width - left
+    padded = load_tvm().topi.nn.pad(data, (0, 0, top, left, 0), (0, 0, below, beside, 0), name=PADDING)
+    return padded, out_height, out_width
 
 
 def _define(cfg: Any, rows: int, columns: int, out_chunks: int, channels: int) -> None:
