@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.errors import MeasureError, OpProfilerError, UsageError
+from op_profiler.errors import MeasureError, OpProfilerError
 from op_profiler.parallel.corun.collaborate import Collaboration, batches, collaborate
 from op_profiler.parallel.corun.costs import Profile, measure_costs
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
-from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.schedule_proposals import proposals
 from op_profiler.parallel.planning.plan import Group, Plan, PlanError, Stage, Step
 from op_profiler.schedules.schedule import Schedule
@@ -238,8 +237,3 @@ def test_proposals_are_built_and_heavy_operators_come_first(branching: Models, r
 def test_too_few_trials_are_an_error_that_tells_what_to_do(branching: Models, rows: list[dict[str, Any]]) -> None:
     with pytest.raises(OpProfilerError, match="tune some models first"):
         proposals(branching, np.zeros(len(branching.graph)), rows[:3], seconds=1)
-
-
-def test_predicted_costs_are_refused() -> None:
-    with pytest.raises(UsageError, match="--costs"):
-        CorunRequest(models=(), policy="collaborate", costs="predicted", threads=1).check()

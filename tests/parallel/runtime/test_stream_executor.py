@@ -13,8 +13,7 @@ import pytest
 
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.relay.lower import compile_model
-from op_profiler.errors import MeasureError, UsageError
-from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.kernels import load_graph
 from op_profiler.measure.measurement import Device
@@ -22,7 +21,6 @@ from op_profiler.measure.rounds import Limits
 from op_profiler.parallel.corun.costs import measure_costs
 from op_profiler.parallel.corun.models import Models, in_order, kernel_graph
 from op_profiler.parallel.corun.models import plan_of as plan_for
-from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import Group, Plan, Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
@@ -234,20 +232,6 @@ def test_a_kernel_that_fails_ends_the_run_with_its_name(
         assert len(gpu.ran) == 5 and gpu.stream is None
         monkeypatch.setattr(gpu, "launch", launch)
         executor.run()
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"policy": "collaborate"}, "tunes for processors"),
-        ({"costs": "predicted"}, "leave out --costs"),
-        ({"db": "sqlite:///x.db"}, "and --db"),
-    ],
-)
-def test_what_is_not_possible_on_a_gpu_is_refused(changes: dict[str, Any], words: str) -> None:
-    request = CorunRequest(models=(ModelRequest(source="local", name="mlp"),), targets=("cuda",), policy="ios")
-    with pytest.raises(UsageError, match=words):
-        dataclasses.replace(request, **changes).check()
 
 
 def test_groups_of_a_stage_are_launched_in_turn() -> None:
