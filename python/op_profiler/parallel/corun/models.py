@@ -19,6 +19,7 @@ from op_profiler.parallel.planning.rows import cut_by_rows
 from op_profiler.targets import TARGETS
 
 if TYPE_CHECKING:
+    from op_profiler.building.build_cache import Built
     from op_profiler.collection.request import CollectRequest
     from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.measure.kernels import GraphKernels
@@ -200,62 +201,59 @@ def load_models(
         ModelError, MeasureError: a model cannot be lowered, built or run.
         UsageError: there are fewer cores.
     """
-    from op_profiler.building.build_cache import build
-    from op_profiler.building.requested_model import load_model, random_inputs, static_inputs
-    from op_profiler.compilers.relay.merge_parallel import merged
     from op_profiler.measure.kernels import load_graph
-    from op_profiler.measure.turns import compiling
     from op_profiler.targets.open_machine import open_machine
 
     lanes = requests[0].kind.plan_lanes()
     numbers = lanes.first(cores)
-    compiled: list[CompiledModel] = []
-    inputs: list[dict[str, np.ndarray]] = []
-    batch_sizes: list[int] = []
-    contents: list[str] = []
-    asked: list[frozenset[str]] = []
-    kinds: set[str] = set()
-    schedules: dict[str, Schedule] = {}
-    target: Any = None
+    found: list[_Built] = []
     for number, request in enumerate(requests):
-        first = requests.index(request)
-        if first < number:  # the same model once more: its kernels and weights are there, only its tensors are its own
-            compiled.append(compiled[first])
-            inputs.append(inputs[first])
-            batch_sizes.append(batch_sizes[first])
-            contents.append(contents[first])
-            asked.append(asked[first])
-            continue
-        with compiling(announce):
-            announce(f"lowering {request.model.name}")
-            model, given, target = load_model(request, lambda **_: None)
-            specs = static_inputs(model, request)
-            if merge:
-                model, new = merged(model)
-                kinds.update(new)
-            announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
-            built = build(request, model, target, request.record_file())
-        compiled.append(built.compiled)
-        asked.append(built.asked)
-        schedules |= built.schedules
-        inputs.append(given or random_inputs(specs))
-        batch_sizes.append(model.batch_size)
-        contents.append(model.content)
-    names = [request.model.name for request in requests]
+        first = requests.index(request)  # once more the same model: only its tensors are its own then
+        found.append(found[first] if first < number else _built(request, merge, announce))
     announce("loading")
-    machine = open_machine(requests[0].target, target, None)
-    loaded = tuple(load_graph(one, machine.runtime, arrays) for one, arrays in zip(compiled, inputs, strict=True))
-    prepared = lanes.prepared(compiled)
+    machine = open_machine(requests[0].target, found[0].target, None)
+    loaded = tuple(load_graph(one.model.compiled, machine.runtime, one.inputs) for one in found)
+    prepared = lanes.prepared([one.model.compiled for one in found])
     return Models(
-        graph=kernel_graph(names, prepared),
+        graph=kernel_graph([request.model.name for request in requests], prepared),
         compiled=prepared,
         loaded=loaded,
-        inputs=tuple(inputs),
-        batch_sizes=tuple(batch_sizes),
-        contents=tuple(contents),
-        asked=tuple(asked),
-        merged=tuple(sorted(kinds)),
+        inputs=tuple(one.inputs for one in found),
+        batch_sizes=tuple(one.batch_size for one in found),
+        contents=tuple(one.content for one in found),
+        asked=tuple(one.model.asked for one in found),
+        merged=tuple(sorted({kind for one in found for kind in one.merged})),
         machine=machine,
         cores=numbers,
-        schedules=schedules,
+        schedules={key: schedule for one in found for key, schedule in one.model.schedules.items()},
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Built:
+    """A model before it is loaded; for its fields see `Models`."""
+
+    model: Built
+    target: Any
+    inputs: dict[str, np.ndarray]
+    batch_size: int
+    content: str
+    merged: tuple[str, ...]
+
+
+def _built(request: CollectRequest, merge: bool, announce: Callable[[str], None]) -> _Built:
+    from op_profiler.building.build_cache import build
+    from op_profiler.building.requested_model import load_model, random_inputs, static_inputs
+    from op_profiler.compilers.relay.merge_parallel import merged
+    from op_profiler.measure.turns import compiling
+
+    kinds: tuple[str, ...] = ()
+    with compiling(announce):
+        announce(f"lowering {request.model.name}")
+        model, given, target = load_model(request, lambda **_: None)
+        specs = static_inputs(model, request)
+        if merge:
+            model, kinds = merged(model)
+        announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
+        built = build(request, model, target, request.record_file())
+    return _Built(built, target, given or random_inputs(specs), model.batch_size, model.content, kinds)
