@@ -27,7 +27,7 @@ LONGEST_FUNCTION = 60
 
 
 def test_files_and_functions_can_be_read_at_once() -> None:
-    """Commands are excepted: their options are their parameters."""
+    """Commands, which have the name of their module, are excepted: their options are their parameters."""
     long = []
     for path in (ROOT / "python").rglob("*.py"):
         text = path.read_text()
@@ -35,7 +35,7 @@ def test_files_and_functions_can_be_read_at_once() -> None:
         if text.count("\n") > LONGEST_FILE:
             long.append(f"{name}: {text.count(chr(10))} lines")
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef) and not name.startswith("op_profiler.cli."):
+            if isinstance(node, ast.FunctionDef) and f"{name}.{node.name}" != f"op_profiler.cli.{node.name}.{node.name}":
                 lines = 1 + (node.end_lineno or node.lineno) - node.lineno
                 if lines > LONGEST_FUNCTION:
                     long.append(f"{name}.{node.name}: {lines} lines")
