@@ -35,7 +35,7 @@ def test_files_and_functions_can_be_read_at_once() -> None:
         if text.count("\n") > LONGEST_FILE:
             long.append(f"{name}: {text.count(chr(10))} lines")
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef) and f"{name}.{node.name}" != f"op_profiler.cli.{node.name}.{node.name}":
+            if isinstance(node, ast.FunctionDef) and name != f"op_profiler.cli.{node.name}":
                 lines = 1 + (node.end_lineno or node.lineno) - node.lineno
                 if lines > LONGEST_FUNCTION:
                     long.append(f"{name}.{node.name}: {lines} lines")
