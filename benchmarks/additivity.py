@@ -25,30 +25,31 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
     """By thread count: whole model in us, our ratio, the debug executor's, and 1.0 where foreign load was marked."""
     from tvm.contrib.debugger import debug_executor
 
+    from op_profiler.building.build import build_model
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.building.requested_model import original_model, random_inputs
     from op_profiler.collection.request import CollectRequest
     from op_profiler.collection.session import Session
-    from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.compilers.relay.tvm_build import load_tvm
     from op_profiler.cores import usable_cores
-    from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.measure.rounds import Samples
     from op_profiler.targets.llvm.host import Host
     from op_profiler.targets.target import resolve_target
 
     tvm = load_tvm()
     target = resolve_target("llvm")
-    request = CollectRequest(model=ModelRequest(source=source, name=name), threads=tuple(sorted({1, usable_cores()})))
-    model = load_cached(FRONTENDS.get(source), request.model)
-    compiled = compile_model(model, target)
-    rng = np.random.default_rng(0)
-    inputs = {spec.name: spec.random(rng) for spec in model.inputs}
+    build = BuildRequest(
+        model=ModelRequest(source=source, name=name), schedules="none", threads=tuple(sorted({1, usable_cores()}))
+    )
+    model = original_model(build.model)
+    compiled = build_model(build, model, target).compiled
+    inputs = random_inputs(list(model.inputs))
     machine = Host(target)
     graph = machine.load(compiled, inputs)
     operators = [compiled.by_label[label].operator for label in graph.labels]
-    session = Session(request, machine, graph, operators)
-    results = session.measure({n: Samples() for n in request.threads}, lambda *_: None)
+    session = Session(CollectRequest(build=build), machine, graph, operators)
+    results = session.measure({n: Samples() for n in build.threads}, lambda *_: None)
 
     factory = compiled.library
     debug = debug_executor.create(factory.get_graph_json(), factory.get_lib(), tvm.cpu())

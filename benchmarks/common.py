@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from op_profiler.collection.request import CollectRequest
+    from op_profiler.building.request import BuildRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -161,14 +161,14 @@ def run_of(script: str, description: str | None, measure: Callable[[str], dict[s
     return Run(each_in_own_process(script, arguments.models or names, arguments.keep), not arguments.models)
 
 
-def requests_of(names: str) -> tuple[CollectRequest, ...]:
+def requests_of(names: str) -> tuple[BuildRequest, ...]:
     """What to build for models that are joined by +."""
-    from op_profiler.collection.request import CollectRequest
+    from op_profiler.building.request import BuildRequest
     from op_profiler.frontends import source_and_name
     from op_profiler.frontends.frontend import ModelRequest
 
     found = (source_and_name(name) for name in names.split("+"))
-    return tuple(CollectRequest(model=ModelRequest(source=source, name=name)) for source, name in found)
+    return tuple(BuildRequest(model=ModelRequest(source=source, name=name)) for source, name in found)
 
 
 def collect(arguments: list[str], folder: Path) -> tuple[int, list[dict[str, Any]]]:

@@ -11,9 +11,12 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from op_profiler.collection.request import DEFAULT_DB, CollectRequest
+from op_profiler.building.request import BuildRequest
+from op_profiler.collection.request import CollectRequest, Measuring
+from op_profiler.dataset import DEFAULT_DB
 from op_profiler.frontends import FRONTENDS, source_and_name
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.measure.measurement import Precision
 from op_profiler.schedules.records import AUTO, NONE
 from op_profiler.targets.target import kind_of
 
@@ -29,7 +32,7 @@ def collect(
     batch_size: int = 1,
     sequence_length: int | None = None,
     target: str = "llvm",
-    precision: str = "float32",
+    precision: Precision = "float32",
     threads: Sequence[int] | None = None,
     schedules: str = AUTO,
     db: str = DEFAULT_DB,
@@ -63,16 +66,15 @@ def collect(
     from op_profiler.report.collection import Screen
 
     source, name = source_and_name(model)
-    request = CollectRequest(
+    build = BuildRequest(
         model=ModelRequest(source=source, name=name, batch_size=batch_size, sequence_length=sequence_length),
         target=target,
         precision=precision,
         threads=_counts(threads, target),
         schedules=schedules,
-        db=db,
     )
     with Collection(db) as collection:
-        return collection.run(FRONTENDS.get(source), [request], Screen(quiet=True))[0]
+        return collection.run(FRONTENDS.get(source), [CollectRequest(build=build, db=db)], Screen(quiet=True))[0]
 
 
 def sample(
@@ -109,14 +111,13 @@ def sample(
     from op_profiler.collection.supervisor import Collection
     from op_profiler.report.collection import Screen
 
-    request = CollectRequest(
+    build = BuildRequest(
         model=ModelRequest(source="sample", name=""),
         target=target,
         threads=_counts(threads, target),
         schedules=schedules,
-        db=db,
-        rounds=rounds,
     )
+    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds), db=db)
     batches = run.batches_of_points(spaces.draw(random.Random(seed), kinds), f"draw{seed}", seed)
     with Collection(db) as collection:
         return run.measure_batches(batches, request, collection, Screen(quiet=True), count=count, budget_seconds=None)

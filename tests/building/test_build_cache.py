@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from op_profiler import cache
-from op_profiler.building.build_cache import Built, build
-from op_profiler.collection.request import CollectRequest
+from op_profiler.building.build import BuiltModel, build_model
+from op_profiler.building.request import BuildRequest
 from op_profiler.errors import ModelError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.kernels import load_graph
@@ -26,7 +26,7 @@ from op_profiler.targets.cuda import tvm_build
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "collector" / "op_performance_collector.py"
-REQUEST = CollectRequest(model=ModelRequest(source="test", name="small"))
+REQUEST = BuildRequest(model=ModelRequest(source="test", name="small"), schedules="none")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def forbidden(*_: object) -> Any:
     raise ModelError("it was built again")
 
 
-def object_code(built: Built, path: Path) -> bytes:
+def object_code(built: BuiltModel, path: Path) -> bytes:
     kernels = built.compiled.library.lib if built.compiled.executor == "vm" else built.compiled.library.get_lib()
     kernels.save(str(path))
     return path.read_bytes()
@@ -55,9 +55,9 @@ def test_what_is_read_back_is_what_was_built(
     executor: str, folder: Path, small: Any, target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = dataclasses.replace(REQUEST, executor=executor)
-    made = build(request, small, target, None)
+    made = build_model(request, small, target)
     monkeypatch.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
-    read = build(request, small, target, None)
+    read = build_model(request, small, target)
     for name in ("executor", "build_seconds", "launches", "loops", "left_out", "notes"):
         assert getattr(read.compiled, name) == getattr(made.compiled, name), name
     assert (read.schedules, read.asked) == (made.schedules, made.asked) and read.asked
@@ -93,7 +93,7 @@ def test_what_is_read_back_is_what_was_built(
 def test_a_damaged_build_is_not_read(
     name: str, folder: Path, small: Any, target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build(REQUEST, small, target, None)
+    build_model(REQUEST, small, target)
     (file,) = folder.rglob(name)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
@@ -101,7 +101,7 @@ def test_a_damaged_build_is_not_read(
     monkeypatch.setattr("op_profiler.compilers.relay.compiled_files.read_compiled", forbidden)
     monkeypatch.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
     with pytest.raises(ModelError, match="built again"):
-        build(REQUEST, small, target, None)
+        build_model(REQUEST, small, target)
 
 
 def record_of(target: Any, tvm: Any, arguments: Any) -> Record:
@@ -120,8 +120,10 @@ def record_of(target: Any, tvm: Any, arguments: Any) -> Record:
 def test_only_records_that_a_build_asks_for_make_it_another(
     folder: Path, small: Any, target: Any, tvm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "records.jsonl"
-    made = build(REQUEST, small, target, file)
+    recorded = dataclasses.replace(REQUEST, schedules=str(tmp_path / "records"))
+    file = recorded.record_file()
+    assert file is not None
+    made = build_model(recorded, small, target)
     (conv,) = {s.template for s in made.schedules.values() if "conv2d" in s.template}
     assert conv == "conv2d_NCHWc.x86"
     asked = _convolutions_asked(small, target)
@@ -133,22 +135,16 @@ def test_only_records_that_a_build_asks_for_make_it_another(
     records.keep(file, record_of(target, tvm, foreign))
     with monkeypatch.context() as patched:
         patched.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
-        assert build(REQUEST, small, target, file).schedules == made.schedules
-        assert key_of(made, file, patched) == "base"
+        assert build_model(recorded, small, target).schedules == made.schedules
+        assert recorded.model_key("base", made.asked) == "base"
     records.keep(file, record_of(target, tvm, ours))
-    tuned = build(REQUEST, small, target, file)
+    tuned = build_model(recorded, small, target)
     assert {s.origin for s in tuned.schedules.values()} == {"default", "tuned"}
     with monkeypatch.context() as patched:
         patched.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
-        assert build(REQUEST, small, target, file).schedules == tuned.schedules
-        assert build(REQUEST, small, target, None).schedules == made.schedules
-        assert key_of(made, file, patched) != "base"
-
-
-def key_of(made: Built, file: Path, patched: pytest.MonkeyPatch) -> str:
-    """Of the model in the dataset."""
-    patched.setattr(CollectRequest, "record_file", lambda self: file)
-    return REQUEST.model_key("base", made.asked)
+        assert build_model(recorded, small, target).schedules == tuned.schedules
+        assert build_model(REQUEST, small, target).schedules == made.schedules
+        assert recorded.model_key("base", made.asked) != "base"
 
 
 def _convolutions_asked(small: Any, target: Any) -> set[Any]:

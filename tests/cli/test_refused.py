@@ -168,7 +168,7 @@ def test_an_architecture_that_no_gpu_has_is_refused() -> None:
 
 
 def test_the_sequence_length_goes_to_the_models_that_have_one() -> None:
-    from op_profiler.cli.options import lengths_of
+    from op_profiler.cli.values import lengths_of
     from op_profiler.frontends import FRONTENDS
 
     models = [(FRONTENDS.get("local"), name) for name in ("resnet-18", "lstm")]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from op_profiler.building.request import BuildRequest
 from op_profiler.collection import lookup
 from op_profiler.collection.request import CollectRequest
 from op_profiler.dataset import Dataset
@@ -18,7 +19,7 @@ from op_profiler.targets.llvm import identity
 
 from .collector import run, summary
 
-MLP = CollectRequest(model=ModelRequest(source="local", name="mlp"))
+MLP = CollectRequest(build=BuildRequest(model=ModelRequest(source="local", name="mlp")))
 NETWORK = """
 import torch
 from parts import sizes
@@ -149,11 +150,11 @@ class Driver:
 
 
 def test_gpus_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = CollectRequest(model=MLP.model, target="cuda", threads=(0,))
+    request = MLP.of(target="cuda", threads=(0,))
     keys = []
     for uuid in (0x0123, 0x0124, 0x0123):
         monkeypatch.setattr(tvm_build, "driver", lambda uuid=uuid: Driver(uuid))
-        keys.append(request.base_key("content", str(request.machine())))
+        keys.append(request.build.base_key("content", str(request.machine())))
     assert keys[0] == keys[2] != keys[1]
     assert tvm_build.device_uuid() == "GPU-00000000-0000-0000-0000-000000000123"
     monkeypatch.setattr(tvm_build, "driver", lambda: Driver(None))
@@ -173,13 +174,13 @@ def stored(tmp_path: Path) -> Any:
 
 
 def test_a_model_is_found_by_what_is_known_before_it_is_built(stored: Dataset) -> None:
-    base = MLP.base_key("content", "machine")
+    base = MLP.build.base_key("content", "machine")
     assert lookup.find(stored, MLP, base, "") is None
     about = {"name": "mlp", "source": "local", "batch_size": 1, "precision": "float32", "executor": "default"}
-    stored.add_model(key=MLP.model_key(base, ()), base_key=base, target="llvm", **about)  # type: ignore[arg-type]
+    stored.add_model(key=MLP.build.model_key(base, ()), base_key=base, target="llvm", **about)  # type: ignore[arg-type]
     assert lookup.find(stored, MLP, base, "") is None, "its operators are not known"
-    stored.add_operators(MLP.model_key(base, ()), [])
+    stored.add_operators(MLP.build.model_key(base, ()), [])
     found = lookup.find(stored, MLP, base, "")
     assert found is not None and found.answered == frozenset()
-    others = [MLP.base_key("other", "machine"), MLP.base_key("content", "twin")]
+    others = [MLP.build.base_key("other", "machine"), MLP.build.base_key("content", "twin")]
     assert [lookup.find(stored, MLP, other, "") for other in others] == [None, None]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from op_profiler.collection.one_by_one import _settings
-from op_profiler.collection.request import CollectRequest
+from op_profiler.building.request import BuildRequest
+from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.schedules.records import Conditions, Record
 from op_profiler.targets.machine import Place
@@ -47,13 +47,13 @@ def with_inputs(folder: Path) -> str:
 
 def test_the_key_of_what_is_measured(tmp_path: Path) -> None:
     asked = {
-        "processor": CollectRequest(model=MLP),
-        "threads": CollectRequest(model=MLP, threads=(1, 4), coverage=0.5, rounds=3, resources={"core_set": (0, 1)}),
-        "target": CollectRequest(model=MLP, target="llvm -mcpu=skylake-avx512"),
-        "virtual machine": CollectRequest(model=MLP, executor="vm"),
-        "gpu": CollectRequest(model=MLP, target="cuda -arch=sm_90", precision="float16", dry_run=True),
-        "board": CollectRequest(model=MLP, target="pynq", place=Place(host="here", port=9190, key="pynq")),
-        "values": CollectRequest(model=MLP, precision="int8", input_data=with_inputs(tmp_path)),
+        "processor": BuildRequest(model=MLP),
+        "threads": BuildRequest(model=MLP, threads=(1, 4), cache="cold"),
+        "target": BuildRequest(model=MLP, target="llvm -mcpu=skylake-avx512"),
+        "virtual machine": BuildRequest(model=MLP, executor="vm"),
+        "gpu": BuildRequest(model=MLP, target="cuda -arch=sm_90", precision="float16"),
+        "board": BuildRequest(model=MLP, target="pynq", place=Place(host="here", port=9190, key="pynq")),
+        "values": BuildRequest(model=MLP, precision="int8", input_data=with_inputs(tmp_path)),
     }
     assert {name: request.base_key(CONTENT, MACHINE) for name, request in asked.items()} == {
         "processor": "5407ad8e1f792b42",
@@ -67,8 +67,8 @@ def test_the_key_of_what_is_measured(tmp_path: Path) -> None:
 
 
 def test_the_key_of_what_is_built(tmp_path: Path) -> None:
-    for_one = CollectRequest(model=MLP, schedules=str(tmp_path))
-    for_four = CollectRequest(model=MLP, schedules=str(tmp_path), threads=(1, 4))
+    for_one = BuildRequest(model=MLP, schedules=str(tmp_path))
+    for_four = BuildRequest(model=MLP, schedules=str(tmp_path), threads=(1, 4))
     assert for_one.model_key("base", [RECORDS[0].computation]) == "base"
     file = for_one.record_file()
     assert file is not None
@@ -76,17 +76,21 @@ def test_the_key_of_what_is_built(tmp_path: Path) -> None:
     file.write_text("".join(record.to_json("0.19.0") + "\n" for record in RECORDS))
     both = [request.model_key("base", [RECORDS[0].computation, "another"]) for request in (for_one, for_four)]
     assert both == ["4e95f122fe07279b", "549c34bb19ecc4fb"]
-    without = CollectRequest(model=MLP, schedules="none")
+    without = BuildRequest(model=MLP, schedules="none")
     assert without.model_key("base", [RECORDS[0].computation]) == for_one.model_key("base", ["another"]) == "base"
 
 
 def test_the_key_of_settings() -> None:
     asked = {
-        "host": CollectRequest(model=MLP, resources={"core_set": (0, 1), "governor": "performance"}),
-        "gpu": CollectRequest(model=MLP, target="cuda", precision="float16", threads=(0,), cache="hot"),
-        "vm": CollectRequest(model=MLP, executor="vm", resources={"core_set": (3,), "numa_node": 1}),
+        "host": (BuildRequest(model=MLP), {"core_set": (0, 1), "governor": "performance"}),
+        "gpu": (BuildRequest(model=MLP, target="cuda", precision="float16", threads=(0,), cache="hot"), {}),
+        "vm": (BuildRequest(model=MLP, executor="vm"), {"core_set": (3,), "numa_node": 1}),
     }
-    assert {name: _settings(request, request.threads[0]).key for name, request in asked.items()} == {
+    requests = {
+        name: CollectRequest(build=build, measuring=Measuring(resources=resources))
+        for name, (build, resources) in asked.items()
+    }
+    assert {name: request.settings(request.build.threads[0]).key for name, request in requests.items()} == {
         "host": "4b046a243d6f431a",
         "gpu": "8caa6fd5fd64c75f",
         "vm": "b4750130585c00bd",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from op_profiler.building.request import BuildRequest
 from op_profiler.collection.one_by_one import measure_alone, whole_model_failed
 from op_profiler.collection.request import CollectRequest
 from op_profiler.compilers.relay.lower import optimize
@@ -13,13 +14,15 @@ from op_profiler.targets.llvm.host import Host
 
 
 def test_one_operator_that_does_not_build_costs_only_itself(broken_network: Any, target: Any) -> None:
-    request = CollectRequest(model=ModelRequest(source="test", name="broken"), threads=default_thread_counts())
+    request = CollectRequest(
+        build=BuildRequest(model=ModelRequest(source="test", name="broken"), threads=default_thread_counts())
+    )
     occurrences = optimize(broken_network, target)
     host = Host(target)
     measured = {}
     for occurrence in occurrences:
         schedule, results = measure_alone(request, occurrence, target, host)
-        assert [r.settings.threads for r in results] == list(request.threads)
+        assert [r.settings.threads for r in results] == list(request.build.threads)
         for result in results:
             measured[occurrence.operator.name] = result.measurement
             if result.measurement.error is None:

@@ -6,11 +6,14 @@ import dataclasses
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from op_profiler.collection.request import CollectRequest
+from op_profiler.building.request import BuildRequest
+from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.supervisor import Collection
 from op_profiler.collection.sweep import parse_sweeps, swept
+from op_profiler.collection.worker_task import WorkerTask
 from op_profiler.dataset import flat_rows
 from op_profiler.errors import UsageError
 from op_profiler.frontends import FRONTENDS
@@ -33,7 +36,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def request_of_mlp() -> CollectRequest:
-    return CollectRequest(model=ModelRequest(source="local", name="mlp"), threads=(1, 2))
+    return CollectRequest(build=BuildRequest(model=ModelRequest(source="local", name="mlp"), threads=(1, 2)))
 
 
 @two_cores
@@ -70,7 +73,8 @@ def test_a_worker_has_what_its_supervisor_was_given(
     except ResourceError as error:
         pytest.skip(str(error))
     db = f"sqlite:///{tmp_path}/test.db"
-    bound = dataclasses.replace(request_of_mlp, db=db, threads=(1,), rounds=3, resources={"numa_node": 0})
+    measuring = Measuring(rounds=3, resources={"numa_node": 0})
+    bound = dataclasses.replace(request_of_mlp.of(threads=(1,)), measuring=measuring, db=db)
     with Collection(db) as collection:
         (report,) = collection.run(FRONTENDS.get("local"), [bound], Screen(quiet=True))
         measured = list(flat_rows(collection.dataset))
@@ -84,13 +88,14 @@ def test_every_combination_with_the_thread_counts_that_fit(request_of_mlp: Colle
     combinations = parse_sweeps(["core_set=0,1,0-1,1"])
     assert combinations == [{"core_set": (0,)}, {"core_set": (1,)}, {"core_set": (0, 1)}]
     requests = swept(request_of_mlp, [one | {"numa_node": n} for one in combinations for n in (0, 1)])
-    assert [(r.resources["numa_node"], r.threads) for r in requests] == [(0, (1,)), (1, (1,))] * 2 + [
+    assert [(r.measuring.resources["numa_node"], r.build.threads) for r in requests] == [(0, (1,)), (1, (1,))] * 2 + [
         (0, (1, 2)),
         (1, (1, 2)),
     ]
     assert requests[-1].asked(1) == {"core_set": (0,), "numa_node": 1}
     assert requests[2].asked(1) == {"core_set": (1,), "numa_node": 0}
-    assert CollectRequest.from_json(requests[-1].to_json()) == requests[-1]
+    task = WorkerTask(requests[-1], work="tune", operators=frozenset("ab"), excluded={"a": "it crashed"})
+    assert msgspec.json.decode(msgspec.json.encode(task), type=WorkerTask) == task
 
 
 def test_without_a_sweep_there_is_one_request(request_of_mlp: CollectRequest) -> None:

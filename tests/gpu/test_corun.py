@@ -41,11 +41,11 @@ def streams_of(result: dict[str, Any]) -> set[int]:
 
 ANY_STREAM = """
 import numpy as np
-from op_profiler.collection.request import CollectRequest
+from op_profiler.building.request import BuildRequest
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.corun.models import load_models, plan_of
 from op_profiler.parallel.planning.plan import Group, Stage, Step
-request = CollectRequest(model=ModelRequest(source="local", name="squeezenet_v1.1"), target="cuda", threads=(0,))
+request = BuildRequest(model=ModelRequest(source="local", name="squeezenet_v1.1"), target="cuda", threads=(0,))
 models = load_models([request], cores=4, merge=False, announce=print)
 models.sequential().run()
 expected = [array.copy() for array in models.sequential_outputs()]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from op_profiler.collection.request import CollectRequest
+from op_profiler.building.request import BuildRequest
+from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.session import Session
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.energy import Rapl
@@ -116,7 +117,8 @@ def test_operators_have_the_energy_of_many_unchecked_calls_and_its_state_is_stor
     meter = Meter(load_graph(compiled_small, host.runtime, inputs))
     monkeypatch.setattr(host, "energy_mj", meter.energy_mj)
     operators = [compiled_small.by_label[label].operator for label in meter.labels]
-    request = CollectRequest(model=ModelRequest(source="test", name="small"), threads=(1,), coverage=0.5, rounds=1)
+    build = BuildRequest(model=ModelRequest(source="test", name="small"))
+    request = CollectRequest(build=build, measuring=Measuring(coverage=0.5, rounds=1))
     session = Session(request, host, meter, operators, limits=host.limits.of_rounds(1))
     (result,) = session.measure({1: Samples()}, lambda *_: None)
     whole = result.timing.whole_model

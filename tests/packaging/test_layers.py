@@ -25,7 +25,8 @@ LAYERS = (
     ("targets.*",),  # every other folder of a kind
     ("targets.remote",),
     ("resources", "dataset"),
-    ("analysis", "building", "predict"),
+    ("building",),
+    ("analysis", "predict"),
     ("collection",),
     ("parallel.planning",),
     ("parallel.runtime",),

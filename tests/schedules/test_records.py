@@ -14,17 +14,16 @@ import pytest
 
 from op_profiler.errors import OpProfilerError
 from op_profiler.schedules import records
-from op_profiler.schedules.applied import applied
 from op_profiler.schedules.records import (
     Conditions,
     Record,
     choose,
     computation_of,
-    digest,
     keep,
     parse_line,
     read_records,
 )
+from op_profiler.schedules.usable_records import UsableRecords
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ("TENSOR", (1, 48), "float32")
@@ -179,15 +178,19 @@ def test_all_templates_of_an_operator_are_one_computation() -> None:
 def test_the_digest_changes_with_the_records_that_a_build_asks_for_only(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     mine, other = RECORD.computation, dataclasses.replace(RECORD, template="other.x86").computation
-    assert digest(None, [mine], Conditions(1)) == digest(file, [mine], Conditions(1)) == ""
+
+    def digest(*asked: str, threads: int = 1) -> str:
+        return UsableRecords.of_file(file, Conditions(threads)).digest(asked)
+
+    assert UsableRecords.of_file(None, Conditions(1)).digest([mine]) == digest(mine) == ""
     keep(file, dataclasses.replace(RECORD, conditions=Conditions(2)))
-    before = digest(file, [mine, other], Conditions(1))
-    assert len(before) == 16 and digest(file, [other], Conditions(1)) == ""
+    before = digest(mine, other)
+    assert len(before) == 16 and digest(other) == ""
     keep(file, dataclasses.replace(RECORD, template="further.x86", conditions=Conditions(1)))
-    assert digest(file, [other, mine], Conditions(1)) == before
+    assert digest(other, mine) == before
     keep(file, dataclasses.replace(RECORD, conditions=Conditions(1), config=RECORD.config | {"index": 9}))
-    assert digest(file, [mine], Conditions(1)) != before
-    assert digest(file, [mine], Conditions(2)) == before
+    assert digest(mine) != before
+    assert digest(mine, threads=2) == before
 
 
 def test_processes_that_write_together_lose_nothing(tmp_path: Path) -> None:
@@ -229,22 +232,23 @@ def test_a_build_is_told_which_records_it_got_and_for_which_conditions(tmp_path:
     def query(template: str) -> Any:
         return tvm.autotvm.task.DispatchContext.current.query(target, (template, *RECORD.arguments))
 
-    with applied(file, Conditions(2)) as in_use:
-        assert not any("compiled with" in note for note in in_use.notes(file))
+    records = UsableRecords.of_file(file, Conditions(2))
+    with records.applied() as asked:
+        assert not any("compiled with" in note for note in records.notes(asked))
         assert query(RECORD.template).index == 5 and query("other.x86").is_fallback
-        assert in_use.asked == {RECORD.computation, computation_of("other.x86", RECORD.arguments)}
-        compiled, skipped = in_use.notes(file)
-        assert compiled == f"compiled with schedule records: 1 of {file}" and skipped.startswith("1 lines")
-    with applied(file, Conditions(1)) as in_use:
+    assert asked == {RECORD.computation, computation_of("other.x86", RECORD.arguments)}
+    compiled, skipped = records.notes(asked)
+    assert compiled == f"compiled with schedule records: 1 of {file}" and skipped.startswith("1 lines")
+    records = UsableRecords.of_file(file, Conditions(1))
+    with records.applied() as asked:
         assert query(RECORD.template).index == query("unknown.x86").index == 5
-        _, other, unknown, _ = in_use.notes(file)
-        assert (
-            "1 of them are of other conditions (2 threads, in a model)" in other and "(1 thread, in a model)" in other
-        )
-        assert "unknown conditions" in unknown
-    with applied(tmp_path / "none", Conditions(1)) as in_use:
+    _, other, unknown, _ = records.notes(asked)
+    assert "1 of them are of other conditions (2 threads, in a model)" in other and "(1 thread, in a model)" in other
+    assert "unknown conditions" in unknown
+    records = UsableRecords.of_file(tmp_path / "none", Conditions(1))
+    with records.applied() as asked:
         assert query(RECORD.template).is_fallback
-        assert in_use.asked == {RECORD.computation} and not in_use.notes(tmp_path / "none")
+    assert asked == {RECORD.computation} and not records.notes(asked)
 
 
 def test_where_records_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,6 @@ def test_equal_tasks_have_equal_keys() -> None:
 def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_path: Path) -> None:
     """A product of one row, broadcast over a batch by the addition behind it, under a record of ours."""
     from op_profiler.schedules import records
-    from op_profiler.schedules.applied import applied
     from op_profiler.tuning.points import index_of
 
     relay = tvm.relay
@@ -159,11 +158,12 @@ def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_pat
     file = tmp_path / "x.jsonl"
     records.keep(file, records.Record(str(target), spec.template, spec.arguments, config, (1e-9,)))
     from op_profiler.schedules.chosen import chosen_schedules
+    from op_profiler.schedules.usable_records import UsableRecords
 
     shapes = [(4, 48), (3, 4, 64)]
     values = [np.random.default_rng(i).standard_normal(s).astype("float32") for i, s in enumerate(shapes)]
     with (
-        applied(file, records.Conditions(1)),
+        UsableRecords.of_file(file, records.Conditions(1)).applied(),
         chosen_schedules() as choices,
         tvm.transform.PassContext(opt_level=3),
     ):

@@ -93,7 +93,8 @@ def test_kernels_that_compute_something_else_are_not_timed(
 
 
 def test_a_study_times_torch_where_its_operators_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    from op_profiler.collection.request import CollectRequest, TuneRequest
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.collection.request import CollectRequest
     from op_profiler.collection.studies import tune
     from op_profiler.collection.studies.vendor import VendorComparison
     from op_profiler.frontends.frontend import ModelRequest
@@ -107,9 +108,11 @@ def test_a_study_times_torch_where_its_operators_run(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(trial_runner, "TrialRunner", runner)
     monkeypatch.setattr(tune, "tunables_of", lambda *_: ([], 0))
-    request = CollectRequest(model=ModelRequest(source="local", name="mlp"), target="cuda", threads=(0,))
+    request = CollectRequest(
+        build=BuildRequest(model=ModelRequest(source="local", name="mlp"), target="cuda", threads=(0,))
+    )
     nothing: Any = None
-    study = VendorComparison(request, TuneRequest(), nothing, nothing, "cuda -arch=sm_90", lambda **_: None, {})
+    study = VendorComparison(request, frozenset(), nothing, nothing, "cuda -arch=sm_90", lambda **_: None, {})
     with pytest.raises(Started) as started:
         study.run(nothing)
     assert started.value.args == ("cuda -arch=sm_90", {"name": "cuda"})

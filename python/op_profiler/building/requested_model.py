@@ -12,12 +12,23 @@ from op_profiler.errors import ModelError, UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.collection.request import CollectRequest
+    from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+    from op_profiler.frontends.frontend import ModelRequest
 
 
-def load_model(request: CollectRequest, announce: Callable[..., None]) -> tuple[RelayModel, dict[str, np.ndarray], Any]:
-    """The model in its precision, the inputs that the user gave (or none), and the target to compile for."""
+def _silent(**event: object) -> None:
+    """In place of an announcement."""
+
+
+def load_model(
+    request: BuildRequest, announce: Callable[..., None] = _silent
+) -> tuple[RelayModel, dict[str, np.ndarray], Any]:
+    """The model in its precision, the inputs that the user gave (or none), and the target to compile for.
+
+    Args:
+        announce: told the stage before it begins.
+    """
     from op_profiler.compilers.relay.precision import in_precision
     from op_profiler.compilers.relay.tvm_build import load_tvm
     from op_profiler.targets import TARGETS
@@ -28,7 +39,7 @@ def load_model(request: CollectRequest, announce: Callable[..., None]) -> tuple[
     load_tvm()
     target = resolve_target(request.target)
     announce(stage="lowering")
-    model = original_model(request)
+    model = original_model(request.model)
     inputs = given_inputs(request, model)
     if request.precision == "int8":
         announce(stage="calibrating")
@@ -39,12 +50,12 @@ def load_model(request: CollectRequest, announce: Callable[..., None]) -> tuple[
     return model, inputs, target
 
 
-def original_model(request: CollectRequest) -> RelayModel:
+def original_model(request: ModelRequest) -> RelayModel:
     """The model as its source has it."""
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.lowered_cache import load_cached
 
-    return load_cached(FRONTENDS.get(request.model.source), request.model)
+    return load_cached(FRONTENDS.get(request.source), request)
 
 
 def random_inputs(specs: list[InputSpec]) -> dict[str, np.ndarray]:
@@ -55,7 +66,7 @@ def random_inputs(specs: list[InputSpec]) -> dict[str, np.ndarray]:
     return {spec.name: spec.random(rng) for spec in specs}
 
 
-def given_inputs(request: CollectRequest, model: RelayModel) -> dict[str, np.ndarray]:
+def given_inputs(request: BuildRequest, model: RelayModel) -> dict[str, np.ndarray]:
     """The arrays of ``--inputdata``; empty where none were given.
 
     Raises:
@@ -78,7 +89,7 @@ def given_inputs(request: CollectRequest, model: RelayModel) -> dict[str, np.nda
     return found
 
 
-def static_inputs(model: RelayModel, request: CollectRequest) -> list[Any]:
+def static_inputs(model: RelayModel, request: BuildRequest) -> list[Any]:
     """The model's inputs with every dynamic dimension replaced by the size that the user gave.
 
     Raises:

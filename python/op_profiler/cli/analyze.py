@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
+from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,13 +31,12 @@ op-profiler analyze --factor threads,tile,input_size --anchor nn.conv2d
 op-profiler analyze --file results/schedule_trials.parquet --plots pictures --format json
 """
 _FORMATS = ("table", "csv", "json")
-_DEFAULT_DB = "sqlite:///results/op_profiler.db"
 
 
 def analyze(
     db: Annotated[
         str | None,
-        typer.Option(help=f"SQLAlchemy address of a dataset. Default: {_DEFAULT_DB} and the results that ship."),
+        typer.Option(help=f"SQLAlchemy address of a dataset. Default: {DEFAULT_DB} and the results that ship."),
     ] = None,
     file: Annotated[Path | None, typer.Option(help="A Parquet file of op-profiler export, instead of --db.")] = None,
     factor: Annotated[
@@ -54,7 +55,7 @@ def analyze(
     ] = 0.05,
     plots: Annotated[Path | None, typer.Option(help="Folder for pictures, PNG and SVG.")] = None,
     format: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """How latency goes with each factor, and from where on more of it stops paying (the turnaround point).
 
@@ -64,7 +65,7 @@ def analyze(
     from op_profiler.analysis.table import factor_table, load_rows
     from op_profiler.analysis.turnaround import can_turn, turnarounds
     from op_profiler.analysis.unswept import predict_unswept
-    from op_profiler.cli import options
+    from op_profiler.cli import values
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_folder
     from op_profiler.shipped import shipped_trials
@@ -77,12 +78,12 @@ def analyze(
         raise UsageError(f"--threshold {threshold:g} is out of range; give 0 or more and less than 1, e.g. 0.05")
     if plots is not None:
         check_folder("--plots", plots)
-    names = [] if factor == "all" else list(options.parse_names("--factor", factor))
+    names = [] if factor == "all" else list(values.parse_names("--factor", factor))
     default = db is None and file is None
     _tell("reading", quiet)
     table = factor_table(
         load_rows(
-            _DEFAULT_DB if default else db,
+            DEFAULT_DB if default else db,
             shipped_trials() if default else file,
             optional_db=default,
             warn=lambda text: _tell(f"note: {text}", quiet),

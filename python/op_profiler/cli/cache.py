@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
 
 if TYPE_CHECKING:
     from op_profiler.cache import Entry
@@ -27,7 +28,7 @@ OP_PROFILER_CACHE names the folder, OP_PROFILER_CACHE_GIB how much built and low
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove built and lowered models.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="With --clear: remove all the rest too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show what the cache folder holds, or remove it."""
     from op_profiler import cache as kept

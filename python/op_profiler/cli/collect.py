@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
+from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
     from op_profiler.collection.summary import ModelReport
+    from op_profiler.measure.measurement import Cache, Precision
     from op_profiler.targets.machine import Place
 
 EXAMPLES = """Examples:
@@ -42,9 +46,7 @@ Exit codes: 0 all measured; 1 finished, but an operator or a model failed (recor
 
 def collect(  # noqa: PLR0913 - the options are the interface
     context: typer.Context,
-    modelsource: Annotated[
-        str, typer.Option(help="local, transformers, remoteonnx, simple, tflite or file.", rich_help_panel="Model")
-    ] = "local",
+    modelsource: options.ModelSource = "local",
     modelname: Annotated[
         str | None,
         typer.Option(
@@ -52,17 +54,10 @@ def collect(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="Model",
         ),
     ] = None,
-    batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.", rich_help_panel="Model")] = 1,
-    inputname: Annotated[
-        str, typer.Option(help="Names of the inputs, by commas, where a model needs them.", rich_help_panel="Model")
-    ] = "",
-    inputshape: Annotated[
-        str,
-        typer.Option(help="Shapes of the inputs: 1,3,224,224; a semicolon between inputs.", rich_help_panel="Model"),
-    ] = "",
-    sequence_length: Annotated[
-        int | None, typer.Option(min=1, help="Tokens per sequence of language models.", rich_help_panel="Model")
-    ] = None,
+    batchsize: options.BatchSize = 1,
+    inputname: options.InputName = "",
+    inputshape: options.InputShape = "",
+    sequence_length: options.SequenceLength = None,
     refetch: Annotated[
         bool,
         typer.Option(
@@ -72,13 +67,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="Model",
         ),
     ] = False,
-    target: Annotated[
-        str,
-        typer.Option(
-            help="llvm (this processor), cuda, pynq, arm_cpu, or a TVM target string that starts with one of these.",
-            rich_help_panel="Measuring",
-        ),
-    ] = "llvm",
+    target: options.Target = "llvm",
     precision: Annotated[
         str,
         typer.Option(
@@ -96,14 +85,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     executor: Annotated[
         str, typer.Option(help="default (graph), or vm for dynamic shapes.", rich_help_panel="Measuring")
     ] = "default",
-    threads: Annotated[
-        str | None,
-        typer.Option(
-            help="Thread counts to measure at: 1,2,4. Default: powers of two up to the usable cores, and that number; "
-            "1,2 on pynq, 1 on other boards.",
-            rich_help_panel="Measuring",
-        ),
-    ] = None,
+    threads: options.Threads = None,
     coverage: Annotated[
         float,
         typer.Option(
@@ -111,13 +93,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="Measuring",
         ),
     ] = 0.95,
-    cache: Annotated[
-        str,
-        typer.Option(
-            help="Caches as an operator meets them: model (as its neighbours leave them), hot or cold.",
-            rich_help_panel="Measuring",
-        ),
-    ] = "model",
+    cache: options.CacheState = "model",
     sweep: Annotated[
         list[str] | None,
         typer.Option(
@@ -127,14 +103,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="Measuring",
         ),
     ] = None,
-    remeasure: Annotated[
-        str,
-        typer.Option(
-            help="Measure again what the dataset has: failed (what does not compile, crashes or is wrong), noisy "
-            "(under foreign load, or not settled) or all. What failed because of the machine is tried again anyway.",
-            rich_help_panel="Measuring",
-        ),
-    ] = "",
+    remeasure: options.Remeasure = "",
     iftune: Annotated[
         str, typer.Option(help="true or false: search for better schedules first.", rich_help_panel="Tuning")
     ] = "false",
@@ -159,29 +128,14 @@ def collect(  # noqa: PLR0913 - the options are the interface
         ),
     ] = "xgb_knob",
     trials: Annotated[int, typer.Option(help="10 to 3000 candidates an operator.", rich_help_panel="Tuning")] = 64,
-    schedules: Annotated[
-        str,
-        typer.Option(
-            help="Schedule records to compile with: auto (this processor's), none, or the folder that holds them.",
-            rich_help_panel="Tuning",
-        ),
-    ] = "auto",
+    schedules: options.Schedules = "auto",
     vendor: Annotated[
         str,
         typer.Option(help="true or false: time torch's kernels for the heavy operators too.", rich_help_panel="Tuning"),
     ] = "false",
-    host: Annotated[
-        str | None,
-        typer.Option(help="Of an RPC tracker, or of an RPC server itself.", rich_help_panel="Device"),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(help="Its port.", rich_help_panel="Device"),
-    ] = None,
-    device_key: Annotated[
-        str | None,
-        typer.Option(help="Which of the tracker's machines. Default: the target's name.", rich_help_panel="Device"),
-    ] = None,
+    host: options.Host = None,
+    port: options.Port = None,
+    device_key: options.DeviceKey = None,
     module: Annotated[
         Path | None,
         typer.Option(
@@ -193,9 +147,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     entry: Annotated[
         str | None, typer.Option(help="Name of the function in --module.", rich_help_panel="Device")
     ] = None,
-    db: Annotated[
-        str, typer.Option(help="SQLAlchemy address of the dataset.", rich_help_panel="Output")
-    ] = "sqlite:///results/op_profiler.db",
+    db: options.Db = DEFAULT_DB,
     summary_json: Annotated[
         Path | None, typer.Option(help="File for the summary as JSON.", rich_help_panel="Output")
     ] = None,
@@ -205,13 +157,12 @@ def collect(  # noqa: PLR0913 - the options are the interface
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Extract, count and cost; measure nothing.", rich_help_panel="Output")
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="No progress and no tables; errors only.", rich_help_panel="Output")
-    ] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure every operator of a model, as the compiler emits it, and the whole model beside them."""
-    from op_profiler.cli import options
-    from op_profiler.collection.request import CollectRequest, Studies, TuneRequest
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.cli import values
+    from op_profiler.collection.request import CollectRequest, Measuring, Studies, TuneRequest
     from op_profiler.collection.supervisor import Collection
     from op_profiler.collection.sweep import parse_sweeps, swept
     from op_profiler.errors import UsageError
@@ -221,32 +172,20 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.report.collection import Screen
     from op_profiler.targets.target import kind_of
 
-    tune = TuneRequest(tuner=tuner, trials=trials)
-    tune.check()
-    studies = Studies(
-        tune=tune if options.parse_bool("--iftune", iftune) else None,
-        compare=options.parse_bool("--ifcompare", ifcompare),
-        vendor=options.parse_bool("--vendor", vendor),
-        partial=options.parse_bool("--ifpartial", ifpartial),
-    )
-    of_a_search = [f"--{name}" for name in ("trials", "tuner") if options.is_given(context, name)]
-    if of_a_search and not studies.tune:
+    tuned, partial = values.parse_bool("--iftune", iftune), values.parse_bool("--ifpartial", ifpartial)
+    of_a_search = [f"--{name}" for name in ("trials", "tuner") if values.is_given(context, name)]
+    if of_a_search and not tuned:
         raise UsageError(f"{' and '.join(of_a_search)}: there is a search only with --iftune true")
-    wanted = bool(studies.tune or studies.compare or studies.vendor)
-    if schedules == "none" and (studies.tune or studies.compare):
-        raise UsageError("--schedules none leaves nothing to tune for or to compare with; leave it out")
-    if studies.partial and not studies.tune:
+    if partial and not tuned:
         raise UsageError("--ifpartial true reports on a search; add --iftune true")
-    if wanted and (dry_run or executor == "vm"):
-        other = "--dry-run measures nothing" if dry_run else "the virtual machine is measured as it is"
-        raise UsageError(f"{other}; leave out --iftune, --ifcompare and --vendor")
+    studies = Studies(
+        tune=TuneRequest(tuner=tuner, trials=trials, partial=partial) if tuned else None,
+        compare=values.parse_bool("--ifcompare", ifcompare),
+        vendor=values.parse_bool("--vendor", vendor),
+    )
     combinations = parse_sweeps(sweep or [])
-    if sweep and (wanted or dry_run):
-        raise UsageError("--sweep only measures; leave out --iftune, --ifcompare, --vendor and --dry-run")
     check_writable({"--summary-json": summary_json})
-    place = options.parse_place(host, port, device_key, kind_of(target).name)
-    if studies.vendor:
-        kind_of(target).check_vendor(place)
+    place = values.parse_place(host, port, device_key, kind_of(target).name)
     if (module is not None or entry is not None) and modelname is not None:
         raise UsageError("--module and --entry time a function in place of a model; leave out --modelname")
     if module is not None or entry is not None:
@@ -261,43 +200,43 @@ def collect(  # noqa: PLR0913 - the options are the interface
         raise UsageError(f"source {modelsource!r} has no default models; give --modelname (a path or a name)")
     if refetch:
         _refetch(modelsource, modelname or "")
-    lengths = options.lengths_of([(frontend, name) for name in names], sequence_length)
-    usual = kind_of(target).default_thread_counts(place)
-    counts = options.parse_counts("--threads", threads) if threads is not None else usual
+    model = ModelRequest(
+        source=modelsource,
+        name="",
+        batch_size=batchsize,
+        input_names=values.parse_names("--inputname", inputname) if inputname else (),
+        input_shapes=values.parse_shapes("--inputshape", inputshape) if inputshape else (),
+    )
+    build = BuildRequest(
+        model=model,
+        target=target,
+        place=place,
+        executor=executor,
+        input_data=str(inputdata) if inputdata is not None else None,
+        schedules=schedules,
+        threads=values.thread_counts(threads, target, place),
+        cache=cast("Cache", cache),
+    )
+    request = CollectRequest(
+        build=build,
+        measuring=Measuring(coverage=coverage, remeasure=remeasure),
+        studies=studies,
+        db=db,
+        dry_run=dry_run,
+    )
+    lengths = values.lengths_of([(frontend, name) for name in names], sequence_length)
+    models = [dataclasses.replace(model, name=name, sequence_length=length) for name, length in zip(names, lengths)]
+    precisions = dict.fromkeys(values.parse_names("--precision", precision))
     requests = [
-        request
-        for name, length in zip(names, lengths)
-        for one in dict.fromkeys(options.parse_names("--precision", precision))
-        for request in swept(
-            CollectRequest(
-                model=ModelRequest(
-                    source=modelsource,
-                    name=name,
-                    batch_size=batchsize,
-                    input_names=options.parse_names("--inputname", inputname) if inputname else (),
-                    input_shapes=options.parse_shapes("--inputshape", inputshape) if inputshape else (),
-                    sequence_length=length,
-                ),
-                target=target,
-                place=place,
-                input_data=str(inputdata) if inputdata is not None else None,
-                precision=one,
-                executor=executor,
-                threads=counts,
-                coverage=coverage,
-                cache=cache,  # type: ignore[arg-type]  # checked by CollectRequest.check
-                schedules=schedules,
-                remeasure=remeasure,
-                db=db,
-                dry_run=dry_run,
-            ),
-            combinations,
-        )
+        one
+        for model in models
+        for precision in precisions
+        for one in swept(request.of(model=model, precision=cast("Precision", precision)), combinations)
     ]
     screen = Screen(quiet=quiet)
     with Collection(db) as collection:
-        summaries = collection.run(frontend, requests, screen, studies if wanted else None)
-        screen.show(summaries, collection.dataset if tables else None, partial=studies.partial)
+        summaries = collection.run(frontend, requests, screen)
+        screen.show(summaries, collection.dataset if tables else None)
     if summary_json is not None:
         entries = [entry for summary in summaries for entry in summary.to_json()]
         write_whole(summary_json, json_text.dumps(entries, indent=1) + "\n")
@@ -328,7 +267,7 @@ def _measure_module(
     quiet: bool,
 ) -> None:
     """Time a ready-made function of the user's."""
-    from op_profiler.cli import options
+    from op_profiler.cli import values
     from op_profiler.collection.user_module import measure_module
     from op_profiler.errors import UsageError
     from op_profiler.files import write_whole
@@ -337,7 +276,7 @@ def _measure_module(
         raise UsageError(
             "--module takes --entry NAME, --inputshape (of every tensor, the outputs last), --host and --port"
         )
-    found = measure_module(path, entry, target, place, options.parse_tensors("--inputshape", shapes), db)
+    found = measure_module(path, entry, target, place, values.parse_tensors("--inputshape", shapes), db)
     if summary_json is not None:
         write_whole(summary_json, json_text.dumps([found], indent=1) + "\n")
     if not quiet:

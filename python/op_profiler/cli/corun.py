@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from op_profiler.cli import options
+
 EXAMPLES = """Examples:
 
 op-profiler corun squeezenet_v1.1
@@ -66,20 +68,13 @@ def corun(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="Model",
         ),
     ] = "llvm",
-    modelsource: Annotated[str, typer.Option(help="Source of plain names.", rich_help_panel="Model")] = "local",
-    batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.", rich_help_panel="Model")] = 1,
-    sequence_length: Annotated[int | None, typer.Option(min=1, help="As for collect.", rich_help_panel="Model")] = None,
-    schedules: Annotated[
-        str, typer.Option(help="Schedule records: auto, none, or a folder.", rich_help_panel="Model")
-    ] = "auto",
-    host: Annotated[
-        str | None, typer.Option(help="Of the board's RPC tracker or RPC server.", rich_help_panel="Model")
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="Its port.", rich_help_panel="Model")] = None,
-    device_key: Annotated[
-        str | None,
-        typer.Option(help="Which of the tracker's machines. Default: the target's name.", rich_help_panel="Model"),
-    ] = None,
+    modelsource: options.ModelSource = "local",
+    batchsize: options.BatchSize = 1,
+    sequence_length: options.SequenceLength = None,
+    schedules: options.Schedules = "auto",
+    host: options.Host = None,
+    port: options.Port = None,
+    device_key: options.DeviceKey = None,
     db: Annotated[
         str | None,
         typer.Option(
@@ -93,10 +88,10 @@ def corun(  # noqa: PLR0913 - the options are the interface
         Path | None,
         typer.Option("--json", help="Write the result as JSON; - for standard output.", rich_help_panel="Output"),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only the summary.", rich_help_panel="Output")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run operators side by side: plan it, measure it beside one after the other, and check the outputs."""
-    from op_profiler.cli import options
+    from op_profiler.cli import values
     from op_profiler.files import check_writable
     from op_profiler.parallel.corun.request import CorunRequest
     from op_profiler.parallel.corun.run import corun as run
@@ -105,11 +100,11 @@ def corun(  # noqa: PLR0913 - the options are the interface
     from op_profiler.report.status import Status
 
     check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file})
-    targets = options.parse_targets(target)
+    targets = values.parse_targets(target)
     request = CorunRequest(
-        models=options.parse_models(models, modelsource, batchsize, sequence_length),
+        models=values.parse_models(models, modelsource, batchsize, sequence_length),
         targets=targets,
-        place=options.parse_place(host, port, device_key, options.usual_key(targets)),
+        place=values.parse_place(host, port, device_key, values.usual_key(targets)),
         schedules=schedules,
         policy=policy,
         plan=plan,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
+from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
     from op_profiler.dataset.maintain import Contents, ModelContents
@@ -30,19 +32,15 @@ Exit codes: 0 done; 2 wrong usage; 5 a database stands in the way, and nothing w
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False, epilog=EXAMPLES)
 
-_Db = Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.")]
-_Json = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-_DEFAULT = "sqlite:///results/op_profiler.db"
-
 
 @app.callback(invoke_without_command=True)
 def show(
     context: typer.Context,
-    db: _Db = _DEFAULT,
+    db: options.Db = DEFAULT_DB,
     failures: Annotated[
         bool, typer.Option("--failures", help="Every failure: when, what, and how the machine was.")
     ] = False,
-    as_json: _Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """List what a dataset holds: models, devices, what failed, what was under foreign load or did not settle, size."""
     if context.invoked_subcommand is not None:
@@ -71,7 +69,7 @@ def show(
 def merge(
     sources: Annotated[list[str], typer.Argument(help="SQLAlchemy addresses of datasets; they are only read.")],
     into: Annotated[str, typer.Option(help="The dataset that all goes into; made where it does not exist.")],
-    as_json: _Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Put all that some datasets hold into one, in one transaction.
 
@@ -102,9 +100,9 @@ def remove(
     models: Annotated[
         list[str], typer.Argument(help="Names, source:name or keys, as 'op-profiler dataset' lists them.")
     ],
-    db: _Db = _DEFAULT,
+    db: options.Db = DEFAULT_DB,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: _Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Take out models with all that was measured in them; what holds in any model (hot, cold, trials) stays."""
     from op_profiler.dataset import Dataset

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
 
 EXAMPLES = """Examples:
 
@@ -25,8 +26,8 @@ TVM's RPC runs code for whoever connects: keep trackers and servers on networks 
 
 def devices(
     local: Annotated[bool, typer.Option("--local", help="This machine (the default).")] = False,
-    host: Annotated[str | None, typer.Option(help="Of an RPC tracker, or of an RPC server itself.")] = None,
-    port: Annotated[int | None, typer.Option(help="Its port.")] = None,
+    host: options.Host = None,
+    port: options.Port = None,
     target: Annotated[str, typer.Option(help="Target of the machines behind RPC.")] = "pynq",
     device_key: Annotated[
         str | None, typer.Option(help="Only machines with this key; for a server, its key. Default: the target's name.")
@@ -34,14 +35,14 @@ def devices(
     probe: Annotated[
         bool, typer.Option("--probe", help="Measure this processor's peaks again: seconds, on a quiet machine.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON value.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show this machine and the TVM build in use; or the machines that a tracker knows, with their properties."""
-    from op_profiler.cli import options
+    from op_profiler.cli import values
     from op_profiler.errors import UsageError
     from op_profiler.targets.target import kind_of
 
-    place = options.parse_place(host, port, device_key, kind_of(target).name)
+    place = values.parse_place(host, port, device_key, kind_of(target).name)
     if place is not None and local:
         raise UsageError("--local is this machine; leave it out, or --host and --port")
     if place is None:

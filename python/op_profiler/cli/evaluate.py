@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +47,11 @@ def evaluate(
     ] = "default",
     device: Annotated[str | None, typer.Option(help="Device of --db, where it holds several.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random split and of the regressors.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """How far off predictors are on what was held out, split by split, and how often their intervals hold."""
-    from op_profiler.cli import options
+    from op_profiler.cli import values
     from op_profiler.errors import UsageError
     from op_profiler.report.status import Status
 
@@ -60,7 +61,7 @@ def evaluate(
         raise UsageError(
             "--device chooses among the devices of --db; leave it out with --library, which is of one device"
         )
-    splits, predictors = options.parse_names("--split", split), options.parse_names("--predictor", predictor)
+    splits, predictors = values.parse_names("--split", split), values.parse_names("--predictor", predictor)
     tasks = _of_library(library, splits, predictors, seed) if library is not None else None
     descriptions, runs, about = tasks or _of_dataset(db, device, splits, predictors, seed)
     scores = []

@@ -10,6 +10,8 @@ from typing import Annotated
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
+from op_profiler.dataset import DEFAULT_DB
 
 EXAMPLES = """Examples:
 
@@ -39,10 +41,10 @@ def export(
     where: Annotated[str, typer.Option(help="SQL condition over the columns; see --columns.")] = "",
     threads: Annotated[int | None, typer.Option(help="Only what was measured with this many threads.")] = None,
     device: Annotated[str | None, typer.Option(help="Only this processor (its name) or device (its key).")] = None,
-    db: Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.")] = "sqlite:///results/op_profiler.db",
+    db: options.Db = DEFAULT_DB,
     columns: Annotated[bool, typer.Option("--columns", help="List the columns with their meaning, and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object about what was written.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write the dataset as one flat table, one row a measurement; or what of it fits into a format of others."""
     from op_profiler.dataset import Dataset

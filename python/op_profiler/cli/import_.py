@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
+from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
     from op_profiler.dataset.formats.format import Imported
@@ -40,9 +42,9 @@ def import_(
     precision: Annotated[
         str, typer.Option(help="float32, float16 or int8, for tinynas, paddle and gsoc, which do not say it.")
     ] = "float32",
-    db: Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.")] = "sqlite:///results/op_profiler.db",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    db: options.Db = DEFAULT_DB,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Take measurements of others into the dataset; what cannot be read or looks wrong is counted, never dropped."""
     from typing import cast, get_args

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
 
 EXAMPLES = """Examples:
 
@@ -18,7 +19,7 @@ op-profiler models --modelsource transformers --json
 
 def models(
     modelsource: Annotated[str | None, typer.Option(help="Only this source.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object: source to names.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """List the models that can be collected, by source; an asterisk marks those that run when no name is given."""
     from op_profiler.frontends import FRONTENDS

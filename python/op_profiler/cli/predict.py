@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+
+from op_profiler.cli import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.measure.measurement import Precision
     from op_profiler.predict.latency.network import Network
     from op_profiler.predict.latency.predictor import Predictor
 
@@ -39,10 +42,10 @@ Exit codes: 0 all operators have an estimate; 1 some have none (named); 2 wrong 
 
 def predict(  # noqa: PLR0913 - the options are the interface
     model: Annotated[str, typer.Argument(help="A name, source:name, or the path of a model file.")],
-    modelsource: Annotated[str, typer.Option(help="Source of a plain name.", rich_help_panel="Model")] = "local",
-    batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.", rich_help_panel="Model")] = 1,
-    inputname: Annotated[str, typer.Option(help="As for collect.", rich_help_panel="Model")] = "",
-    inputshape: Annotated[str, typer.Option(help="As for collect.", rich_help_panel="Model")] = "",
+    modelsource: options.ModelSource = "local",
+    batchsize: options.BatchSize = 1,
+    inputname: options.InputName = "",
+    inputshape: options.InputShape = "",
     input_dims: Annotated[
         str,
         typer.Option(
@@ -58,7 +61,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
             "--input_dtype", "--input-dtype", help="float32; checked against the model.", rich_help_panel="Model"
         ),
     ] = "",
-    sequence_length: Annotated[int | None, typer.Option(min=1, help="As for collect.", rich_help_panel="Model")] = None,
+    sequence_length: options.SequenceLength = None,
     target: Annotated[
         str | None,
         typer.Option(help="What the model is lowered for; default: the predictor's device.", rich_help_panel="Device"),
@@ -91,10 +94,10 @@ def predict(  # noqa: PLR0913 - the options are the interface
         Path | None, typer.Option(help="Also write the predictor to a file.", rich_help_panel="Predictor")
     ] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or runtime_lut.", rich_help_panel="Output")] = "table",
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only the total.", rich_help_panel="Output")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Predict the latency of every operator of a model, and of the model, without measuring anything."""
-    from op_profiler.cli import options
+    from op_profiler.cli import values
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_writable
     from op_profiler.frontends import FRONTENDS, source_and_name
@@ -113,8 +116,8 @@ def predict(  # noqa: PLR0913 - the options are the interface
     if input_dims and (inputname or inputshape):
         raise UsageError("give --input_dims, or --inputname and --inputshape, not both")
     names, shapes = (
-        options.parse_names("--inputname", inputname) if inputname else (),
-        options.parse_shapes("--inputshape", inputshape) if inputshape else (),
+        values.parse_names("--inputname", inputname) if inputname else (),
+        values.parse_shapes("--inputshape", inputshape) if inputshape else (),
     )
     if input_dims:
         names, shapes = _dims(input_dims)
@@ -127,7 +130,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         input_shapes=shapes,
         sequence_length=sequence_length,
     )
-    counts = options.parse_counts("--threads", threads)
+    counts = values.parse_counts("--threads", threads)
     FRONTENDS.get(source).check(request)
     check_writable({"--save": save})
     with Status(quiet=quiet) as status:
@@ -189,12 +192,12 @@ def _dims(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
 
 def _network(request: ModelRequest, target: str, precision: str, dtype: str, note: Note) -> Network:
     """The model's operators; what takes long is said."""
-    from op_profiler.collection.request import CollectRequest
+    from op_profiler.building.request import BuildRequest
     from op_profiler.errors import UsageError
     from op_profiler.predict.latency.lowered_models import lowered_model
 
-    asked = CollectRequest(model=request, target=target, precision=precision, schedules="none", dry_run=True)
-    asked.check()
+    asked = BuildRequest(model=request, target=target, precision=cast("Precision", precision), schedules="none")
+    asked.check(dry_run=True)
     model = lowered_model(asked, note)
     if dtype and any(found != dtype for found in model.input_dtypes.values()):
         takes = ", ".join(f"{name}: {found}" for name, found in model.input_dtypes.items())

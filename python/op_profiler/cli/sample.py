@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
+from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,35 +67,24 @@ def sample(  # noqa: PLR0913 - the options are the interface
     budget: Annotated[str | None, typer.Option(help="Time to spend: 90s, 10m, 2h.", rich_help_panel="How much")] = None,
     rounds: Annotated[int, typer.Option(help="Times that each operator is run.", rich_help_panel="How much")] = 21,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.", rich_help_panel="How much")] = 0,
-    target: Annotated[str, typer.Option(help="As for collect.", rich_help_panel="Measuring")] = "llvm",
-    threads: Annotated[
-        str | None, typer.Option(help="Thread counts; default as for collect.", rich_help_panel="Measuring")
-    ] = None,
-    remeasure: Annotated[
-        str, typer.Option(help="failed, noisy or all: measure again; as for collect.", rich_help_panel="Measuring")
-    ] = "",
-    schedules: Annotated[
-        str,
-        typer.Option(
-            help="Schedule records to compile with: none (the compiler's own), auto, or a folder.",
-            rich_help_panel="Measuring",
-        ),
-    ] = "none",
-    host: Annotated[str | None, typer.Option(help="Of an RPC tracker or server.", rich_help_panel="Device")] = None,
-    port: Annotated[int | None, typer.Option(help="Its port.", rich_help_panel="Device")] = None,
-    device_key: Annotated[str | None, typer.Option(help="As for collect.", rich_help_panel="Device")] = None,
-    db: Annotated[
-        str, typer.Option(help="SQLAlchemy address of the dataset.", rich_help_panel="Output")
-    ] = "sqlite:///results/op_profiler.db",
-    json_: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.", rich_help_panel="Output")] = False,
+    target: options.Target = "llvm",
+    threads: options.Threads = None,
+    remeasure: options.Remeasure = "",
+    schedules: options.Schedules = "none",
+    host: options.Host = None,
+    port: options.Port = None,
+    device_key: options.DeviceKey = None,
+    db: options.Db = DEFAULT_DB,
+    as_json: options.Json = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be measured; measure nothing.", rich_help_panel="Output")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress; errors only.", rich_help_panel="Output")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Measure operators that no model brought along: a grid, random draws, or those of other models' shapes."""
-    from op_profiler.cli import options
-    from op_profiler.collection.request import CollectRequest
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.cli import values
+    from op_profiler.collection.request import CollectRequest, Measuring
     from op_profiler.collection.sampling import grid, run, spaces
     from op_profiler.collection.supervisor import Collection
     from op_profiler.errors import UnknownNameError, UsageError
@@ -112,31 +103,27 @@ def sample(  # noqa: PLR0913 - the options are the interface
         raise UsageError("say how much to measure: --count 500 or --budget 10m")
     if rounds < 3 or (count is not None and count < 1):
         raise UsageError("--rounds takes 3 or more, --count 1 or more")
-    place = options.parse_place(host, port, device_key, kind_of(target).name)
-    usual = kind_of(target).default_thread_counts(place)
-    counts = options.parse_counts("--threads", threads) if threads is not None else usual
-    request = CollectRequest(
+    place = values.parse_place(host, port, device_key, kind_of(target).name)
+    build = BuildRequest(
         model=ModelRequest(source="sample", name=""),
         target=target,
         place=place,
-        threads=counts,
+        threads=values.thread_counts(threads, target, place),
         schedules=schedules,
-        remeasure=remeasure,
-        db=db,
-        rounds=rounds,
     )
+    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure), db=db)
     request.check()
-    seconds = options.parse_duration("--budget", budget) if budget is not None else None
+    seconds = values.parse_duration("--budget", budget) if budget is not None else None
     found: Iterator[Batch]
     if config is not None:
-        skipped = options.parse_names("--skip-rule", skip_rule) if skip_rule else ()
+        skipped = values.parse_names("--skip-rule", skip_rule) if skip_rule else ()
         points = grid.read_grid(config).valid_points(_rules(skipped))
         if dry_run:
             print(f"{len(points)} convolutions; rules left out: {', '.join(skipped) or 'none'}")
             return
         found = run.batches_of_points(run.shuffled([p.convolution() for p in points], seed), config.stem, seed)
     elif models:
-        variants = _variants(options.parse_names("--models", models), batches, resolutions, sequence_lengths)
+        variants = _variants(values.parse_names("--models", models), batches, resolutions, sequence_lengths)
         if dry_run:
             print("\n".join(f"{v.source}:{v.name} batch {v.batch_size} {v.input_shapes or ''}" for v in variants))
             return
@@ -144,7 +131,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     else:
         import random
 
-        names = options.parse_names("--kinds", kinds) if kinds else ()
+        names = values.parse_names("--kinds", kinds) if kinds else ()
         for name in names:
             if name not in spaces.space_names():
                 raise UnknownNameError("kind of operator", name, spaces.space_names())
@@ -161,7 +148,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
         report = run.measure_batches(
             found, request, collection, Screen(quiet=quiet), count=count, budget_seconds=seconds
         )
-    _show(report, as_json=json_, quiet=quiet)
+    _show(report, as_json=as_json, quiet=quiet)
     if report.failed or report.errors:
         raise typer.Exit(1)
 
@@ -178,14 +165,14 @@ def _rules(skipped: tuple[str, ...]) -> list[str]:
 
 def _variants(names: tuple[str, ...], batches: str, resolutions: str, lengths: str) -> list[ModelRequest]:
     """Every model at every batch size, and at every sequence length that is asked for; one without at image sizes."""
-    from op_profiler.cli import options
+    from op_profiler.cli import values
     from op_profiler.errors import UsageError
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
 
-    sizes = options.parse_counts("--resolutions", resolutions) if resolutions else ()
+    sizes = values.parse_counts("--resolutions", resolutions) if resolutions else ()
     images: list[tuple[tuple[int, ...], ...]] = [((1, 3, size, size),) for size in sizes] or [()]
-    tokens: list[int | None] = [*(options.parse_counts("--sequence-lengths", lengths) if lengths else (None,))]
+    tokens: list[int | None] = [*(values.parse_counts("--sequence-lengths", lengths) if lengths else (None,))]
     found = []
     for text in names:
         source, colon, name = text.partition(":")
@@ -193,7 +180,7 @@ def _variants(names: tuple[str, ...], batches: str, resolutions: str, lengths: s
             raise UsageError(f"--models takes source:name, such as local:resnet-18; not {text!r}")
         base, frontend = ModelRequest(source=source, name=name), FRONTENDS.get(source)
         of_text = frontend.takes_sequence_length(name)
-        for batch in options.parse_counts("--batches", batches):
+        for batch in values.parse_counts("--batches", batches):
             for shape in [()] if of_text else images:
                 shapes = tuple((batch, *one[1:]) for one in shape)
                 found += [

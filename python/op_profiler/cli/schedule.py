@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from op_profiler import json_text
+from op_profiler.cli import options
+from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
-    from op_profiler.collection.request import CollectRequest
+    from pathlib import Path
+
+    from op_profiler.building.request import BuildRequest
     from op_profiler.measure.measurement import Cache
     from op_profiler.operators.operator import Operator
     from op_profiler.predict.schedules.ranking import Score
@@ -36,10 +40,10 @@ def schedule(
     subject: Annotated[
         str | None, typer.Argument(help="A model's name or path, or the 16 hex digits of an operator's key.")
     ] = None,
-    modelsource: Annotated[str, typer.Option(help="Source of the model.")] = "local",
-    batchsize: Annotated[int, typer.Option(help="Leading dimension of the inputs.")] = 1,
-    sequence_length: Annotated[int | None, typer.Option(min=1, help="Tokens per sequence of language models.")] = None,
-    target: Annotated[str, typer.Option(help="llvm (this processor) or a TVM target string.")] = "llvm",
+    modelsource: options.ModelSource = "local",
+    batchsize: options.BatchSize = 1,
+    sequence_length: options.SequenceLength = None,
+    target: options.Target = "llvm",
     threads: Annotated[int | None, typer.Option(help="Threads to run with. Default: all usable cores.")] = None,
     cache: Annotated[
         str, typer.Option(help="Caches that it meets: model (the records' decision), hot or cold (its weights).")
@@ -50,19 +54,22 @@ def schedule(
     ] = None,
     k: Annotated[int, typer.Option("--k", help="How many schedules to propose for an op that was never tuned.")] = 8,
     verify: Annotated[int, typer.Option(help="Measure so many of them.")] = 0,
-    schedules: Annotated[str, typer.Option(help="Schedule records: auto, none, or a folder.")] = "auto",
+    schedules: options.Schedules = "auto",
     trials_from: Annotated[str, typer.Option(help="shipped (with the project) or none, beside --db.")] = "shipped",
-    db: Annotated[str, typer.Option(help="Dataset with trials.")] = "sqlite:///results/op_profiler.db",
+    db: options.Db = DEFAULT_DB,
     evaluate: Annotated[
         bool, typer.Option("--evaluate", help="Pairwise accuracy and top-k of the ranking on held-out operators.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no notes.")] = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """The best known schedule of an operator; of one never tuned, those predicted to be the best. Searches nothing."""
+    from op_profiler.building.request import BuildRequest
     from op_profiler.errors import UsageError
+    from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.status import Status
-    from op_profiler.targets.target import kind_of, resolve_target, use_build_for
+    from op_profiler.shipped import shipped_trials
+    from op_profiler.targets.target import kind_of, use_build_for
 
     if subject is None and not evaluate:
         raise UsageError("name a model or an operator, or give --evaluate")
@@ -70,35 +77,39 @@ def schedule(
         raise UsageError("--k has to be 1 or more, --verify 0 or more")
     if trials_from not in ("shipped", "none"):
         raise UsageError(f"--trials-from {trials_from!r}: give shipped or none")
+    datasets = db, shipped_trials() if trials_from == "shipped" else None
     count = threads if threads is not None else max(kind_of(target).default_thread_counts(None))
     if verify and cache == "model":
         raise UsageError("--verify measures operators alone; give --cache hot or --cache cold")
-    request = _request(
-        subject or "", modelsource, batchsize, sequence_length, target, count, schedules, db, verify, cache
+    model = ModelRequest(source=modelsource, name=subject or "", batch_size=batchsize, sequence_length=sequence_length)
+    request = BuildRequest(
+        model=model, target=target, threads=(count,), schedules=schedules, cache=cast("Cache", cache)
     )
+    request.check(dry_run=not verify)
     use_build_for(target)
     with Status(quiet=quiet) as status:
         status.step("reading trials")
-        query, named = _query(request, resolve_target(target), device, shipped=trials_from == "shipped", quiet=quiet)
+        query, named = _query(request, device, *datasets, quiet=quiet)
         if evaluate:
             status.step("training on parts of the operators, ranking the others")
             score = query.score()
-        answers = _answers(query, request, k, verify, status.step) if subject is not None else []
+        if subject is not None:
+            status.step(f"fusing {subject}")
+            answers = _answers(query, request, _anchors(request, db), k, verify, status.step)
     if evaluate:
         _print_score(score, as_json)
     if subject is not None:
         _print(answers, as_json, f"for {request.conditions} on {named}")
 
 
-def _answers(query: ScheduleQuery, request: CollectRequest, k: int, verify: int, tell: Any) -> list[Answer]:
-    from op_profiler.targets.target import resolve_target
-
-    tell(f"fusing {request.model.name}")
-    anchors = _anchors(request)
+def _answers(
+    query: ScheduleQuery, request: BuildRequest, anchors: list[Operator], k: int, verify: int, tell: Any
+) -> list[Answer]:
     if not verify:
         tell("ranking schedules")
         return [query.answer(anchor, k) for anchor in anchors]
     from op_profiler.measure.turns import locks_of, measuring
+    from op_profiler.targets.target import resolve_target
     from op_profiler.tuning.trials.runner import TrialRunner
 
     answers = []
@@ -112,50 +123,21 @@ def _answers(query: ScheduleQuery, request: CollectRequest, k: int, verify: int,
     return answers
 
 
-def _request(
-    subject: str,
-    modelsource: str,
-    batchsize: int,
-    sequence_length: int | None,
-    target: str,
-    threads: int,
-    schedules: str,
-    db: str,
-    verify: int,
-    cache: str,
-) -> CollectRequest:
-    from op_profiler.collection.request import CollectRequest
-    from op_profiler.frontends.frontend import ModelRequest
-
-    model = ModelRequest(source=modelsource, name=subject, batch_size=batchsize, sequence_length=sequence_length)
-    request = CollectRequest(
-        model=model,
-        target=target,
-        threads=(threads,),
-        schedules=schedules,
-        db=db,
-        cache=cast("Cache", cache),
-        dry_run=not verify,
-    )
-    request.check()
-    return request
-
-
 def _query(
-    request: CollectRequest, target: Any, device: str | None, *, shipped: bool, quiet: bool
+    request: BuildRequest, device: str | None, db: str, shipped: Path | None, *, quiet: bool
 ) -> tuple[ScheduleQuery, str]:
     """What answers, and the name of the device that it answers for."""
     from op_profiler.predict.schedules.suggestions import ScheduleQuery, load_trials
-    from op_profiler.shipped import shipped_trials
+    from op_profiler.targets.target import resolve_target
 
-    rows = load_trials(request.db, shipped_trials() if shipped else None, _silent if quiet else _warn)
+    rows = load_trials(db, shipped, _silent if quiet else _warn)
     rows = [row for row in rows if row["device_kind"] == request.kind.name]
     devices, named = _devices(rows, request, device)
     file = request.record_file() if device is None else None  # records are of this machine's processor
-    return ScheduleQuery(rows, target, file, request.conditions, devices), named
+    return ScheduleQuery(rows, resolve_target(request.target), file, request.conditions, devices), named
 
 
-def _devices(rows: list[dict[str, Any]], request: CollectRequest, device: str | None) -> tuple[dict[str, str], str]:
+def _devices(rows: list[dict[str, Any]], request: BuildRequest, device: str | None) -> tuple[dict[str, str], str]:
     """Devices by key whose trials count, all alike, and what to call them."""
     from op_profiler.errors import UsageError
     from op_profiler.targets.llvm.identity import host_fingerprint, processor_name
@@ -183,7 +165,7 @@ def _silent(text: str) -> None:
     """In place of `_warn`."""
 
 
-def _anchors(request: CollectRequest) -> list[Operator]:
+def _anchors(request: BuildRequest, db: str) -> list[Operator]:
     """The operator of a key, or those of a model that can be tuned."""
     from op_profiler.collection.studies.tune import tunables_of
     from op_profiler.dataset import Dataset
@@ -194,10 +176,10 @@ def _anchors(request: CollectRequest) -> list[Operator]:
 
     name = request.model.name
     if re.fullmatch(r"[0-9a-f]{16}", name):
-        with Dataset.open(request.db, create=False, read_only=True) as dataset:
+        with Dataset.open(db, create=False, read_only=True) as dataset:
             operator = dataset.find_operator(name)
         if operator is None:
-            raise UsageError(f"{request.db} has no operator {name}; op-profiler export --columns names the key")
+            raise UsageError(f"{db} has no operator {name}; op-profiler export --columns names the key")
         return [operator]
     frontend = FRONTENDS.get(request.model.source)
     frontend.check(request.model)

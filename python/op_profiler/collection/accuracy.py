@@ -10,10 +10,11 @@ import numpy as np
 
 from op_profiler.cache import cache_folder
 from op_profiler.files import atomic_file
+from op_profiler.schedules.records import NONE
 from op_profiler.targets.target import resolve_target
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.frontends.frontend import ModelRequest
 
 
 def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> dict[str, float | bool]:
@@ -74,7 +75,7 @@ class References:
         with atomic_file(self._path) as partial, partial.open("wb") as file:
             np.savez(file, *outputs)
 
-    def outputs(self, model: RelayModel) -> list[np.ndarray]:
+    def outputs(self, model: ModelRequest) -> list[np.ndarray]:
         """What was remembered; else what this machine's processor computes."""
         try:
             with np.load(self._path, allow_pickle=False) as kept:
@@ -84,10 +85,13 @@ class References:
             self.keep(outputs)
             return outputs
 
-    def _compute(self, model: RelayModel) -> list[np.ndarray]:
-        from op_profiler.compilers.relay.lower import compile_model
+    def _compute(self, model: ModelRequest) -> list[np.ndarray]:
+        from op_profiler.building.build import build_model
+        from op_profiler.building.request import BuildRequest
+        from op_profiler.building.requested_model import original_model
         from op_profiler.compilers.relay.tvm_build import runtime_device
         from op_profiler.measure.kernels import load_graph
 
         target: Any = resolve_target("llvm")
-        return load_graph(compile_model(model, target), runtime_device(target), dict(self._inputs)).output_arrays()
+        built = build_model(BuildRequest(model=model, schedules=NONE), original_model(model), target)
+        return load_graph(built.compiled, runtime_device(target), dict(self._inputs)).output_arrays()

@@ -37,8 +37,8 @@ def find(dataset: Dataset, request: CollectRequest, base_key: str, since: str) -
     """
     found = []
     for model in dataset.models(base_key):
-        if model.extracted and request.model_key(base_key, model.asked) == model.key:
+        if model.extracted and request.build.model_key(base_key, model.asked) == model.key:
             earlier = StoredResults(dataset, request, model.key, since)
-            answered = frozenset(n for n in request.threads if earlier.answers(n))
+            answered = frozenset(n for n in request.build.threads if earlier.answers(n))
             found.append(Found(model.key, answered))
     return max(found, key=lambda one: len(one.answered), default=None)

@@ -32,22 +32,17 @@ def measure_alone(
     Raises:
         BoardLostError: the machine went away meanwhile.
     """
-    import numpy as np
-
+    from op_profiler.building.build import build_operator
+    from op_profiler.building.requested_model import random_inputs
     from op_profiler.collection.session import Session
-    from op_profiler.compilers.relay.lower import compile_model, single_operator_model
     from op_profiler.measure.rounds import Samples
-    from op_profiler.schedules.chosen import chosen_schedules
 
     operator = occurrence.operator
     schedule = UNKNOWN
     try:
-        model = single_operator_model(occurrence)
-        with chosen_schedules() as choices:
-            compiled = compile_model(model, target)
-        schedule = choices.schedule_of(occurrence)
-        rng = np.random.default_rng(0)
-        graph = machine.load(compiled, {i.name: i.random(rng) for i in model.inputs})
+        model, built = build_operator(occurrence, target, request.build.usable_records())
+        schedule = built.schedules[operator.key]
+        graph = machine.load(built.compiled, random_inputs(list(model.inputs)))
         if len(graph.labels) != 1:
             raise ModelError(f"{operator.name} alone compiles to {len(graph.labels)} kernels, not one")
         session = Session(
@@ -58,7 +53,7 @@ def measure_alone(
             limits=dataclasses.replace(machine.limits, usual_rounds=30, usual_seconds=0.25, maximum_seconds=3.0),
         )
         session.check_kernels(lambda _: None)
-        results = session.measure({n: Samples() for n in request.threads}, lambda *_: None)
+        results = session.measure({n: Samples() for n in request.build.threads}, lambda *_: None)
     except BoardLostError:
         raise
     except (ModelError, MeasureError, ValueError) as error:
@@ -68,17 +63,6 @@ def measure_alone(
         for result in results
         for r in result.operators
     ]
-
-
-def _settings(request: CollectRequest, threads: int) -> Settings:
-    """What was asked for, where nothing could be read back."""
-    return Settings(
-        threads=threads,
-        cache=request.cache,
-        precision=request.precision,  # type: ignore[arg-type]  # checked by CollectRequest.check
-        executor="vm" if request.executor == "vm" else "graph",
-        **request.asked(threads),
-    )
 
 
 def refused_threads(machine: Machine, counts: Sequence[int]) -> dict[int, str]:
@@ -99,7 +83,7 @@ def failed_operator(request: CollectRequest, operator: Operator, reason: str) ->
     from op_profiler.collection.session import OperatorResult
 
     failed = Measurement(error=reason)
-    return [OperatorResult(operator, _settings(request, n), failed) for n in request.threads]
+    return [OperatorResult(operator, request.settings(n), failed) for n in request.build.threads]
 
 
 def whole_model_failed(
@@ -119,4 +103,4 @@ def whole_model_failed(
         sum_of_operators_us=None if missing else float(sum(t for t in times if t is not None)),
         unmeasured=missing,
     )
-    return _settings(request, threads), timing
+    return request.settings(threads), timing

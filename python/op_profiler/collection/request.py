@@ -3,27 +3,64 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from op_profiler.errors import UnknownNameError, UsageError
-from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.measurement import Cache
+from op_profiler.building.request import BuildRequest, one_of
+from op_profiler.dataset import DEFAULT_DB
+from op_profiler.errors import UsageError
+from op_profiler.measure.measurement import Settings
 from op_profiler.schedules import records
-from op_profiler.targets.machine import Place
-from op_profiler.targets.target import compiler_identity, kind_of
-from op_profiler.targets.target_kind import TargetKind
 from op_profiler.tuning.tuners import TUNERS
 
-PRECISIONS = ("float32", "float16", "int8")
-EXECUTORS = ("default", "vm")
-CACHES = ("model", "hot", "cold")
+ResourceValue = str | int | tuple[int, ...]
 TRIALS = (10, 3000)
 REMEASURE = ("failed", "noisy", "all")
-DEFAULT_DB = "sqlite:///results/op_profiler.db"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """How a built model is measured.
+
+    Attributes:
+        coverage: share of the model's time whose operators have to settle at every thread count.
+        resources: values that resources of this machine are given meanwhile, by their names in `Settings`.
+        rounds: how often everything is timed; None until the times settle.
+        remeasure: what is measured again although the dataset has it: ``failed``, ``noisy`` (under foreign load, or
+            not settled) or ``all``; empty for nothing.
+    """
+
+    coverage: float = 0.95
+    resources: dict[str, ResourceValue] = dataclasses.field(default_factory=dict)
+    rounds: int | None = None
+    remeasure: str = ""
+
+    def check(self, build: BuildRequest) -> None:
+        """Refuse what cannot work for a build.
+
+        Raises:
+            UsageError: an option is out of range; names what it may be.
+        """
+        from op_profiler.resources import resource_to_sweep
+
+        if self.remeasure:
+            one_of("--remeasure", self.remeasure, REMEASURE)
+        if not 0.0 < self.coverage <= 1.0:
+            raise UsageError(f"--coverage {self.coverage} is out of range; give a share above 0 and up to 1")
+        if self.resources and build.place is not None:
+            raise UsageError("--sweep sets resources of this machine; leave it out, or --host and --port")
+        for name in self.resources:
+            build.kind.check_resource(resource_to_sweep(name))
+
+    @property
+    def core_set(self) -> tuple[int, ...] | None:
+        """Cores that kernels are to run on; None where that is not asked for."""
+        found = self.resources.get("core_set")
+        return found if isinstance(found, tuple) else None
+
+    @property
+    def resources_label(self) -> str:
+        """The values of resources for a title, with a comma in front of each; empty where there are none."""
+        return "".join(f", {name} {value}" for name, value in self.resources.items())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,14 +70,14 @@ class TuneRequest:
     Attributes:
         tuner: name of the search strategy, one of `TUNERS`.
         trials: candidates an operator, 10 to 3000.
-        operators: workload keys of the operators to tune.
         seed: of everything that is drawn.
+        partial: report the best after parts of the trials.
     """
 
     tuner: str = "xgb_knob"
     trials: int = 64
-    operators: tuple[str, ...] = ()
     seed: int = 0
+    partial: bool = False
 
     def check(self) -> None:
         """Refuse what cannot work.
@@ -58,120 +95,85 @@ class Studies:
     """What is done with the heavy operators of a model beside measuring them.
 
     Attributes:
-        tune: search for better schedules.
+        tune: search for better schedules; None for no search.
         compare: run the model with default and with recorded schedules.
         vendor: time the vendor's kernels for the same operators.
-        partial: report the best after parts of the trials.
     """
 
     tune: TuneRequest | None = None
     compare: bool = False
     vendor: bool = False
-    partial: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return self.tune is not None or self.compare or self.vendor
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CollectRequest:
-    """One model under one set of options.
+    """One model, what it is built for, and what is done with it.
 
     Attributes:
-        model: which model, with which inputs.
-        target: TVM target string; ``llvm`` alone means this processor.
-        place: of the machine that it is measured on; None for this one.
-        input_data: file of arrays (.npz) by the names of the inputs; None for random ones.
-        threads: thread counts to measure at.
-        coverage: share of the model's time whose operators have to settle at every thread count.
-        cache: state of the caches that the operators meet.
-        resources: values that resources of this machine are given meanwhile, by their names in `Settings`.
-        schedules: ``auto`` (the records of this processor), ``none``, or the folder of the records.
+        build: which model, for which machine, at which thread counts.
         db: SQLAlchemy address of the dataset.
-        rounds: how often everything is timed; None until the times settle.
-        remeasure: what is measured again although the dataset has it: ``failed``, ``noisy`` (under foreign load, or
-            not settled) or ``all``; empty for nothing.
+        dry_run: compile only.
     """
 
-    model: ModelRequest
-    target: str = "llvm"
-    precision: str = "float32"
-    executor: str = "default"
-    place: Place | None = None
-    input_data: str | None = None
-    threads: tuple[int, ...] = (1,)
-    coverage: float = 0.95
-    cache: Cache = "model"
-    resources: dict[str, Any] = dataclasses.field(default_factory=dict)
-    schedules: str = records.AUTO
+    build: BuildRequest
+    measuring: Measuring = Measuring()
+    studies: Studies = Studies()
     db: str = DEFAULT_DB
-    rounds: int | None = None
-    remeasure: str = ""
     dry_run: bool = False
 
-    def check(self, *, tuned: bool = False) -> None:
+    def check(self) -> None:
         """Refuse what cannot work, in the order in which a user would want to hear of it.
-
-        Args:
-            tuned: a search comes first, which makes the folder of the records where there is none.
 
         Raises:
             UsageError: an option is out of range; names what it may be.
         """
-        from op_profiler.building.input_arrays import read_arrays
+        self._check_studies()
+        self.build.check(dry_run=self.dry_run, tuned=self.studies.tune is not None)
+        self.measuring.check(self.build)
 
-        self.kind.check(self.target, remote=self.place is not None, dry_run=self.dry_run)
-        one_of("precision", self.precision, PRECISIONS)
-        one_of("executor", self.executor, EXECUTORS)
-        one_of("cache", self.cache, CACHES)
-        if self.remeasure:
-            one_of("--remeasure", self.remeasure, REMEASURE)
-        if self.executor == "vm":
-            if self.cache != "model":
-                raise UsageError(f"--executor vm measures with --cache model only, not {self.cache}")
-            if not self.on_host or self.precision != "float32":
-                raise UsageError("--executor vm measures float32 on this machine's processor only")
-        if self.input_data is not None:
-            read_arrays(Path(self.input_data))
-        if not tuned:
-            records.check_folder(self.schedules)
-        if not 0.0 < self.coverage <= 1.0:
-            raise UsageError(f"--coverage {self.coverage} is out of range; give a share above 0 and up to 1")
-        if self.model.batch_size < 1:
-            raise UsageError(f"--batchsize {self.model.batch_size} is out of range; give 1 or more")
-        if not self.threads:
-            raise UsageError("--threads is empty; give thread counts such as 1,2")
-        self.kind.check_threads(self.threads, self.place)
-        self._check_resources()
+    def _check_studies(self) -> None:
+        studies = self.studies
+        if studies.tune is not None:
+            studies.tune.check()
+        if self.build.schedules == records.NONE and (studies.tune or studies.compare):
+            raise UsageError("--schedules none leaves nothing to tune for or to compare with; leave it out")
+        if studies and (self.dry_run or self.build.executor == "vm"):
+            other = "--dry-run measures nothing" if self.dry_run else "the virtual machine is measured as it is"
+            raise UsageError(f"{other}; leave out --iftune, --ifcompare and --vendor")
+        if self.measuring.resources and (studies or self.dry_run):
+            raise UsageError("--sweep only measures; leave out --iftune, --ifcompare, --vendor and --dry-run")
+        if studies.vendor:
+            self.build.kind.check_vendor(self.build.place)
 
-    def _check_resources(self) -> None:
-        from op_profiler.resources import resource_to_sweep
+    def of(self, **build: Any) -> CollectRequest:
+        """The same of another build: these fields of `BuildRequest` are different."""
+        return dataclasses.replace(self, build=dataclasses.replace(self.build, **build))
 
-        if self.resources and self.place is not None:
-            raise UsageError("--sweep sets resources of this machine; leave it out, or --host and --port")
-        for name in self.resources:
-            self.kind.check_resource(resource_to_sweep(name))
+    def settings(self, threads: int, **read_back: Any) -> Settings:
+        """What is asked for at a thread count, and what was read back by the fields of `Settings`."""
+        build = self.build
+        return Settings(
+            threads=threads,
+            cache=build.cache,
+            precision=build.precision,
+            executor="vm" if build.executor == "vm" else "graph",
+            **self.asked(threads),
+            **read_back,
+        )
 
     def asked(self, threads: int) -> dict[str, Any]:
         """The resources that are asked for at a thread count, by their names in `Settings`."""
-        if not self.on_host:
-            return self.resources
+        resources = self.measuring.resources
+        if not self.build.on_host:
+            return resources
         from op_profiler.measure.threads import available_cores
 
-        cores = self.resources.get("core_set") or available_cores()
-        return self.resources | {"core_set": tuple(cores[:threads])}
-
-    @property
-    def resources_label(self) -> str:
-        """The values of resources for a title, with a comma in front of each; empty where there are none."""
-        return "".join(f", {name} {value}" for name, value in self.resources.items())
-
-    @property
-    def kind(self) -> TargetKind:
-        """Of the target; raises UsageError where there is none of its name."""
-        return kind_of(self.target)
-
-    @property
-    def on_host(self) -> bool:
-        """Whether kernels run on the processor of this machine."""
-        return self.place is None and self.kind.on_host
+        cores = self.measuring.core_set or available_cores()
+        return resources | {"core_set": tuple(cores[:threads])}
 
     def machine(self) -> str | None:
         """`Device.identity` of the machine that is measured; None of one behind RPC, which has to be asked itself.
@@ -179,67 +181,8 @@ class CollectRequest:
         Raises:
             MeasureError: a GPU that does not tell which one it is.
         """
-        if self.dry_run and not self.on_host:
+        if self.dry_run and not self.build.on_host:
             return ""  # compiled for, and nowhere measured
-        if self.place is not None:
+        if self.build.place is not None:
             return None
-        return self.kind.machine_identity()
-
-    def base_key(self, content: str, machine: str) -> str:
-        """Identity of what is measured, as far as it is known without building it.
-
-        Args:
-            content: of the model (`RelayModel.content`).
-            machine: `Device.identity` of the one that it is measured on.
-        """
-        identity = [content, self.target, self.precision, self.executor, compiler_identity(self.target), machine]
-        if self.input_data is not None:  # its accuracy is that of these values, and int8 is calibrated with them
-            identity.append(hashlib.sha256(Path(self.input_data).read_bytes()).hexdigest())
-        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
-
-    def model_key(self, base_key: str, asked: Iterable[str]) -> str:
-        """Identity of the built model: with the schedule records that its build finds today.
-
-        Args:
-            asked: computations that a build looks for records of; those that have none leave no trace in the key, so
-                that it is the `base_key` where nothing has one.
-        """
-        found = records.digest(self.record_file(), asked, self.conditions)
-        if not found:
-            return base_key
-        return hashlib.sha256(json.dumps([base_key, found]).encode()).hexdigest()[:16]
-
-    @property
-    def conditions(self) -> records.Conditions:
-        """What the model is built for: the schedule records that were found for these are the best for it."""
-        return records.Conditions(max(self.threads), self.cache)
-
-    def record_file(self) -> Path | None:
-        """The file of the schedule records for this target and processor; None where they are switched off."""
-        kind = self.kind
-        name = kind.processor_name() if self.place is None else self.place.key  # all machines of a key share them
-        name = name if self.target.strip() == kind.name else f"{name} {self.target}"
-        return records.record_file(self.schedules, kind.name, name)
-
-    def to_json(self) -> str:
-        """The request as one line, for the worker process."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> CollectRequest:
-        """The request that `to_json` wrote."""
-        fields = json.loads(text)
-        model = fields.pop("model")
-        model["input_names"] = tuple(model["input_names"])
-        model["input_shapes"] = tuple(tuple(shape) for shape in model["input_shapes"])
-        fields["threads"] = tuple(fields["threads"])
-        if "core_set" in fields["resources"]:
-            fields["resources"]["core_set"] = tuple(fields["resources"]["core_set"])
-        fields["place"] = Place(**fields["place"]) if fields["place"] is not None else None
-        return cls(model=ModelRequest(**model), **fields)
-
-
-def one_of(kind: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse a value that is not among the known ones, naming the nearest."""
-    if value not in known:
-        raise UnknownNameError(kind, value, known)
+        return self.build.kind.machine_identity()

@@ -53,25 +53,25 @@ class Results:
             content: of the model (`RelayModel.content`).
             asked: computations that the build looked for records of.
         """
-        ordered = self._task.request
+        ordered, build = self._task.request, self._task.request.build
         machine = self.device.identity if self.device is not None else ordered.machine() or ""
         self._asked = tuple(sorted(asked))
-        self._base_key = ordered.base_key(content, machine)
-        self.model_key = ordered.model_key(self._base_key, self._asked)
+        self._base_key = build.base_key(content, machine)
+        self.model_key = build.model_key(self._base_key, self._asked)
         self.earlier = StoredResults(self._dataset, ordered, self.model_key, self._task.since)
-        self._narrow(tuple(n for n in ordered.threads if not self.earlier.answers(n)))
+        self._narrow(tuple(n for n in ordered.build.threads if not self.earlier.answers(n)))
 
     def leave_out(self, machine: Machine) -> bool:
         """Leave out the thread counts that the machine does not give, and record that; and those that another process
         measured while this one waited for its turn. Whether any is left."""
-        refused = refused_threads(machine, self.request.threads)
+        refused = refused_threads(machine, self.request.build.threads)
         for threads, reason in refused.items():
             self.record_whole(*whole_model_failed(self.request, threads, reason, [], {}))
-        self._narrow(tuple(n for n in self.request.threads if n not in refused and not self.earlier.answers(n)))
-        return bool(self.request.threads)
+        self._narrow(tuple(n for n in self.request.build.threads if n not in refused and not self.earlier.answers(n)))
+        return bool(self.request.build.threads)
 
     def _narrow(self, threads: tuple[int, ...]) -> None:
-        self.request = dataclasses.replace(self._task.request, threads=threads)
+        self.request = self._task.request.of(threads=threads)
         self.earlier = dataclasses.replace(self.earlier, request=self.request)
 
     def store_operators(self, operators: Sequence[Operator], model: RelayModel, notes: Sequence[str]) -> None:
@@ -90,12 +90,12 @@ class Results:
         with self._dataset.transaction():
             self._dataset.add_model(
                 key=self.model_key,
-                name=request.model.name,
-                source=request.model.source,
+                name=request.build.model.name,
+                source=request.build.model.source,
                 batch_size=model.batch_size,
-                precision=request.precision,
-                executor=request.executor,
-                target=request.target,
+                precision=request.build.precision,
+                executor=request.build.executor,
+                target=request.build.target,
                 notes=notes,
                 device_key=self.device.key if self.device is not None else None,
                 base_key=self._base_key,

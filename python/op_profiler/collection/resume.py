@@ -44,13 +44,13 @@ class StoredResults:
     since: str
 
     def _stored(self, threads: int) -> dict[str, StoredMeasurement]:
-        asked = self.request.asked(threads)
-        return self.dataset.measurements_of(self.model_key, threads=threads, cache=self.request.cache, resources=asked)
+        asked, cache = self.request.asked(threads), self.request.build.cache
+        return self.dataset.measurements_of(self.model_key, threads=threads, cache=cache, resources=asked)
 
     def timing(self, threads: int) -> StoredTiming | None:
         """The whole model at a thread count, complete or not."""
         return self.dataset.find_model_timing(
-            self.model_key, threads=threads, cache=self.request.cache, resources=self.request.asked(threads)
+            self.model_key, threads=threads, cache=self.request.build.cache, resources=self.request.asked(threads)
         )
 
     def answers(self, threads: int) -> bool:
@@ -61,21 +61,21 @@ class StoredResults:
         if any(self._repeated(row) for row in self._stored(threads).values()):
             return False
         whole = timing.timing.whole_model
-        no_pair = self.request.remeasure == "noisy" and timing.timing.not_a_pair is not None
-        if timing.measured_at < self.since and (no_pair or to_repeat(whole, self.request.remeasure)):
+        no_pair = self.request.measuring.remeasure == "noisy" and timing.timing.not_a_pair is not None
+        if timing.measured_at < self.since and (no_pair or to_repeat(whole, self.request.measuring.remeasure)):
             return False
         return whole.error is not None or self._covers(timing)
 
     def _covers(self, timing: StoredTiming) -> bool:
-        return (timing.timing.coverage or _COVERAGE_BEFORE_IT_WAS_STORED) >= self.request.coverage
+        return (timing.timing.coverage or _COVERAGE_BEFORE_IT_WAS_STORED) >= self.request.measuring.coverage
 
     def replaced(self, threads: int) -> bool:
         """Whether what is there at a thread count was asked for again, so that a worse time takes its place too."""
         timing = self.timing(threads)
-        return bool(self.request.remeasure) or (timing is not None and not self._covers(timing))
+        return bool(self.request.measuring.remeasure) or (timing is not None and not self._covers(timing))
 
     def _repeated(self, row: StoredMeasurement) -> bool:
-        return row.measured_at < self.since and to_repeat(row.measurement, self.request.remeasure)
+        return row.measured_at < self.since and to_repeat(row.measurement, self.request.measuring.remeasure)
 
     def complete(self, threads: int) -> dict[str, Measurement]:
         """By workload key, what was measured, or failed, at a thread count."""
@@ -87,10 +87,10 @@ class StoredResults:
 
     def known(self) -> dict[int, dict[str, Measurement]]:
         """Times that hold in any model; in the state ``model`` there are none."""
-        if self.request.cache == "model":
+        if self.request.build.cache == "model":
             return {}
-        kept = {threads: self.kept(threads) for threads in self.request.threads}
-        complete = {threads: self.complete(threads) for threads in self.request.threads}
+        kept = {threads: self.kept(threads) for threads in self.request.build.threads}
+        complete = {threads: self.complete(threads) for threads in self.request.build.threads}
         return {n: {k: m for k, m in rows.items() if k in kept[n] and not m.error} for n, rows in complete.items()}
 
     def samples(self, session: Session) -> dict[int, Samples]:
@@ -101,12 +101,12 @@ class StoredResults:
         from op_profiler.measure.rounds import Samples
 
         samples = {}
-        for threads in self.request.threads:
+        for threads in self.request.build.threads:
             timing = self.timing(threads)
             if timing is None or timing.complete:
-                return {n: Samples() for n in self.request.threads}
+                return {n: Samples() for n in self.request.build.threads}
             stored = {key: row.measurement for key, row in self._stored(threads).items() if not row.complete}
             samples[threads] = session.restore(stored, timing.timing.whole_model)
         if len({s.rounds for s in samples.values()}) != 1:
-            return {n: Samples() for n in self.request.threads}
+            return {n: Samples() for n in self.request.build.threads}
         return samples

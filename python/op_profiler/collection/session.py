@@ -101,15 +101,15 @@ class Session:
             samples: by thread count, empty or what an earlier process of the same request left; added to.
             checkpoint: called every so often with the share that is done and the results so far.
         """
-        threads = self.request.threads
+        threads = self.request.build.threads
         rounds = Rounds(
             self.model,
             self.pool,
             threads=threads,
-            cache=self.request.cache,
+            cache=self.request.build.cache,
             groups=self.groups,
             skipped=[int(g) in self.errors or self._is_known(self.operators[g]) for g in self.groups],
-            coverage=self.request.coverage,
+            coverage=self.request.measuring.coverage,
             limits=self.limits,
             meter=self.machine.meter(max(threads)),
             probe=self.machine.steadiness_probe(),
@@ -156,8 +156,8 @@ class Session:
         counter = self.machine.energy_mj
         if counter() is None:
             return
-        heavy = heavy_operators(samples[max(samples)].matrix(), self.groups, self.request.coverage)
-        for threads in self.request.threads:
+        heavy = heavy_operators(samples[max(samples)].matrix(), self.groups, self.request.measuring.coverage)
+        for threads in self.request.build.threads:
             self.pool.use(threads)
             self._energy[threads, None] = energy_per_call_mj(counter, self._run_model_once)
             for group in np.flatnonzero(heavy):
@@ -178,22 +178,20 @@ class Session:
         return calls if self.model.repeat_kernel(kernel, calls) else 0
 
     def _is_known(self, operator: Operator) -> bool:
-        return all(operator.key in self._known.get(n, {}) for n in self.request.threads)
+        return all(operator.key in self._known.get(n, {}) for n in self.request.build.threads)
 
     def _settings(self, threads: int) -> Settings:
         """Asked for, and read back after the pool has run a kernel with it."""
         self.pool.use(threads)
         self.model.run_model()
-        return Settings(
-            threads=threads,
+        build = self.request.build
+        resources = read_back(of_gpu=build.kind.on_gpu) if build.place is None else {}
+        return self.request.settings(
+            threads,
             threads_effective=self.pool.effective_threads(),
             core_set_effective=self.pool.effective_core_set(),
-            cache=self.request.cache,
-            cache_mechanism=self.model.cache_mechanism(self.request.cache),
-            precision=self.request.precision,  # type: ignore[arg-type]  # checked by CollectRequest.check
-            executor="vm" if self.request.executor == "vm" else "graph",
-            **self.request.asked(threads),
-            **(read_back(of_gpu=self.request.kind.on_gpu) if self.request.place is None else {}),
+            cache_mechanism=self.model.cache_mechanism(build.cache),
+            **resources,
         )
 
     def _result(
@@ -283,7 +281,7 @@ class Session:
             after_us=after,
             sum_of_operators_us=total,
             unmeasured=missing,
-            coverage=self.request.coverage,
+            coverage=self.request.measuring.coverage,
             details=details,
         )
 
@@ -304,7 +302,7 @@ class Session:
             if kept is None or kept.error is not None:
                 continue
             rows = np.asarray(kept.samples_us)
-            expected = len(rows) if self.request.cache != "model" and len(rows) < rounds else rounds
+            expected = len(rows) if self.request.build.cache != "model" and len(rows) < rounds else rounds
             if rows.shape != (expected, len(columns)):
                 return Samples()
             matrix[: len(rows), columns] = rows + (kept.call_overhead_us or 0.0)

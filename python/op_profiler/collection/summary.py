@@ -69,7 +69,7 @@ class ModelReport:
     @property
     def label(self) -> str:
         """Name and batch of the model for a title."""
-        return self.request.model.name + (f", batch {self.batch_size}" if self.batch_size is not None else "")
+        return self.request.build.model.name + (f", batch {self.batch_size}" if self.batch_size is not None else "")
 
     @property
     def exit_code(self) -> int:
@@ -107,7 +107,7 @@ class ModelReport:
         reached = 0.0
         for operator, count in self.ranked():
             share = self.share(operator.key)
-            if share is None or reached >= self.request.coverage:
+            if share is None or reached >= self.request.measuring.coverage:
                 break
             chosen.append((operator, count))
             reached += share
@@ -117,26 +117,26 @@ class ModelReport:
         """One plain object a thread count; a single one without times for a dry run or a failed model."""
         request = self.request
         base: dict[str, Any] = {
-            "model": request.model.name,
-            "source": request.model.source,
+            "model": request.build.model.name,
+            "source": request.build.model.source,
             "batch_size": self.batch_size,
-            "target": request.target,
-            "precision": request.precision,
-            "executor": request.executor,
-            "cache": request.cache,
-            "resources": request.resources,
+            "target": request.build.target,
+            "precision": request.build.precision,
+            "executor": request.build.executor,
+            "cache": request.build.cache,
+            "resources": request.measuring.resources,
             "operators": len(self.operators),
             "occurrences": sum(count for _, count in self.operators),
             "flops": sum(operator.flops * count for operator, count in self.operators),
             "error": self.error,
             "notes": list(self.notes),
             "kept_failures": [dataclasses.asdict(failure) for failure in self.kept_failures],
-            "schedules": self.request.schedules,
+            "schedules": self.request.build.schedules,
         }
         if self.studies is not None:
             base |= self.studies.to_json()
         if not self.threads:
-            return [base | _times(n, None) for n in request.threads]
+            return [base | _times(n, None) for n in request.build.threads]
         return [base | _times(n, report) for n, report in sorted(self.threads.items())]
 
 

@@ -14,12 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from op_profiler.child_processes import python_path
 from op_profiler.collection import lookup
-from op_profiler.collection.request import CollectRequest, Studies, TuneRequest
+from op_profiler.collection.request import CollectRequest, Studies
 from op_profiler.collection.studies.report import StudyReport
 from op_profiler.collection.summary import ModelReport, ThreadReport
-from op_profiler.collection.worker_task import WorkerTask
+from op_profiler.collection.worker_task import Work, WorkerTask
 from op_profiler.dataset.engine import utc_now
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends.frontend import Frontend
@@ -121,59 +123,51 @@ class Collection:
         frontend: Frontend,
         requests: Sequence[CollectRequest],
         progress: Progress,
-        studies: Studies | None = None,
     ) -> list[ModelReport]:
         """Collect one model after the other.
-
-        Args:
-            studies: what to do with the heavy operators of each model beside measuring them.
 
         Raises:
             OpProfilerError: a single request cannot work, or the dataset cannot be used. Among several requests, one
                 that cannot work becomes a report with its error, and the others go on.
         """
         for request in requests:
-            request.check(tuned=studies is not None and studies.tune is not None)
+            request.check()
         if len(requests) == 1:
-            frontend.check(requests[0].model)
+            frontend.check(requests[0].build.model)
         reports = []
         progress.start(len(requests))
         try:
             for index, request in enumerate(requests):
-                if studies is not None and not request.dry_run:
-                    reports.append(self._studied(frontend, request, studies, progress, index))
-                else:
-                    reports.append(self._one(frontend, request, progress, index))
+                collect = self._studied if request.studies else self._one
+                reports.append(collect(frontend, request, progress, index))
         finally:
             progress.stop()
         for report in reports:
             if report.error is not None:
-                progress.problem(f"error: {report.request.model.name}: {report.error}")
+                progress.problem(f"error: {report.request.build.model.name}: {report.error}")
         return reports
 
-    def _studied(
-        self, frontend: Frontend, request: CollectRequest, studies: Studies, progress: Progress, index: int
-    ) -> ModelReport:
+    def _studied(self, frontend: Frontend, request: CollectRequest, progress: Progress, index: int) -> ModelReport:
         """A model with default schedules, what the studies find of its heavy operators, and the model as asked for."""
-        base = self._one(frontend, dataclasses.replace(request, schedules=records.NONE), progress, index, (0.0, 0.1))
+        without = dataclasses.replace(request.of(schedules=records.NONE), studies=Studies())
+        base = self._one(frontend, without, progress, index, (0.0, 0.1))
         if not base.threads:
             return base
-        heavy = tuple(operator.key for operator, _ in base.heavy())
+        heavy = frozenset(operator.key for operator, _ in base.heavy())
         found = StudyReport()
-        for work, begin, end in (("tune", 0.1, 0.7), ("compare", 0.8, 0.9), ("vendor", 0.9, 1.0)):
-            if not getattr(studies, work):
+        steps: tuple[tuple[Work, float, float], ...] = (("tune", 0.1, 0.7), ("compare", 0.8, 0.9), ("vendor", 0.9, 1.0))
+        for work, begin, end in steps:
+            if not getattr(request.studies, work):
                 continue
-            tune = dataclasses.replace(studies.tune or TuneRequest(), operators=heavy)
-            task = WorkerTask(request, work=work, tune=tune)  # type: ignore[arg-type]
+            task = WorkerTask(request, work=work, operators=heavy)
             outcome = self._study(task, progress, index, (begin, end))
             if outcome.result is None:
                 reason = outcome.error or f"the process died ({outcome.crash}) while {outcome.stage}"
                 found = dataclasses.replace(found, problems=(*found.problems, f"{work}: {reason}"))
             else:
                 found = found.with_result(work, outcome.result)
-        report = (
-            self._one(frontend, request, progress, index, (0.7, 0.8)) if request.schedules != records.NONE else base
-        )
+        named = request.build.schedules != records.NONE
+        report = self._one(frontend, request, progress, index, (0.7, 0.8)) if named else base
         return dataclasses.replace(report, base=base, studies=found)
 
     def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
@@ -192,14 +186,14 @@ class Collection:
         index: int,
         span: tuple[float, float] = _WHOLE,
     ) -> ModelReport:
-        progress.step(f"{request.model.name}: looking up", index + span[0])
+        progress.step(f"{request.build.model.name}: looking up", index + span[0])
         started = utc_now()
         try:
-            frontend.check(request.model)
+            frontend.check(request.build.model)
             found = self._found(frontend, request, started)
         except OpProfilerError as error:
             return ModelReport(request, error=str(error), error_code=error.exit_code)
-        if found is not None and (request.dry_run or found.answered >= set(request.threads)):
+        if found is not None and (request.dry_run or found.answered >= set(request.build.threads)):
             outcome = _Outcome(done=True, model_key=found.key)
         else:
             outcome = self._work_with_resources(WorkerTask(request, since=started), progress, index, span)
@@ -207,10 +201,10 @@ class Collection:
 
     def _found(self, frontend: Frontend, request: CollectRequest, since: str) -> lookup.Found | None:
         """What the dataset has of it; None also where only a worker can tell, which lowers it or asks the machine."""
-        content, machine = frontend.fingerprint(request.model), request.machine()
+        content, machine = frontend.fingerprint(request.build.model), request.machine()
         if content is None or machine is None:
             return None
-        return lookup.find(self.dataset, request, request.base_key(content, machine), since)
+        return lookup.find(self.dataset, request, request.build.base_key(content, machine), since)
 
     def _work_with_resources(
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
@@ -220,7 +214,7 @@ class Collection:
         from op_profiler.resources.resource import ResourceError
 
         try:
-            with applied(task.request.resources):
+            with applied(task.request.measuring.resources):
                 return self._work(task, progress, index, span)
         except ResourceError as error:
             return _Outcome(error=str(error), code=error.exit_code)
@@ -242,7 +236,7 @@ class Collection:
             if outcome.operator is not None:
                 task = dataclasses.replace(task, excluded={**task.excluded, outcome.operator: reason})
             elif task.one_by_one or outcome.stage not in ("compiling", "loading", "measuring"):
-                outcome.error, outcome.code = f"{reason} {task.request.model.name}", EXIT_ENVIRONMENT
+                outcome.error, outcome.code = f"{reason} {task.request.build.model.name}", EXIT_ENVIRONMENT
                 return outcome
             task = dataclasses.replace(task, one_by_one=True, reason=task.reason or reason)
         outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
@@ -254,10 +248,10 @@ class Collection:
         key = outcome.model_key
         operators = tuple((o, len(positions)) for o, positions in self.dataset.model_operators(key))
         threads: dict[int, ThreadReport] = {}
-        for count in () if request.dry_run else request.threads:
+        for count in () if request.dry_run else request.build.threads:
             asked = request.asked(count)
-            stored = self.dataset.measurements_of(key, threads=count, cache=request.cache, resources=asked)
-            timing = self.dataset.find_model_timing(key, threads=count, cache=request.cache, resources=asked)
+            stored = self.dataset.measurements_of(key, threads=count, cache=request.build.cache, resources=asked)
+            timing = self.dataset.find_model_timing(key, threads=count, cache=request.build.cache, resources=asked)
             if not stored and timing is None:
                 continue
             complete = [row for row in stored.values() if row.complete]
@@ -291,7 +285,7 @@ class Collection:
             for f in self.dataset.failures(key)
             if f.timed_at is not None
             and f.timed_at < f.failed_at
-            and (f.settings.cache, f.settings.threads in request.threads) == (request.cache, True)
+            and (f.settings.cache, f.settings.threads in request.build.threads) == (request.build.cache, True)
         )
 
 
@@ -321,12 +315,11 @@ def _run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[fl
             stderr=subprocess.STDOUT,
             pass_fds=(write_end,),
             env={**os.environ, "PYTHONPATH": python_path(), COMMAND: told_command()},
-            text=True,
         )
     os.close(write_end)
     try:
         assert process.stdin is not None
-        process.stdin.write(task.to_json())
+        process.stdin.write(msgspec.json.encode(task))
         process.stdin.close()
         with os.fdopen(read_end) as events:
             for line in events:
@@ -361,7 +354,7 @@ def _take(
         begin, end = _STAGES.get(outcome.stage, (0.0, 1.0))
         share = begin + (end - begin) * float(event.get("share", 0.0))
         what = f"{outcome.stage} {event['detail']}" if "detail" in event else outcome.stage
-        progress.step(f"{task.request.model.name}: {what}", index + span[0] + (span[1] - span[0]) * share)
+        progress.step(f"{task.request.build.model.name}: {what}", index + span[0] + (span[1] - span[0]) * share)
     outcome.model_key = event.get("model_key", outcome.model_key)
     outcome.result = event.get("result", outcome.result)
     outcome.notes = tuple(event.get("notes", outcome.notes))

@@ -43,11 +43,11 @@ def swept(request: CollectRequest, combinations: Sequence[dict[str, Any]]) -> li
     """
     requests = []
     for values in combinations:
-        most = len(values.get("core_set", ())) or max(request.threads)
-        threads = tuple(count for count in request.threads if count <= most)
+        counts = request.build.threads
+        most = len(values.get("core_set", ())) or max(counts)
+        threads = tuple(count for count in counts if count <= most)
         if not threads:
-            raise UsageError(
-                f"--sweep core_set: --threads {min(request.threads)} needs a set of as many cores, not of {most}"
-            )
-        requests.append(dataclasses.replace(request, resources=values, threads=threads))
+            raise UsageError(f"--sweep core_set: --threads {min(counts)} needs a set of as many cores, not of {most}")
+        measuring = dataclasses.replace(request.measuring, resources=values)
+        requests.append(dataclasses.replace(request.of(threads=threads), measuring=measuring))
     return requests

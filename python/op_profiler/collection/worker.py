@@ -16,12 +16,16 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any, TextIO
 
+import msgspec
+
 from op_profiler.collection import lookup
 from op_profiler.collection.worker_task import WorkerTask
 from op_profiler.errors import EXIT_ENVIRONMENT, BoardLostError, MeasureError, ModelError, OpProfilerError
 from op_profiler.measure.failures import TWICE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from op_profiler.collection.results import Results
     from op_profiler.collection.session import OperatorResult, ThreadResult
     from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
@@ -29,7 +33,6 @@ if TYPE_CHECKING:
     from op_profiler.dataset import Dataset
     from op_profiler.measure.measurement import Device
     from op_profiler.operators.operator import Operator
-    from op_profiler.schedules.applied import Applied
     from op_profiler.targets.machine import Machine
 
 _PR_SET_PDEATHSIG = 1
@@ -46,6 +49,7 @@ class Worker:
     def __init__(self, task: WorkerTask, events: TextIO) -> None:
         self.task = task
         self.request = task.request
+        self.build = task.request.build
         self.events = events
         self.inputs: dict[str, Any] = {}
         self.checking: str | None = None
@@ -53,7 +57,7 @@ class Worker:
         self._machine: Machine | None = None
         self._turn = contextlib.ExitStack()
         self.notes: tuple[str, ...] = ()
-        self.in_use: Applied | None = None
+        self.asked: frozenset[str] = frozenset()
         self.dataset: Dataset
         self.results: Results
 
@@ -73,7 +77,7 @@ class Worker:
         from op_profiler.dataset import Dataset
 
         self._begin_compiling()
-        model, self.inputs, target = load_model(self.request, self.announce)
+        model, self.inputs, target = load_model(self.build, self.announce)
         self._note(*model.notes)
         with Dataset.open(self.request.db) as self.dataset:
             self.results = Results(self.dataset, self.task)
@@ -87,19 +91,14 @@ class Worker:
         self.announce(done=True)
 
     def _carry_out(self, model: RelayModel, target: Any) -> None:
-        from op_profiler.schedules.applied import applied
-
         if self.request.dry_run:
-            with applied(self.request.record_file(), self.request.conditions) as self.in_use:
-                self._dry_run(model, target)
+            self._dry_run(model, target)
         elif self.task.work != "measure":
-            self._special(model, target)
+            self._study(model, target)
+        elif self.task.one_by_one:
+            self._measure_alone(self._fuse(model, target), model, target)
         else:
-            with applied(self.request.record_file(), self.request.conditions) as self.in_use:
-                if self.task.one_by_one:
-                    self._measure_alone(self._optimize(model, target), model, target)
-                else:
-                    self._measure_model(model, target)
+            self._measure_model(model, target)
 
     def _begin_compiling(self) -> None:
         """Until the machine is opened. A dry run does not wait for what may be hours of another's tuning."""
@@ -114,13 +113,12 @@ class Worker:
             from op_profiler.measure.turns import locks_of, measuring
             from op_profiler.targets.open_machine import open_machine
 
+            build = self.build
             self._turn.close()
-            if self.request.place is None:
-                names = locks_of([self.request.target])
+            if build.place is None:
+                names = locks_of([build.target])
                 self._turn.enter_context(measuring(names, lambda text: self.announce(note=text)))
-            self._machine = open_machine(
-                self.request.target, target, self.request.place, self.request.resources.get("core_set")
-            )
+            self._machine = open_machine(build.target, target, build.place, self.request.measuring.core_set)
             self.results.device = self._machine.device
             self.dataset.add_device(self.device)
         return self._machine
@@ -138,19 +136,16 @@ class Worker:
             self.machine(target).close()
             self._machine, machine = None, self.device.identity
             self._begin_compiling()
-        found = lookup.find(self.dataset, self.request, self.request.base_key(model.content, machine), self.task.since)
-        if found is None or not (self.request.dry_run or found.answered >= set(self.request.threads)):
+        base_key = self.build.base_key(model.content, machine)
+        found = lookup.find(self.dataset, self.request, base_key, self.task.since)
+        if found is None or not (self.request.dry_run or found.answered >= set(self.build.threads)):
             return False
         self.announce(model_key=found.key)
         return True
 
     def _identify(self, model: RelayModel) -> None:
         """Find out which model of the dataset this is, and tell."""
-        asked: set[str] = set()
-        if self.in_use is not None:
-            asked = self.in_use.asked
-            self._note(*self.in_use.notes(self.request.record_file()))
-        self.results.identify(model.content, asked)
+        self.results.identify(model.content, self.asked)
         self.announce(model_key=self.results.model_key)
 
     def _lost(self, error: BoardLostError) -> None:
@@ -168,18 +163,17 @@ class Worker:
         self.notes += tuple(note for note in notes if note not in self.notes)
         self.announce(notes=list(self.notes))
 
-    def _special(self, model: RelayModel, target: Any) -> None:
+    def _study(self, model: RelayModel, target: Any) -> None:
         """Work whose outcome is a result for the report, beside what it stores."""
         from op_profiler.collection.studies.compare import ModelComparison
         from op_profiler.collection.studies.study import Study
         from op_profiler.collection.studies.tune import ModelTuner
         from op_profiler.collection.studies.vendor import VendorComparison
 
-        assert self.task.tune is not None
         kinds: dict[str, type[Study]] = {"tune": ModelTuner, "compare": ModelComparison, "vendor": VendorComparison}
         study = kinds[self.task.work](
             self.request,
-            self.task.tune,
+            self.task.operators,
             self.dataset,
             lambda: self.machine(target),
             target,
@@ -190,41 +184,40 @@ class Worker:
             self.machine(target)  # processes of its own measure, and nobody else may meanwhile
         self.announce(result=study.run(model))
 
-    def _optimize(self, model: RelayModel, target: Any) -> list[Occurrence]:
-        from op_profiler.compilers.relay.lower import optimize
-        from op_profiler.schedules.chosen import weigh_all
+    def _fuse(self, model: RelayModel, target: Any) -> Sequence[Occurrence]:
+        from op_profiler.building.build import fuse_model
 
         self.announce(stage="fusing")
-        occurrences = optimize(model, target)
-        weigh_all(occurrences, target)
-        return occurrences
+        fused = fuse_model(self.build, model, target)
+        self.asked = fused.asked
+        self._note(*fused.notes)
+        return fused.occurrences
 
     def _dry_run(self, model: RelayModel, target: Any) -> None:
         """Extract and cost; build too where only that tells how kernels are launched."""
-        built = self.request.kind.dry_run_builds
-        occurrences = self._compile(model, target)[0].occurrences if built else self._optimize(model, target)
+        built = self.build.kind.dry_run_builds
+        occurrences = self._compile(model, target)[0].occurrences if built else self._fuse(model, target)
         self._identify(model)
         self.results.store_operators([o.operator for o in occurrences], model, self.notes)
 
     def _compile(self, model: RelayModel, target: Any) -> tuple[CompiledModel, list[Any]]:
         """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
-        from op_profiler.building.build_cache import build
+        from op_profiler.building.build import build_model
         from op_profiler.building.requested_model import static_inputs
 
-        specs = static_inputs(model, self.request)
+        specs = static_inputs(model, self.build)
         self.announce(stage="compiling")
-        built = build(self.request, model, target, self.request.record_file())
+        built = build_model(self.build, model, target)
         compiled = built.compiled
         self.results.schedules |= built.schedules
-        if self.in_use is not None:
-            self.in_use.asked |= built.asked
+        self.asked = built.asked
         for occurrence in compiled.by_label.values():
             if occurrence.label in compiled.launches:
                 self.results.launches[occurrence.operator.key] = compiled.launches[occurrence.label]
         self.results.details["build_seconds"] = round(compiled.build_seconds, 3)
         if compiled.left_out:
             self.results.details["left_out_passes"] = list(compiled.left_out)
-        self._note(*compiled.notes)
+        self._note(*built.notes)
         return compiled, specs
 
     def _measure_model(self, model: RelayModel, target: Any) -> None:
@@ -251,7 +244,7 @@ class Worker:
 
     def _give_up(self, error: OpProfilerError) -> None:
         """The model cannot be measured as a whole."""
-        if self.request.executor == "vm":
+        if self.build.executor == "vm":
             raise error
         self.announce(one_by_one=str(error))
 
@@ -263,7 +256,7 @@ class Worker:
         self.checking = None
         machine = self.machine(target)
         self._identify(model)
-        if not self.results.request.threads:
+        if not self.results.request.build.threads:
             return  # this is another board than the one that was asked before
         self.announce(stage="loading")
         inputs = self.inputs or random_inputs(specs)
@@ -280,7 +273,7 @@ class Worker:
         if not self.results.leave_out(machine):
             return
         request, earlier = self.results.request, self.results.earlier
-        limits = machine.limits.of_rounds(request.rounds)
+        limits = machine.limits.of_rounds(request.measuring.rounds)
         session = Session(request, machine, loaded, operators, limits=limits, known=earlier.known())
         session.check_kernels(self._check)
         self.checking = None
@@ -297,17 +290,16 @@ class Worker:
 
     def _accuracy(self, content: str, outputs: list[Any], inputs: dict[str, Any]) -> dict[str, Any] | None:
         """Against float32; None where that is what this is."""
-        from op_profiler.building.requested_model import original_model
         from op_profiler.collection.accuracy import References, accuracy_of
 
         references = References(content, inputs)
-        if self.request.precision == "float32":
+        if self.build.precision == "float32":
             references.keep(outputs)
             return None
         self.announce(stage="comparing with float32")
-        return accuracy_of(outputs, references.outputs(original_model(self.request)))
+        return accuracy_of(outputs, references.outputs(self.build.model))
 
-    def _measure_alone(self, occurrences: list[Occurrence], model: RelayModel, target: Any) -> None:
+    def _measure_alone(self, occurrences: Sequence[Occurrence], model: RelayModel, target: Any) -> None:
         """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
         from op_profiler.collection.one_by_one import whole_model_failed
 
@@ -319,7 +311,7 @@ class Worker:
             if not self._begin_alone(operators, model, target):
                 return
             request, earlier = self.results.request, self.results.earlier
-            stored = [earlier.kept(threads) for threads in request.threads]
+            stored = [earlier.kept(threads) for threads in request.build.threads]
             for done, (key, occurrence) in enumerate(distinct.items()):
                 if key in self.task.excluded or all(key in rows for rows in stored):
                     continue  # an earlier process of this request came that far
@@ -330,7 +322,7 @@ class Worker:
                 self.results.record(results)
                 if losses != self.losses:
                     break
-        for threads in request.threads:
+        for threads in request.build.threads:
             self.results.record_whole(
                 *whole_model_failed(request, threads, self.task.reason, operators, earlier.complete(threads))
             )
@@ -381,7 +373,7 @@ def main() -> int:
         if os.getppid() == 1:
             return EXIT_ENVIRONMENT
     events = os.fdopen(int(sys.argv[1]), "w")
-    worker = Worker(WorkerTask.from_json(sys.stdin.read()), events)
+    worker = Worker(msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerTask), events)
     try:
         worker.run()
     except OpProfilerError as error:

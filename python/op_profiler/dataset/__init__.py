@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from op_profiler.dataset.row import Corun, CorunMember, Model, Row, StoredMeasurement, StoredTiming
     from op_profiler.dataset.store import Dataset
 
+DEFAULT_DB = "sqlite:///results/op_profiler.db"
+"""Where measurements are kept unless another address is given."""
+
 __all__ = [
     "COLUMNS",
+    "DEFAULT_DB",
     "FORMATS",
     "Corun",
     "CorunMember",

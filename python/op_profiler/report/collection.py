@@ -83,12 +83,8 @@ class Screen:
             self._progress.stop()
             self._progress = None
 
-    def show(self, reports: Sequence[ModelReport], describe: Dataset | None = None, *, partial: bool = False) -> None:
-        """Print the tables of every model; with a dataset, also the two that describe its operators and hardware.
-
-        Args:
-            partial: of a tuning run, also the best after parts of the trials.
-        """
+    def show(self, reports: Sequence[ModelReport], describe: Dataset | None = None) -> None:
+        """Print the tables of every model; with a dataset, also the two that describe its operators and hardware."""
         if self._quiet:
             return
         from rich.console import Console
@@ -99,7 +95,7 @@ class Screen:
 
         for report in reports:
             _show_model(console, report)
-            show_studies(console, report, partial=partial)
+            show_studies(console, report)
             if describe is not None and report.operators:
                 _show_details(console, describe, report)
         show_precisions(console, reports)
@@ -107,8 +103,8 @@ class Screen:
 
 def _show_model(console: Console, report: ModelReport) -> None:
     request = report.request
-    title = f"{report.label}, {request.precision}, {request.target}"
-    title += request.resources_label
+    title = f"{report.label}, {request.build.precision}, {request.build.target}"
+    title += request.measuring.resources_label
     if report.error is not None:
         console.print(f"{title}: {report.error}", markup=False, highlight=False)
         if not report.operators:
@@ -135,7 +131,7 @@ def _operator_table(report: ModelReport, title: str) -> object:
 
     counts = sorted(report.threads)
     heavy = report.heavy() if counts else report.ranked()
-    what = f"{len(heavy)} of {len(report.operators)} operators, {report.request.coverage:.0%} of the time"
+    what = f"{len(heavy)} of {len(report.operators)} operators, {report.request.measuring.coverage:.0%} of the time"
     table = Table(title=f"{title}\n{what if counts else f'{len(heavy)} operators, not measured'}", title_justify="left")
     table.add_column("share", justify="right")
     table.add_column("operator")

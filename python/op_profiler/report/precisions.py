@@ -18,10 +18,10 @@ def show_precisions(console: Console, reports: Sequence[ModelReport]) -> None:
     """Print a table for each model that was measured in more than one precision."""
     models: dict[str, list[ModelReport]] = {}
     for report in reports:
-        label = f"{report.label}{report.request.resources_label}"
+        label = f"{report.label}{report.request.measuring.resources_label}"
         models.setdefault(label, []).append(report)
     for label, group in models.items():
-        if len({report.request.precision for report in group}) > 1 and any(report.threads for report in group):
+        if len({report.request.build.precision for report in group}) > 1 and any(report.threads for report in group):
             console.print(_table(f"{label}: precisions, outputs against float32", group))
 
 
@@ -32,12 +32,12 @@ def _table(title: str, group: Sequence[ModelReport]) -> object:
     table.add_column("precision")
     for column in _COLUMNS:
         table.add_column(column, justify="right")
-    base = {n: _whole_us(r, n) for r in group if r.request.precision == "float32" for n in r.threads}
+    base = {n: _whole_us(r, n) for r in group if r.request.build.precision == "float32" for n in r.threads}
     for report in group:
         if not report.threads:
-            table.add_row(report.request.precision, *["-"] * len(_COLUMNS))
+            table.add_row(report.request.build.precision, *["-"] * len(_COLUMNS))
         for threads in sorted(report.threads):
-            table.add_row(report.request.precision, *_cells(report, threads, base.get(threads)))
+            table.add_row(report.request.build.precision, *_cells(report, threads, base.get(threads)))
     return table
 
 

@@ -12,12 +12,8 @@ if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
 
 
-def show_studies(console: Console, report: ModelReport, *, partial: bool) -> None:
-    """Print one table of operators, one of the model under both schedules, and what did not end.
-
-    Args:
-        partial: also the best after parts of the trials.
-    """
+def show_studies(console: Console, report: ModelReport) -> None:
+    """Print one table of operators, one of the model under both schedules, and what did not end."""
     studies = report.studies
     if studies is None or report.base is None:
         return
@@ -30,7 +26,8 @@ def show_studies(console: Console, report: ModelReport, *, partial: bool) -> Non
         left = [o.name.removeprefix("fused_") for o, _ in base.heavy() if o.key not in covered]
         if left:
             console.print(f"heavy, but without an op that a template computes: {', '.join(left)}", highlight=False)
-    if partial and any(t.partial_us for t in studies.tuned):
+    tune = report.request.studies.tune
+    if tune is not None and tune.partial and any(t.partial_us for t in studies.tuned):
         console.print(_partial(studies, operators))
     if studies.compared:
         console.print(_comparison(studies))

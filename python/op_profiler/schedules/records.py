@@ -308,19 +308,6 @@ def _rank(record: Record, wanted: Conditions) -> tuple[Any, ...]:
     return *wanted.distance(record.conditions), record.mean_seconds
 
 
-def digest(path: Path | None, computations: Iterable[str], wanted: Conditions) -> str:
-    """16 hex digits of the schedules that a file gives to computations; empty where it has none for any of them.
-
-    A build is what it was for as long as this stays, whatever else the file says.
-
-    Args:
-        computations: what a build asked for (`applied.Applied.asked`).
-    """
-    chosen = choose(read_records(path)[0], wanted) if path is not None and path.is_file() else {}
-    mine = [[c, chosen[c].task, chosen[c].config] for c in sorted(set(computations)) if c in chosen]
-    return hashlib.sha256(json.dumps(mine, sort_keys=True).encode()).hexdigest()[:16] if mine else ""
-
-
 def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
     """Make a record the one of its computation and conditions. Safe beside other processes that do the same.
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from op_profiler.collection.request import CollectRequest
+from op_profiler.building.request import BuildRequest
+from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.sampling import grid, run, spaces
 from op_profiler.collection.sampling.kinds import Conv2d, Dense, LayerNorm, Point, Softmax
 from op_profiler.collection.supervisor import Collection
@@ -199,13 +200,9 @@ def _winograd(point: Conv2d, target: Any) -> Record:
 
 def test_only_records_that_its_operators_ask_for_make_a_batch_another(target: Any, tmp_path: Path) -> None:
     point, foreign = Conv2d(1, 16, 8, 8, 16, 3, 1), Conv2d(1, 16, 8, 8, 32, 3, 1)
-    request = CollectRequest(
-        model=ModelRequest(source="sample", name=""),
-        schedules=str(tmp_path),
-        db=f"sqlite:///{tmp_path / 's.db'}",
-        rounds=3,
-    )
-    file = request.record_file()
+    build = BuildRequest(model=ModelRequest(source="sample", name=""), schedules=str(tmp_path))
+    request = CollectRequest(build=build, measuring=Measuring(rounds=3), db=f"sqlite:///{tmp_path / 's.db'}")
+    file = build.record_file()
     assert file is not None
 
     def measure() -> run.SampleReport:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.collection.request import CollectRequest, TuneRequest
+from op_profiler.building.request import BuildRequest
+from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.studies.in_model import Entry, InModel, is_faster
 from op_profiler.collection.studies.study import Study
 from op_profiler.collection.studies.tune import tunables_of
@@ -19,9 +20,9 @@ from op_profiler.tuning.points import index_of
 
 @pytest.fixture(scope="module")
 def place(small_network: Any, target: Any) -> InModel:
-    request = CollectRequest(model=ModelRequest(source="local", name="small"), threads=(1,))
+    request = CollectRequest(build=BuildRequest(model=ModelRequest(source="local", name="small")))
     machine = open_machine("llvm", target, None, None)
-    study = Study(request, TuneRequest(), None, lambda: machine, target, lambda **_: None, {})  # type: ignore[arg-type]
+    study = Study(request, frozenset(), None, lambda: machine, target, lambda **_: None, {})  # type: ignore[arg-type]
     return InModel(study, small_network)
 
 
@@ -29,7 +30,7 @@ def place(small_network: Any, target: Any) -> InModel:
 def entries(small_network: Any, target: Any) -> list[Entry]:
     """Every convolution with a schedule that goes through its output one by one, its channels outermost."""
     found = []
-    for item in tunables_of(small_network, target, None)[0]:
+    for item in tunables_of(small_network, target)[0]:
         spec = item.tasks[0]
         task = spec.create(target)
         space = task.config_space

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from op_profiler.collection.request import CollectRequest
+from op_profiler.building.request import BuildRequest
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.corun.comparison import compare
 from op_profiler.parallel.corun.costs import measure_costs
@@ -17,7 +17,7 @@ def test_nothing_is_stored_of_a_plan_without_neighbours(branching: Models, tmp_p
     plan = in_order(branching, 1)
     profile = measure_costs(branching)
     _, run = compare(branching, plan, branching, 1)
-    request = CollectRequest(model=ModelRequest(source="local", name="mlp"))
+    request = BuildRequest(model=ModelRequest(source="local", name="mlp"))
     db = f"sqlite:///{tmp_path / 'd.db'}"
     count = record_coruns(db, [request], branching, profile, plan, run)
     distinct = len({node.operator.key for node in branching.graph.nodes})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from op_profiler.collection.request import CollectRequest
+from op_profiler.building.request import BuildRequest
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.predict.latency.lowered_models import LoweredModel, lowered_model
@@ -21,9 +21,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "networks"
 
 
-def _asked(**changes: str) -> CollectRequest:
+def _asked(**changes: str) -> BuildRequest:
     model = ModelRequest(source="local", name="mlp")
-    return CollectRequest(model=model, schedules="none", dry_run=True, **changes)  # type: ignore[arg-type]
+    return BuildRequest(model=model, schedules="none", **changes)  # type: ignore[arg-type]
 
 
 def _lowered(**changes: str) -> tuple[LoweredModel, list[str]]:
@@ -76,4 +76,4 @@ def test_a_model_that_computes_nothing_has_no_time(tmp_path: Path) -> None:
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), tmp_path / "m.onnx")
     model = ModelRequest(source="file", name=str(tmp_path / "m.onnx"))
     with pytest.raises(ModelError, match="computes nothing"):
-        lowered_model(CollectRequest(model=model, schedules="none", dry_run=True))
+        lowered_model(BuildRequest(model=model, schedules="none"))

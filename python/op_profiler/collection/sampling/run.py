@@ -17,10 +17,10 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.frontends.frontend import ModelRequest
 
 if TYPE_CHECKING:
+    from op_profiler.building.request import BuildRequest
     from op_profiler.collection.supervisor import Collection, Progress
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.relay.relay_model import RelayModel
-    from op_profiler.schedules.applied import Applied
 
 P = TypeVar("P", bound=Point)
 
@@ -175,13 +175,13 @@ def _measure(
 
     report.batches += 1
     try:
-        name = _written(batch, request, progress)
+        name = _written(batch, request.build, progress)
     except OpProfilerError as error:
         report.errors.append(f"{batch.label}: {error}")
         progress.problem(f"error: {batch.label}: {error}")
         return
     model = ModelRequest(source="sample", name=name)
-    found = collection.run(FRONTENDS.get("sample"), [dataclasses.replace(request, model=model)], progress)[0]
+    found = collection.run(FRONTENDS.get("sample"), [request.of(model=model)], progress)[0]
     with batch_path(name).open() as file:
         report.operators += sum(1 for _ in file) - 1  # the first line says what the file is
     for threads in found.threads.values():
@@ -192,48 +192,36 @@ def _measure(
         report.errors.append(f"{batch.label}: {found.error}")
 
 
-def _written(batch: Batch, request: CollectRequest, progress: Progress) -> str:
+def _written(batch: Batch, request: BuildRequest, progress: Progress) -> str:
     """The name of the batch, once a file holds it."""
+    from op_profiler.building.build import fuse_operators
     from op_profiler.collection.sampling.batches import batch_name, sampled
+    from op_profiler.compilers.relay.tvm_build import load_tvm
     from op_profiler.frontends.sample import kept_batches, write_batch
-    from op_profiler.schedules import records
     from op_profiler.targets.llvm.identity import processor_name
-    from op_profiler.targets.target import compiler_identity, use_build_for
+    from op_profiler.targets.target import compiler_identity, resolve_target, use_build_for
 
     machine = request.target if not request.on_host else [request.target, processor_name()]
     use_build_for(request.target)
     identity = batch.identity() if callable(batch.identity) else batch.identity
     base = batch_name(batch.label, [identity, machine, compiler_identity(request.target)])
+    records = request.usable_records()
 
     def named(asked: Iterable[str]) -> str:
         """Records that its operators do not ask for leave no trace, as in the key of a model."""
-        used = records.digest(request.record_file(), asked, request.conditions)
+        used = records.digest(asked)
         return f"{base}-{used}" if used else base
 
     for name, asked in kept_batches(base):
         if named(asked) == name:
             return name
     progress.step("lowering", 0.0)
-    operators, in_use = _lower(batch, request)
-    name = named(in_use.asked)
-    write_batch(name, [sampled(operator) for operator in operators], in_use.asked)
-    return name
-
-
-def _lower(batch: Batch, request: CollectRequest) -> tuple[Sequence[Occurrence], Applied]:
-    """The operators under the records of today, and all computations that a build of them asks records of: more than
-    those that lowering asks for, since a record of Winograd's changes what is lowered once there is one."""
-    from op_profiler.compilers.relay.tvm_build import load_tvm
-    from op_profiler.schedules.applied import applied
-    from op_profiler.schedules.chosen import weigh_all
-    from op_profiler.targets.target import resolve_target
-
     load_tvm()
     target = resolve_target(request.target)
-    with applied(request.record_file(), request.conditions) as in_use:
-        operators = batch.operators(target)
-        weigh_all(operators, target)
-    return operators, in_use
+    fused = fuse_operators(records, target, lambda: batch.operators(target))
+    name = named(fused.asked)
+    write_batch(name, [sampled(operator) for operator in fused.occurrences], fused.asked)
+    return name
 
 
 @dataclasses.dataclass(frozen=True)

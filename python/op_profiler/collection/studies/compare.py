@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection.studies.study import Study
 from op_profiler.errors import ModelError
+from op_profiler.schedules.records import NONE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
 
     from op_profiler.compilers.relay.relay_model import RelayModel
@@ -68,22 +67,18 @@ class ModelComparison(Study):
 
     def run(self, model: RelayModel) -> list[dict[str, Any]]:
         """A `Compared` for each thread count, as plain values."""
-        from op_profiler.schedules.applied import applied
-
+        if not self.build.usable_records().chosen:
+            raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
         self.announce(stage="compiling")
-        default = load_build(self, model, None)
+        default = load_build(self, model, NONE)
         self.announce(stage="compiling", share=0.5)
-        file = self.request.record_file()
-        with applied(file, self.request.conditions) as in_use:
-            if not in_use.chosen:
-                raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
-        tuned = load_build(self, model, file)
+        tuned = load_build(self, model, self.build.schedules)
         self.announce(stage="measuring", share=0.0)
         pool = self.machine.threads
         difference = self._difference(default.loaded, tuned.loaded)
         results = []
-        for done, threads in enumerate(self.request.threads):
-            self.announce(stage="measuring", share=done / len(self.request.threads))
+        for done, threads in enumerate(self.build.threads):
+            self.announce(stage="measuring", share=done / len(self.build.threads))
             pool.use(threads)
             whole, kernels = in_turns([default.loaded, tuned.loaded])
             pairs = _pairs(default.operators, tuned.operators, tuned.templates, kernels)
@@ -96,7 +91,7 @@ class ModelComparison(Study):
         The last output alone says little: a softmax over the logits of random weights is often the same whatever the
         network before it does.
         """
-        self.machine.threads.use(max(self.request.threads))
+        self.machine.threads.use(max(self.build.threads))
         for build in (default, tuned):
             build.run_model()
         pairs = zip(default.output_arrays(), tuned.output_arrays(), strict=True)
@@ -124,19 +119,19 @@ class Build:
     templates: dict[str, str]
 
 
-def load_build(study: Study, model: RelayModel, record_file: Path | None) -> Build:
+def load_build(study: Study, model: RelayModel, schedules: str) -> Build:
     """Build the model and load it.
 
     Args:
-        record_file: schedule records to build with; None for none.
+        schedules: records to build with, as in `BuildRequest`.
 
     Raises:
         ModelError, MeasureError: it cannot be built or run.
     """
-    from op_profiler.building.build_cache import build
+    from op_profiler.building.build import build_model
     from op_profiler.building.requested_model import random_inputs
 
-    built = build(study.request, model, study.target, record_file)
+    built = build_model(dataclasses.replace(study.build, schedules=schedules), model, study.target)
     compiled = built.compiled
     loaded = study.machine.load(compiled, study.inputs or random_inputs(list(model.inputs)))
     occurrences = [compiled.by_label[label] for label in loaded.labels]

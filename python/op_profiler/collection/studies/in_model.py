@@ -12,12 +12,12 @@ import dataclasses
 import math
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection.studies.compare import Build, in_turns, load_build, same_calls
 from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure.statistics import median_interval
+from op_profiler.schedules import records
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +66,7 @@ class InModel:
     def __init__(self, study: Study, model: RelayModel) -> None:
         self._study = study
         self._model = model
-        self._default = load_build(study, model, None)
+        self._default = load_build(study, model, records.NONE)
 
     def cache_states(self, items: Sequence[Tunable]) -> dict[str, Cache]:
         """By anchor, whether its operators take as long in the model as with hot caches, or rather as with cold ones.
@@ -153,14 +153,13 @@ class InModel:
 
     def _built(self, chosen: Sequence[Record]) -> Build | None:
         """The model with these records; None where it cannot be built or run with them."""
-        from op_profiler.schedules import records
-
         with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
-            file = Path(folder) / "records.jsonl"
+            file = dataclasses.replace(self._study.build, schedules=folder).record_file()
+            assert file is not None  # only `records.NONE` has none
             for record in chosen:
                 records.keep(file, record)
             try:
-                return load_build(self._study, self._model, file)
+                return load_build(self._study, self._model, folder)
             except (ModelError, MeasureError) as error:
                 self._study.announce(problem=f"a build with candidates failed: {error}")
                 return None

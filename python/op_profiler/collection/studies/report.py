@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from op_profiler.collection.studies.compare import Compared, OperatorPair
+import msgspec
+
+from op_profiler.collection.studies.compare import Compared
 from op_profiler.collection.studies.tune import Tuned
 from op_profiler.collection.studies.vendor import VendorTimes
 
@@ -32,12 +34,10 @@ class StudyReport:
         return bool(self.problems) or any(not c.agree for c in self.compared)
 
     def with_result(self, work: str, result: list[dict[str, Any]]) -> StudyReport:
-        """The same with what a worker answered."""
-        if work == "tune":
-            return dataclasses.replace(self, tuned=tuple(_tuned(r) for r in result))
-        if work == "compare":
-            return dataclasses.replace(self, compared=tuple(_compared(r) for r in result))
-        return dataclasses.replace(self, vendor=tuple(VendorTimes(**_tuples(r)) for r in result))
+        """The same with what a worker answered, plain values."""
+        name, kind = _RESULTS[work]
+        found: Any = msgspec.convert(result, tuple[kind, ...], str_keys=True)  # type: ignore[valid-type]
+        return dataclasses.replace(self, **{name: found})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -49,14 +49,9 @@ class StudyReport:
         }
 
 
-def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    return fields | {"operators": tuple(fields["operators"])}
-
-
-def _tuned(fields: dict[str, Any]) -> Tuned:
-    partial = {int(count): best for count, best in fields["partial_us"].items()}
-    return Tuned(**(_tuples(fields) | {"partial_us": partial}))
-
-
-def _compared(fields: dict[str, Any]) -> Compared:
-    return Compared(**(fields | {"operators": tuple(OperatorPair(**o) for o in fields["operators"])}))
+_RESULTS: dict[str, tuple[str, type]] = {
+    "tune": ("tuned", Tuned),
+    "compare": ("compared", Compared),
+    "vendor": ("vendor", VendorTimes),
+}
+"""By work, the field of `StudyReport` and what it has several of."""

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, TuneRequest
 from op_profiler.measure.measurement import Device
 
@@ -20,7 +21,7 @@ class Study:
     """Work on a model whose outcome is a result for the report, beside what it stores.
 
     Attributes:
-        tune: which operators; of a search, also how.
+        operators: workload keys of those that it is about.
         open_machine: the machine that the model is measured on.
         target: `tvm.target.Target`.
         inputs: that the user gave; empty for random ones.
@@ -28,12 +29,22 @@ class Study:
     """
 
     request: CollectRequest
-    tune: TuneRequest
+    operators: frozenset[str]
     dataset: Dataset
     open_machine: Callable[[], Machine]
     target: Any
     announce: Callable[..., None]
     inputs: dict[str, Any]
+
+    @property
+    def build(self) -> BuildRequest:
+        """What the model is built for."""
+        return self.request.build
+
+    @property
+    def tune(self) -> TuneRequest:
+        """How to search."""
+        return self.request.studies.tune or TuneRequest()
 
     @property
     def machine(self) -> Machine:
@@ -48,7 +59,7 @@ class Study:
     @property
     def threads(self) -> int:
         """That operators alone run with: the most that were asked for."""
-        return max(self.request.threads)
+        return max(self.build.threads)
 
     def run(self, model: RelayModel) -> list[dict[str, Any]]:
         """Do it; plain values, one entry an anchor or a thread count."""

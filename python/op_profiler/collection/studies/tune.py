@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from op_profiler.collection.studies.study import Study
@@ -77,7 +77,7 @@ class ModelTuner(Study):
     def run(self, model: RelayModel) -> list[dict[str, Any]]:
         """Search for one anchor after the other, then decide for all of them in the model; a `Tuned` each, plain."""
         self.announce(stage="fusing")
-        items = tunables_of(model, self.target, set(self.tune.operators))[0]
+        items = tunables_of(model, self.target, self.operators)[0]
         place = self._in_model(model)
         self.decided_in = "model" if place is not None else None
         states = place.cache_states(items) if place is not None else {}
@@ -86,7 +86,7 @@ class ModelTuner(Study):
             runners: dict[Cache, TrialRunner | BoardRunner] = {}
             for done, item in enumerate(items):
                 self.announce(stage="tuning", share=done / len(items), detail=f"{done + 1} of {len(items)} operators")
-                if self.request.place is None:  # on boards all trials run hot
+                if self.build.place is None:  # on boards all trials run hot
                     self.cache = self._cache_of_trials(item) or states.get(item.anchor.key, "hot")
                 if self.cache not in runners:
                     runners[self.cache] = self._runner(stack)
@@ -108,7 +108,7 @@ class ModelTuner(Study):
         """The model to decide in; None on boards, which searches hold, and where it does not run as a whole."""
         from op_profiler.collection.studies.in_model import InModel
 
-        if self.request.place is not None or self.request.executor == "vm":
+        if self.build.place is not None or self.build.executor == "vm":
             return None
         try:
             return InModel(self, model)
@@ -121,12 +121,12 @@ class ModelTuner(Study):
         from op_profiler.targets.remote.trial_runner import BoardRunner
         from op_profiler.tuning.trials.runner import TrialRunner
 
-        request = self.request
-        if request.place is not None:
-            boards = BoardRunner(request.target, str(self.target), request.place, self.threads)
+        build = self.build
+        if build.place is not None:
+            boards = BoardRunner(build.target, str(self.target), build.place, self.threads)
             self.runner = stack.enter_context(boards)
             return self.runner
-        return stack.enter_context(TrialRunner(str(self.target), self.threads, cache=self.cache, name=request.target))
+        return stack.enter_context(TrialRunner(str(self.target), self.threads, cache=self.cache, name=build.target))
 
     def device_of(self, result: TrialResult) -> Device:
         """The machine that a result is from."""
@@ -188,7 +188,7 @@ class ModelTuner(Study):
         """The records that an anchor has under these conditions."""
         from op_profiler.schedules import records
 
-        file = self.request.record_file()
+        file = self.build.record_file()
         known = records.read_records(file)[0] if file is not None and file.is_file() else []
         wanted = records.computation_of(item.tasks[0].template, item.tasks[0].arguments)
         return [r for r in known if r.computation == wanted and r.conditions == self.conditions]
@@ -228,7 +228,7 @@ class ModelTuner(Study):
         if decision is not None:
             alike = [f for f in search.finalists if self.record(f) == decision.winner]
             winner = alike[0] if alike else search.default
-        file = self.request.record_file()
+        file = self.build.record_file()
         if winner is not None and file is not None:
             record = self.record(winner)
             if decision is not None:
@@ -317,7 +317,7 @@ def trial_result(measurement: Measurement) -> TrialResult:
     return TrialResult(samples_us=samples, stopped_early=len(samples) == 1)
 
 
-def tunables_of(model: RelayModel, target: Any, keys: set[str] | None) -> tuple[list[Tunable], int]:
+def tunables_of(model: RelayModel, target: Any, keys: Collection[str] | None = None) -> tuple[list[Tunable], int]:
     """What can be tuned in a model, without building it, and the bytes of all its weights.
 
     Args:

@@ -43,9 +43,9 @@ class VendorComparison(Study):
         from op_profiler.tuning.trials.runner import TrialRunner
 
         self.announce(stage="fusing")
-        items, _ = tunables_of(model, self.target, set(self.tune.operators))
+        items, _ = tunables_of(model, self.target, self.operators)
         results = []
-        with TrialRunner(str(self.target), self.threads, name=self.request.target) as runner:
+        with TrialRunner(str(self.target), self.threads, name=self.build.target) as runner:
             for done, item in enumerate(items):
                 detail = f"{done + 1} of {len(items)} operators"
                 self.announce(stage="timing the vendor's kernels", share=done / len(items), detail=detail)
@@ -79,13 +79,11 @@ class VendorComparison(Study):
 
     def _best(self, item: Tunable) -> Any:
         """The candidate that a build takes; None where there is no record."""
-        from op_profiler.schedules import records
+        from op_profiler.schedules.records import computation_of
         from op_profiler.tuning.points import candidate_of
 
-        path = self.request.record_file()
-        known = records.read_records(path)[0] if path is not None and path.is_file() else []
         task = item.tasks[0]
-        best = records.choose(known, self.request.conditions).get(records.computation_of(task.template, task.arguments))
+        best = self.build.usable_records().chosen.get(computation_of(task.template, task.arguments))
         return candidate_of(best, item.specs, self.target) if best is not None else None
 
     def _store(self, item: Tunable, runner: TrialRunner, result: Any) -> None:

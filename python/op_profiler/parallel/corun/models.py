@@ -19,8 +19,8 @@ from op_profiler.parallel.planning.rows import cut_by_rows
 from op_profiler.targets import TARGETS
 
 if TYPE_CHECKING:
-    from op_profiler.building.build_cache import Built
-    from op_profiler.collection.request import CollectRequest
+    from op_profiler.building.build import BuiltModel
+    from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.parallel.runtime.executor import Executor
@@ -41,7 +41,7 @@ class Models:
         inputs: of each model, random or the user's.
         batch_sizes: of each model, as it was lowered.
         contents: of each model, see `RelayModel.content`.
-        asked: of each model, see `Built.asked`.
+        asked: of each model, see `BuiltModel.asked`.
         merged: kinds of operators that were merged (parallel type ``full``).
         schedules: what the builds gave to the operators, by workload key.
         cores: that plans may use; of a GPU its streams.
@@ -178,16 +178,16 @@ def in_order(models: Models, threads: int) -> Plan:
     return plan_of(models, "sequential", (Stage((Group(steps, models.cores[:threads]),)),))
 
 
-def mergeable(requests: Sequence[CollectRequest]) -> bool:
+def mergeable(requests: Sequence[BuildRequest]) -> bool:
     """Whether Relay finds parallel operators to merge in any of the models; lowers them, and compiles nothing."""
     from op_profiler.building.requested_model import load_model
     from op_profiler.compilers.relay.merge_parallel import merged
 
-    return any(merged(load_model(request, lambda **_: None)[0])[1] for request in requests)
+    return any(merged(load_model(request)[0])[1] for request in requests)
 
 
 def load_models(
-    requests: Sequence[CollectRequest], *, cores: int, merge: bool, announce: Callable[[str], None]
+    requests: Sequence[BuildRequest], *, cores: int, merge: bool, announce: Callable[[str], None]
 ) -> Models:
     """Lower, build and load models for this machine.
 
@@ -233,7 +233,7 @@ def load_models(
 class _Built:
     """A model before it is loaded; for its fields see `Models`."""
 
-    model: Built
+    model: BuiltModel
     target: Any
     inputs: dict[str, np.ndarray]
     batch_size: int
@@ -241,8 +241,8 @@ class _Built:
     merged: tuple[str, ...]
 
 
-def _built(request: CollectRequest, merge: bool, announce: Callable[[str], None]) -> _Built:
-    from op_profiler.building.build_cache import build
+def _built(request: BuildRequest, merge: bool, announce: Callable[[str], None]) -> _Built:
+    from op_profiler.building.build import build_model
     from op_profiler.building.requested_model import load_model, random_inputs, static_inputs
     from op_profiler.compilers.relay.merge_parallel import merged
     from op_profiler.measure.turns import compiling
@@ -250,10 +250,10 @@ def _built(request: CollectRequest, merge: bool, announce: Callable[[str], None]
     kinds: tuple[str, ...] = ()
     with compiling(announce):
         announce(f"lowering {request.model.name}")
-        model, given, target = load_model(request, lambda **_: None)
+        model, given, target = load_model(request)
         specs = static_inputs(model, request)
         if merge:
             model, kinds = merged(model)
         announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
-        built = build(request, model, target, request.record_file())
+        built = build_model(request, model, target)
     return _Built(built, target, given or random_inputs(specs), model.batch_size, model.content, kinds)

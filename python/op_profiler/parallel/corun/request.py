@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from op_profiler.collection.request import CollectRequest
+from op_profiler.building.request import BuildRequest
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.planning.policies import POLICIES
@@ -38,7 +38,7 @@ class CorunRequest:
         targets: one, which runs operators of all models side by side; or several, of which each model chooses one: at
             most one of them cuda and one a board's.
         place: of the board.
-        schedules: records to build with, as in `CollectRequest`.
+        schedules: records to build with, as in `BuildRequest`.
         policy: one of `CHOICES`. With several targets ``nash`` runs the best equilibrium, and ``auto`` too, unless
             everything on one target is faster.
         plan: file of a plan that was made before; the policy is then not asked.
@@ -78,13 +78,13 @@ class CorunRequest:
         given = {"--threads": self.threads, "--streams": self.streams}[self.lanes.option]
         return self.lanes.usual_count if given is None else given
 
-    def on(self, target: str) -> tuple[CollectRequest, ...]:
+    def on(self, target: str) -> tuple[BuildRequest, ...]:
         """The models, to be run on one of the targets."""
         kind = kind_of(target)
         place = self.place if kind.is_board else None
         threads = kind.default_thread_counts(place)
         return tuple(
-            CollectRequest(model=model, target=target, threads=threads, schedules=self.schedules, place=place)
+            BuildRequest(model=model, target=target, threads=threads, schedules=self.schedules, place=place)
             for model in self.models
         )
 

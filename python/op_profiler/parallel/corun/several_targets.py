@@ -127,7 +127,7 @@ def corun_on_targets(request: CorunRequest, announce: Announce) -> TargetsResult
 
 def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
     """Lower every model once, build it for every target."""
-    from op_profiler.building.build_cache import build
+    from op_profiler.building.build import build_model
     from op_profiler.building.requested_model import original_model, random_inputs, static_inputs
 
     use_build_for(*request.targets)
@@ -138,11 +138,11 @@ def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
     for number, one in enumerate(requests[0]):
         with compiling(announce):
             announce(f"lowering {one.model.name}")
-            model = original_model(one)
+            model = original_model(one.model)
             inputs.append(random_inputs(static_inputs(model, one)))
             for name, target, builds, asked in zip(request.targets, targets, compiled, requests, strict=True):
                 announce(f"compiling {one.model.name} for {name}")
-                builds.append(build(asked[number], model, target, asked[number].record_file()).compiled)
+                builds.append(build_model(asked[number], model, target).compiled)
     announce("loading")
     names = tuple(model.name for model in request.models)
     return [

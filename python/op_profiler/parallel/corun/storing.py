@@ -14,7 +14,7 @@ from op_profiler.parallel.planning.plan import BLOCKS, Step
 from op_profiler.schedules.schedule import UNKNOWN
 
 if TYPE_CHECKING:
-    from op_profiler.collection.request import CollectRequest
+    from op_profiler.building.request import BuildRequest
     from op_profiler.parallel.corun.comparison import PlanRun
     from op_profiler.parallel.corun.costs import Profile
     from op_profiler.parallel.corun.models import Models
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def record_coruns(
     db: str,
-    requests: Sequence[CollectRequest],
+    requests: Sequence[BuildRequest],
     models: Models,
     profile: Profile,
     plan: Plan,
@@ -58,7 +58,7 @@ def record_coruns(
     return len(groups)
 
 
-def _keys(request: CollectRequest, models: Models, number: int) -> tuple[str, str]:
+def _keys(request: BuildRequest, models: Models, number: int) -> tuple[str, str]:
     """Of a model without its schedule records, and with them."""
     content = models.contents[number]
     base_key = request.base_key(
@@ -67,7 +67,7 @@ def _keys(request: CollectRequest, models: Models, number: int) -> tuple[str, st
     return base_key, request.model_key(base_key, models.asked[number])
 
 
-def _add_model(dataset: Dataset, base_key: str, key: str, request: CollectRequest, models: Models, number: int) -> None:
+def _add_model(dataset: Dataset, base_key: str, key: str, request: BuildRequest, models: Models, number: int) -> None:
     nodes = models.graph.nodes[models.graph.slice_of(number)]
     positions: dict[str, list[int]] = {}
     for position, node in enumerate(nodes):

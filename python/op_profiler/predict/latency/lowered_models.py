@@ -16,7 +16,7 @@ from op_profiler.files import atomic_file
 from op_profiler.operators.operator import Operator
 
 if TYPE_CHECKING:
-    from op_profiler.collection.request import CollectRequest
+    from op_profiler.building.request import BuildRequest
     from op_profiler.predict.latency.network import Network
 
 _VERSION = 1
@@ -45,7 +45,7 @@ class LoweredModel:
         return Network.of(self.name, self.operators)
 
 
-def lowered_model(request: CollectRequest, note: Callable[[str], None] = lambda text: None) -> LoweredModel:
+def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda text: None) -> LoweredModel:
     """The model of a request, fused for its target, without schedule records.
 
     Args:
@@ -69,18 +69,18 @@ def lowered_model(request: CollectRequest, note: Callable[[str], None] = lambda 
     return found
 
 
-def _lower(request: CollectRequest) -> LoweredModel:
+def _lower(request: BuildRequest) -> LoweredModel:
     from op_profiler.building.requested_model import load_model
     from op_profiler.compilers.relay.lower import optimize
 
-    model, _, target = load_model(request, lambda **_: None)
+    model, _, target = load_model(request)
     operators = tuple(occurrence.operator for occurrence in optimize(model, target))
     if not operators:
         raise ModelError(f"{model.name} computes nothing: the compiler leaves no operator of it to predict")
     return LoweredModel(request.model.name, operators, {spec.name: spec.dtype for spec in model.inputs})
 
 
-def _identity(request: CollectRequest, content: str) -> str:
+def _identity(request: BuildRequest, content: str) -> str:
     """Of all that decides which operators a model becomes; ``llvm`` alone means this processor."""
     import op_profiler
     from op_profiler.targets.llvm.identity import processor_name

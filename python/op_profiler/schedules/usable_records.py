@@ -1,0 +1,91 @@
+"""The schedule records that a build may use, and what the compiler asks of them while it compiles."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.schedules.records import Conditions, Record, choose, computation_of, read_records
+
+
+@dataclasses.dataclass(frozen=True)
+class UsableRecords:
+    """One record for each computation, as they are when this is made.
+
+    Attributes:
+        chosen: by computation.
+        wanted: the conditions that the build is for.
+        file: that they are from; None where they are of no file.
+        skipped: lines of the file that are no records.
+    """
+
+    chosen: Mapping[str, Record]
+    wanted: Conditions
+    file: Path | None = None
+    skipped: int = 0
+
+    @classmethod
+    def of_file(cls, file: Path | None, wanted: Conditions) -> UsableRecords:
+        """Those of a file whose conditions are the nearest; none where there is no file."""
+        records, skipped = read_records(file) if file is not None and file.is_file() else ([], 0)
+        return cls(choose(records, wanted), wanted, file, skipped)
+
+    def digest(self, asked: Iterable[str]) -> str:
+        """16 hex digits of the schedules that computations are given; empty where there is none for any of them.
+
+        A build is what it was for as long as this stays, whatever else the file says.
+
+        Args:
+            asked: computations that a build asked for.
+        """
+        found = [(computation, self.chosen[computation]) for computation in sorted(set(asked) & self.chosen.keys())]
+        mine = [[computation, record.task, record.config] for computation, record in found]
+        return hashlib.sha256(json.dumps(mine, sort_keys=True).encode()).hexdigest()[:16] if mine else ""
+
+    def notes(self, asked: Iterable[str]) -> tuple[str, ...]:
+        """What a user should know of the records that a build took, and of their conditions.
+
+        Args:
+            asked: computations that it asked for.
+        """
+        used = [self.chosen[computation] for computation in set(asked) & self.chosen.keys()]
+        notes = []
+        if used:
+            notes.append(f"compiled with schedule records: {len(used)} of {self.file}")
+        for other in sorted({r.conditions for r in used if r.conditions not in (None, self.wanted)}, key=str):
+            count = sum(record.conditions == other for record in used)
+            notes.append(f"{count} of them are of other conditions ({other}), the nearest to these ({self.wanted})")
+        if unknown := sum(record.conditions is None for record in used):
+            notes.append(f"{unknown} of them are of unknown conditions: nothing better is there")
+        if self.skipped:
+            notes.append(f"{self.skipped} lines of {self.file} are no schedule records")
+        return tuple(notes)
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[set[str]]:
+        """Compile with these records inside this block.
+
+        Yields:
+            The computations that the compiler has looked for so far, whether there was a record or not.
+        """
+        if self.chosen:
+            from op_profiler.schedules.templates import register_templates
+
+            register_templates()
+        autotvm = load_tvm().autotvm
+        asked: set[str] = set()
+
+        class Noting(autotvm.task.ApplyHistoryBest):  # type: ignore[name-defined]
+            def _query_inside(self, target: Any, workload: Any) -> Any:
+                asked.add(computation_of(workload[0], workload[1:]))
+                return super()._query_inside(target, workload)
+
+        version = str(load_tvm().__version__)
+        with Noting([autotvm.record.decode(record.to_json(version)) for record in self.chosen.values()]):
+            yield asked
