@@ -36,6 +36,11 @@ class UsableRecords:
         records, skipped = read_records(file) if file is not None and file.is_file() else ([], 0)
         return cls(choose(records, wanted), wanted, file, skipped)
 
+    @classmethod
+    def only(cls, record: Record) -> UsableRecords:
+        """This one, whatever its conditions."""
+        return cls({record.computation: record}, record.conditions or Conditions(1))
+
     def digest(self, asked: Iterable[str]) -> str:
         """16 hex digits of the schedules that computations are given; empty where there is none for any of them.
 

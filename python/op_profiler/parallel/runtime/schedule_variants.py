@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from op_profiler.building.build import build_operator
 from op_profiler.compilers.relay.executor_graph import kernels_with_inputs
-from op_profiler.compilers.relay.lower import compile_model, single_operator_model
+from op_profiler.compilers.relay.lower import single_operator_model
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.parallel.planning.plan import PlanError
 from op_profiler.parallel.runtime.lane_executor import on_lanes
+from op_profiler.schedules.records import Record
 from op_profiler.schedules.templates import SUFFIX, register_templates
+from op_profiler.schedules.usable_records import UsableRecords
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.points import index_of
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
     from op_profiler.schedules.schedule import Schedule
 
+_ANY_SECONDS = 1e-9  # of a record that has no rival
 _TOLERANCE = 1e-4  # another schedule adds in another order
 
 Tasks = tuple[tuple[TaskSpec, Any], ...]
@@ -91,20 +95,18 @@ class Variants:
     def _build(self, label: str, schedule: Schedule) -> Any:
         occurrence = self._occurrences[label]
         what = f"{occurrence.operator.name} with the schedule {schedule.template} {schedule.knobs}"
-        task = next((task for spec, task in self.tasks(label) if spec.template == schedule.template), None)
+        spec, task = next((one for one in self.tasks(label) if one[0].template == schedule.template), (None, None))
         index = index_of(task, schedule.knobs) if task is not None else None
-        if task is None or index is None:
+        if spec is None or task is None or index is None:
             raise PlanError(f"there is no {what}: the template has no such knobs for it")
-        autotvm = load_tvm().autotvm
-        chosen = autotvm.MeasureInput(self._target, task, task.config_space.get(index))
-        fastest = autotvm.MeasureResult((1e-9,), 0, 0.0, 0.0)
+        config = dict(task.config_space.get(index).to_json_dict())
+        record = Record(str(self._target), spec.template, spec.arguments, config, (_ANY_SECONDS,))
         try:
-            with autotvm.apply_history_best([(chosen, fastest)]):
-                compiled = compile_model(single_operator_model(occurrence), self._target)
+            _, built = build_operator(occurrence, self._target, UsableRecords.only(record))
         except ModelError as error:
             raise PlanError(f"cannot build {what}: {error}") from error
         with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
-            library = on_lanes(compiled, Path(folder)).library
+            library = on_lanes(built.compiled, Path(folder)).library
         ((name, _, _),) = kernels_with_inputs(json.loads(library.get_graph_json()))
         function = library.get_lib().get_function(name, True)
         difference = self._difference(label, function)
