@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from op_profiler import cache
-from op_profiler.building.build import BuiltModel, build_model
+from op_profiler.building.build import BuiltModel, build_model, fuse_model
 from op_profiler.building.request import BuildRequest
 from op_profiler.errors import ModelError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
@@ -140,6 +140,9 @@ def test_only_records_that_a_build_asks_for_make_it_another(
     records.keep(file, record_of(target, tvm, ours))
     tuned = build_model(recorded, small, target)
     assert {s.origin for s in tuned.schedules.values()} == {"default", "tuned"}
+    assert tuned.notes == (f"compiled with schedule records: 1 of {file}",) and made.notes == ()
+    fused = fuse_model(recorded, small, target)
+    assert (fused.asked, fused.notes) == (tuned.asked, tuned.notes)
     with monkeypatch.context() as patched:
         patched.setattr("op_profiler.compilers.relay.lower.compile_model", forbidden)
         assert build_model(recorded, small, target).schedules == tuned.schedules

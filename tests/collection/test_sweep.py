@@ -6,14 +6,12 @@ import dataclasses
 import subprocess
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.supervisor import Collection
 from op_profiler.collection.sweep import parse_sweeps, swept
-from op_profiler.collection.worker_task import WorkerTask
 from op_profiler.dataset import flat_rows
 from op_profiler.errors import UsageError
 from op_profiler.frontends import FRONTENDS
@@ -94,8 +92,6 @@ def test_every_combination_with_the_thread_counts_that_fit(request_of_mlp: Colle
     ]
     assert requests[-1].asked(1) == {"core_set": (0,), "numa_node": 1}
     assert requests[2].asked(1) == {"core_set": (1,), "numa_node": 0}
-    task = WorkerTask(requests[-1], work="tune", operators=frozenset("ab"), excluded={"a": "it crashed"})
-    assert msgspec.json.decode(msgspec.json.encode(task), type=WorkerTask) == task
 
 
 def test_without_a_sweep_there_is_one_request(request_of_mlp: CollectRequest) -> None:

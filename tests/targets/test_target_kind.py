@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from op_profiler.collection.request import CollectRequest
+from op_profiler.building.request import BuildRequest
 from op_profiler.errors import MeasureError, MissingPackageError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.resources import local_resources
@@ -128,7 +128,7 @@ def test_a_place_has_no_vendor(kind: TargetKind) -> None:
 @every_kind
 def test_a_request_asks_its_kind(kind: TargetKind) -> None:
     threads = kind.default_thread_counts(PLACE)
-    request = CollectRequest(model=ModelRequest(source="local", name="mlp"), target=kind.name, threads=threads)
+    request = BuildRequest(model=ModelRequest(source="local", name="mlp"), target=kind.name, threads=threads)
     assert request.kind is kind and request.on_host == kind.on_host
     assert request.record_file() is None or f"/{kind.name}/" in str(request.record_file())
 

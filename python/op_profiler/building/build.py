@@ -10,8 +10,7 @@ from op_profiler.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
-    from op_profiler.compilers.relay.extract import Occurrence
-    from op_profiler.compilers.relay.lower import CompiledModel
+    from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
     from op_profiler.compilers.relay.relay_model import RelayModel
     from op_profiler.schedules.chosen import ChosenSchedules
     from op_profiler.schedules.usable_records import UsableRecords

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import get_args
 
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
@@ -17,9 +18,7 @@ from op_profiler.targets.machine import Place
 from op_profiler.targets.target import compiler_identity, kind_of
 from op_profiler.targets.target_kind import TargetKind
 
-PRECISIONS = ("float32", "float16", "int8")
 EXECUTORS = ("default", "vm")
-CACHES = ("model", "hot", "cold")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,9 +61,9 @@ class BuildRequest:
         from op_profiler.building.input_arrays import read_arrays
 
         self.kind.check(self.target, remote=self.place is not None, dry_run=dry_run)
-        one_of("precision", self.precision, PRECISIONS)
+        one_of("precision", self.precision, get_args(Precision))
         one_of("executor", self.executor, EXECUTORS)
-        one_of("cache", self.cache, CACHES)
+        one_of("cache", self.cache, get_args(Cache))
         if self.executor == "vm":
             if self.cache != "model":
                 raise UsageError(f"--executor vm measures with --cache model only, not {self.cache}")

@@ -179,25 +179,3 @@ def usual_key(targets: Sequence[str]) -> str:
     from op_profiler.targets.target import kind_of
 
     return next((kind.name for kind in map(kind_of, targets) if kind.is_board), "")
-
-
-def parse_place(host: str | None, port: int | None, key: str | None, usual_key: str) -> Place | None:
-    """A machine behind RPC; None where neither host nor port is given.
-
-    Args:
-        key: what --device-key says; `usual_key`: where it says nothing.
-
-    Raises:
-        UsageError: only one of them is given, the port is none, or a key without them.
-    """
-    if host is None and port is None:
-        if key is not None:
-            raise UsageError("--device-key names a machine of an RPC tracker: give its --host and --port too")
-        return None
-    if not (host or "").strip() or port is None:
-        raise UsageError("--host and --port go together: those of an RPC tracker, or of an RPC server itself")
-    if not 0 < port < 65536:
-        raise UsageError(f"--port {port} is out of range; give 1 to 65535")
-    from op_profiler.targets.machine import Place
-
-    return Place(host=str(host).strip(), port=port, key=usual_key if key is None else key)
