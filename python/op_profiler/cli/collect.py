@@ -173,13 +173,15 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.targets.target import kind_of
 
     tuned, partial = values.parse_bool("--iftune", iftune), values.parse_bool("--ifpartial", ifpartial)
+    tune = TuneRequest(tuner=tuner, trials=trials, partial=partial)
+    tune.check()
     of_a_search = [f"--{name}" for name in ("trials", "tuner") if values.is_given(context, name)]
     if of_a_search and not tuned:
         raise UsageError(f"{' and '.join(of_a_search)}: there is a search only with --iftune true")
     if partial and not tuned:
         raise UsageError("--ifpartial true reports on a search; add --iftune true")
     studies = Studies(
-        tune=TuneRequest(tuner=tuner, trials=trials, partial=partial) if tuned else None,
+        tune=tune if tuned else None,
         compare=values.parse_bool("--ifcompare", ifcompare),
         vendor=values.parse_bool("--vendor", vendor),
     )
