@@ -59,7 +59,7 @@ class Model(ModelIdentity):
         device_key: the device that it was lowered for; None where that is not known.
         notes: what the user should know about the model.
         base_key: the same without the schedule records; None where an older version stored it.
-        asked: computations that its build looked for schedule records of (`schedules.applied.Applied.asked`).
+        asked: computations that its build looked for schedule records of (`building.build.BuiltModel.asked`).
         extracted: True once all its operators are stored.
         added_at: when it was first stored, UTC, ISO 8601.
     """

@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from op_profiler.cli.corun import corun
-from op_profiler.cli.options import parse_targets
+from op_profiler.cli.values import parse_targets
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.threads import available_cores
