@@ -10,13 +10,10 @@ by threads as Amdahl's law has it), so the figures are about the planning, not a
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from typing import Any
 
-from common import ROOT, provenance, store
-
-sys.path.insert(0, str(ROOT / "tests" / "parallel"))
+from common import provenance, store
 
 SIZES = (10, 50, 100, 200, 500, 1000)
 
@@ -28,11 +25,10 @@ def main() -> None:
     cores = tuple(range(arguments.cores))
     print(provenance())
 
-    from graphs import chains, layered, random_costs, randwire
-
     from op_profiler.parallel.planning.costs import simulate
     from op_profiler.parallel.planning.policies import POLICIES
     from op_profiler.parallel.planning.policies.exhaustive import LARGEST
+    from op_profiler.testing.graphs import chains, layered, random_costs, randwire
 
     POLICIES.get("nash")(layered(10, 0), random_costs(layered(10, 0), 0), cores)  # imports pygambit
     print(f"{len(cores)} cores; seconds to plan, and simulated latency over that of one operator after the other")

@@ -98,7 +98,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     if arguments:
         yield _table(
             ["argument", "needed", "meaning"],
-            [[f"`{p.name.upper()}`", "yes" if p.required else "no", p.help or ""] for p in arguments],
+            [[f"`{p.name.upper()}`", "yes" if p.required else "no", _help(p)] for p in arguments],
         )
     panels: dict[str, list[Any]] = {}
     for option in options:
@@ -108,11 +108,17 @@ def _command(name: str, command: Any) -> Iterator[str]:
             yield f"**{panel}**"
         yield _table(
             ["option", "default", "meaning"],
-            [[", ".join(f"`{o}`" for o in p.opts + p.secondary_opts), _default(p), p.help or ""] for p in members],
+            [[", ".join(f"`{o}`" for o in p.opts + p.secondary_opts), _default(p), _help(p)] for p in members],
         )
     examples = _examples(command.epilog or "")
     if examples:
         yield "Examples:\n\n" + "\n".join(f"    {line}" for line in examples)
+
+
+def _help(parameter: Any) -> str:
+    from op_profiler.cli.help import filled
+
+    return filled(parameter.help or "")
 
 
 def _default(option: Any) -> str:
@@ -151,29 +157,27 @@ def _columns() -> Iterator[str]:
 
 
 def _formats() -> Iterator[str]:
-    from op_profiler.dataset.export import FORMATS as FLAT
-    from op_profiler.dataset.formats import exporting, importing
+    from op_profiler.dataset.formats import FORMATS
 
     yield (
         "`op-profiler import --format NAME` reads a file, `op-profiler export --format NAME` writes one. Units are "
         "converted at this border. What a format has no words for is counted, never dropped in silence."
     )
-    goes_out = {*exporting.FORMATS, *FLAT}
-    names = list(dict.fromkeys((*FLAT, *importing.FORMATS, *exporting.FORMATS)))
     yield _table(
-        ["format", "in", "out"],
-        [[f"[`{name}`](#{name})", _yes(name in importing.FORMATS), _yes(name in goes_out)] for name in names],
+        ["format", "what it is", "takes --device", "takes --precision"],
+        [
+            [f"[`{name}`](#{name})", FORMATS.help(name), _yes(one.takes_device), _yes(one.takes_precision)]
+            for name, one in FORMATS.available()
+        ],
     )
-    for name in names:
+    for name in FORMATS.built_in:
         yield f"## {name}"
         yield _format_text(name)
 
 
 def _format_text(name: str) -> str:
     """What the module of a format says about it: a sentence, perhaps an example, and further sentences."""
-    folder = ROOT / "python" / "op_profiler" / "dataset" / "formats"
-    module = folder / f"{name}.py"
-    source = module if module.exists() else folder / "flat_table.py"
+    source = ROOT / "python" / "op_profiler" / "dataset" / "formats" / f"{name}.py"
     paragraphs = (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").split("\n\n")
     return "\n\n".join(_paragraph(text) for text in paragraphs)
 

@@ -35,8 +35,10 @@ REGISTRIES = {
     "targets": "op_profiler.targets:TARGETS",
     "templates": "op_profiler.schedules.templates:TEMPLATES",
     "tuners": "op_profiler.tuning.tuners:TUNERS",
+    "formats": "op_profiler.dataset.formats:FORMATS",
     "resources": "op_profiler.resources:RESOURCES",
     "policies": "op_profiler.parallel.planning.policies:POLICIES",
+    "predictors": "op_profiler.predict.latency:PREDICTORS",
     "library_predictors": "op_profiler.predict.library:PREDICTORS",
 }
 """Every kind, which is also the end of its entry points' group, and where its registry is."""
@@ -82,7 +84,7 @@ class Registry(Generic[T]):
     ) -> None:
         self.kind, self.noun, self.contract = kind, noun, contract
         self._entries = dict(entries)
-        self._unlisted = dict(unlisted or {})
+        self._own = {**entries, **(unlisted or {})}
 
     def __iter__(self) -> Iterator[str]:
         return iter((*self._entries, *sorted(self._plugins)))
@@ -101,16 +103,12 @@ class Registry(Generic[T]):
         Raises:
             UnknownNameError: there is none of this name.
         """
+        built_in = self._own.get(name)
+        if built_in is not None:
+            return built_in.help
         self.check(name)
-        if name in self._entries:
-            return self._entries[name].help
         plugin = self._plugins[name]
         return f"{plugin.distribution.metadata.json.get('summary', 'not described')} (of {plugin.package})"
-
-    def choices(self) -> str:
-        """All names as a sentence has them: ``local, simple or file``."""
-        *others, last = self
-        return f"{', '.join(others)} or {last}" if others else last
 
     def check(self, name: str, hint: str = "") -> None:
         """Refuse a name that is not known; imports nothing.
@@ -133,7 +131,7 @@ class Registry(Generic[T]):
             OpProfilerError: it is another package's, which cannot be imported; says which and why.
         """
         plugins = self._plugins  # looked at first: what one says about names that are taken is said to all who ask
-        built_in = self._entries.get(name) or self._unlisted.get(name)
+        built_in = self._own.get(name)
         if built_in is not None:
             module, attribute = built_in.path.split(":")
             implementation: T = getattr(importlib.import_module(module), attribute)
@@ -154,7 +152,7 @@ class Registry(Generic[T]):
             try:
                 yield name, self.get(name)
             except OpProfilerError as error:
-                if name in self._entries:
+                if name in self._own:
                     raise
                 _LOG.warning("left out: %s", error)
 
@@ -164,7 +162,7 @@ class Registry(Generic[T]):
         plugins: dict[str, _Plugin] = {}
         for plugin in sorted(_plugins_by_kind().get(self.kind, ()), key=lambda plugin: plugin.package):
             name = plugin.point.name
-            taken = "is built in" if name in {**self._entries, **self._unlisted} else None
+            taken = "is built in" if name in self._own else None
             if name in plugins:
                 taken = f"the package {plugins[name].package} offers too"
             if taken is None:
@@ -175,13 +173,16 @@ class Registry(Generic[T]):
         return plugins
 
 
+def registry_of(kind: str) -> Registry[Any]:
+    """The registry of one of `REGISTRIES`."""
+    module, attribute = REGISTRIES[kind].split(":")
+    found: Registry[Any] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
 def registries() -> dict[str, Registry[Any]]:
     """The registry of every kind."""
-    found = {}
-    for kind, path in REGISTRIES.items():
-        module, attribute = path.split(":")
-        found[kind] = getattr(importlib.import_module(module), attribute)
-    return found
+    return {kind: registry_of(kind) for kind in REGISTRIES}
 
 
 @functools.cache

@@ -130,13 +130,13 @@ def test_groups_as_a_flat_table(filled: Dataset, example: Any, pair: Any, tmp_pa
     assert rows[0]["processor"] == example.device.processor and rows[4]["error"] == "no"
     assert len({column.name for column in CORUNS.columns}) == len(CORUNS.columns)
     for format in ("parquet", "csv", "jsonl"):
-        assert export_table(filled, tmp_path / format, format=format, table="coruns") == 5
+        assert export_table(filled, tmp_path / format, format=format, table="coruns").rows == 5
     assert read_parquet(tmp_path / "parquet") == rows
     assert [json.loads(line) for line in (tmp_path / "jsonl").read_text().splitlines()] == rows
     with open(tmp_path / "csv", newline="") as file:
         assert [row["slowdown"] for row in csv.DictReader(file)] == ["1.15", "2.0", "1.15", "1.15", ""]
     slow = export_table(filled, tmp_path / "slow", format="csv", where="slowdown > 1.5", table="coruns")
-    assert slow == 1
+    assert slow.rows == 1
     with pytest.raises(UsageError, match="'median_us'; the nearest known: .*the columns are: corun_key"):
         export_table(filled, tmp_path / "x", format="csv", where="median_us > 1", table="coruns")
     with pytest.raises(UsageError, match="unknown table 'corun'; the nearest known: coruns"):

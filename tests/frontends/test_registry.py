@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,59 +9,27 @@ import pytest
 
 from op_profiler.errors import UnknownNameError
 from op_profiler.frontends import FRONTENDS
-from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.frontend import Frontend, ModelRequest
+from op_profiler.testing import FrontendSuite
 
-ROOT = Path(__file__).resolve().parents[2]
-
-NAMES_AND_REFUSALS = """
-import sys
-from op_profiler.errors import OpProfilerError
-from op_profiler.frontends import FRONTENDS
-from op_profiler.frontends.frontend import ModelRequest
-for source in FRONTENDS:
-    frontend = FRONTENDS.get(source)
-    assert frontend.source == source and FRONTENDS.help(source)
-    frontend.names(), frontend.default_names()
-    try:
-        frontend.check(ModelRequest(source=source, name="no-such-model"))
-        raise SystemExit(f"{source} takes anything")
-    except OpProfilerError as error:
-        assert "no-such-model" in str(error), error
-print([m for m in ("numpy", "tvm", "torch", "torchvision", "transformers", "onnx", "tflite") if m in sys.modules])
-"""
+SMALL = {"local": "mlp", "simple": "conv2d"}
 
 
-def test_names_and_refusals_import_nothing_heavy() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", NAMES_AND_REFUSALS],
-        env={"PYTHONPATH": str(ROOT / "python")},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
+class TestFrontends(FrontendSuite):
+    @pytest.fixture(params=FRONTENDS)
+    def frontend(self, request: pytest.FixtureRequest) -> Frontend:
+        return FRONTENDS.get(request.param)
+
+    @pytest.fixture
+    def model(self, frontend: Frontend) -> ModelRequest:
+        if frontend.source not in SMALL:
+            pytest.skip("loaded in test_sources.py: none of its models is small, or a file has to be made first")
+        return ModelRequest(source=frontend.source, name=SMALL[frontend.source])
 
 
 def test_an_unknown_source_names_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="'simpel'.*simple"):
         FRONTENDS.get("simpel")
-
-
-@pytest.mark.parametrize("source", FRONTENDS)
-def test_default_names_are_names(source: str) -> None:
-    frontend = FRONTENDS.get(source)
-    if frontend.names():
-        assert set(frontend.default_names()) <= set(frontend.names())
-
-
-@pytest.mark.parametrize(("source", "name"), [("local", "mlp"), ("simple", "conv2d")])
-def test_a_fingerprint_depends_on_the_request_and_nothing_else(source: str, name: str) -> None:
-    frontend = FRONTENDS.get(source)
-    first = frontend.fingerprint(ModelRequest(source=source, name=name))
-    assert first == frontend.fingerprint(ModelRequest(source=source, name=name))
-    assert first != frontend.fingerprint(ModelRequest(source=source, name=name, batch_size=2))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from .harness import Commands
 
 DAMAGES: dict[str, tuple[Damage, ...]] = {
     **{name: TEXT for name in ("tinynas", "paddle", "gsoc", "csv")},
-    **{name: LINES for name in ("runtime_lut", "autotvm")},
+    **{name: LINES for name in ("runtime_lut", "autotvm", "jsonl")},
     "parquet": BYTES,
 }
 TABLES = [(format, kind, seed) for format, kinds in DAMAGES.items() for seed, kind in enumerate(kinds)]

@@ -31,6 +31,7 @@ LAYERS = (
     ("parallel.planning",),
     ("parallel.runtime",),
     ("parallel", "parallel.corun"),
+    ("testing",),
     ("report",),
     ("cli", "api"),
 )

@@ -18,7 +18,6 @@ from op_profiler.registry import registries
 for registry in registries().values():
     for name in registry:
         registry.help(name)
-    registry.choices()
 print([name for name in ("numpy", "tvm", "torch", "sqlalchemy", "scipy", "xgboost") if name in sys.modules])
 """
 

@@ -21,6 +21,7 @@ from op_profiler.resources import RESOURCES, applied, local_resources, read_back
 from op_profiler.resources.resource import Resource, ResourceError
 from op_profiler.resources.sm_share_percent import SmShare
 from op_profiler.targets.cuda import tvm_build
+from op_profiler.testing import ResourceSuite
 
 FILES = {
     "devices/system/cpu/cpu0/cpufreq/scaling_available_governors": "performance powersave schedutil",
@@ -256,3 +257,9 @@ def test_without_a_gpu_its_resources_say_so() -> None:
     for resource in local_resources():
         if resource.of_gpu:
             assert resource.state().reason == "there is no GPU that NVIDIA's driver lets this process use"
+
+
+class TestResources(ResourceSuite):
+    @pytest.fixture(params=RESOURCES)
+    def resource(self, request: pytest.FixtureRequest) -> Resource:
+        return RESOURCES.get(request.param)()

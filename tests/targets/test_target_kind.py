@@ -1,9 +1,8 @@
-"""Every kind of target answers what is asked of kinds: the contract of `op_profiler.targets.target_kind`."""
+"""Every kind of target answers what is asked of kinds, and ours answer it so."""
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
+import contextlib
 import subprocess
 import sys
 from typing import Any
@@ -11,86 +10,55 @@ from typing import Any
 import pytest
 
 from op_profiler.building.request import BuildRequest
-from op_profiler.errors import MeasureError, MissingPackageError, OpProfilerError, UnknownNameError, UsageError
+from op_profiler.errors import MeasureError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.resources import local_resources
 from op_profiler.targets import TARGETS
 from op_profiler.targets.cuda import tvm_build
 from op_profiler.targets.machine import Place
-from op_profiler.targets.target import compiler_identity, kind_of, resolve_target
+from op_profiler.targets.target import kind_of, resolve_target
 from op_profiler.targets.target_kind import TargetKind
+from op_profiler.testing import TargetKindSuite
 from op_profiler.tuning.trials.worker import Worker
 
 PLACE = Place(host="127.0.0.1", port=9, key="a board")
 WITHOUT_A_GPU = pytest.mark.skipif(tvm_build.device_count() > 0, reason="there is a GPU here")
 
+
+class TestKinds(TargetKindSuite):
+    @pytest.fixture(params=TARGETS)
+    def kind(self, request: pytest.FixtureRequest) -> TargetKind:
+        return TARGETS.get(request.param)
+
+
 every_kind = pytest.mark.parametrize("kind", [TARGETS.get(name) for name in TARGETS], ids=list(TARGETS))
 
 
-def answer_or_error(ask: Any) -> Any:
-    """An answer, or the error of a kind whose machine is not here."""
-    try:
-        return ask()
-    except MeasureError as error:
-        assert str(error)
-        return None
+@every_kind
+def test_a_machine_is_locked_where_it_is_here(kind: TargetKind) -> None:
+    assert kind.is_board or issubclass(kind.trial_worker(), Worker)
+    if not kind.is_board and (not kind.on_gpu or tvm_build.device_count() > 0):
+        assert kind.lock()
+        return
+    with contextlib.suppress(MeasureError):
+        assert kind.lock() is None
 
 
 @every_kind
-def test_a_kind_is_found_by_its_name_with_and_without_options(kind: TargetKind) -> None:
-    assert kind.name in TARGETS
-    assert kind_of(kind.name) is kind and kind_of(f" {kind.name} -mcpu=x ") is kind
-    assert not inspect.isabstract(type(kind)) and type(kind).__doc__
-
-
-@every_kind
-def test_a_kind_says_where_its_kernels_run(kind: TargetKind) -> None:
-    assert [kind.on_host, kind.on_gpu, kind.is_board].count(True) == 1
-    assert (kind.driving_cores == 0) == kind.is_board
-    assert kind.tvm_packages and kind.tvm_build in ("default", *TARGETS)
-    assert compiler_identity(kind.name)
-
-
-@every_kind
-def test_usual_thread_counts_are_accepted(kind: TargetKind) -> None:
-    for place in (None, PLACE):
-        counts = kind.default_thread_counts(place)
-        assert counts and list(counts) == sorted(set(counts))
-        kind.check_threads(counts, place)
-        with pytest.raises(UsageError, match="--threads -1"):
-            kind.check_threads((-1,), place)
-
-
-@every_kind
-def test_a_machine_here_is_named_locked_and_identified_or_there_is_none(kind: TargetKind) -> None:
-    assert kind.processor_name()
-    lock = answer_or_error(kind.lock)
-    assert (lock is None) == (kind.is_board or (kind.on_gpu and not tvm_build.device_count()))
-    identity = answer_or_error(kind.machine_identity)
-    assert (identity is None) == (lock is None)
-    worker = answer_or_error(kind.trial_worker)
-    assert worker is None if kind.is_board else issubclass(worker, Worker) and worker.cold_mechanism
-
-
-@every_kind
-def test_a_kind_takes_the_resources_that_its_kernels_notice(kind: TargetKind) -> None:
+def test_a_gpu_takes_all_resources_but_cores_and_the_others_those_of_no_gpu(kind: TargetKind) -> None:
     refused = set()
     for resource in local_resources():
         try:
             kind.check_resource(resource)
-        except UsageError as error:
-            assert resource.name in str(error)
+        except UsageError:
             refused.add(resource.name)
     of_gpu = {resource.name for resource in local_resources() if resource.of_gpu}
     assert refused == ({"core_set"} if kind.on_gpu else of_gpu)
 
 
 @every_kind
-def test_a_kind_is_resolved_to_what_tvm_compiles_for(kind: TargetKind, tvm: Any) -> None:
+def test_only_hosts_with_such_units_compile_for_int8_without_them(kind: TargetKind, tvm: Any) -> None:
     target = resolve_target(f"{kind.name} -arch=sm_90" if kind.on_gpu else kind.name)
-    assert isinstance(target, tvm.target.Target)
-    assert ("gpu" in target.keys) == kind.on_gpu
-    assert kind.for_int8(target).kind.name == target.kind.name
     assert ("amx" in str(kind.for_int8(target))) == (kind.on_host and "arm_cpu" not in target.keys)
 
 
@@ -109,20 +77,6 @@ def test_plans_have_lanes_but_those_for_boards(kind: TargetKind) -> None:
     for count in (0, 100_000):
         with pytest.raises(UsageError, match=f"{lanes.option} {count} is not possible here"):
             lanes.first(count)
-
-
-@every_kind
-def test_a_place_has_no_vendor(kind: TargetKind) -> None:
-    with pytest.raises(UsageError, match="--vendor true times torch on this machine's"):
-        kind.check_vendor(PLACE)
-    if kind.is_board:
-        with pytest.raises(UsageError, match="--vendor true times torch on this machine's"):
-            kind.check_vendor(None)
-    elif importlib.util.find_spec("torch") is None:
-        with pytest.raises(MissingPackageError, match="--vendor true"):
-            kind.check_vendor(None)
-    elif kind.on_host:
-        kind.check_vendor(None)
 
 
 @every_kind

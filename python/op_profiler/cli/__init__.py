@@ -30,6 +30,7 @@ def application() -> typer.Typer:
         sample,
         schedule,
     )
+    from op_profiler.cli.help import Command
 
     app = typer.Typer(
         name="op-profiler",
@@ -39,27 +40,32 @@ def application() -> typer.Typer:
         add_completion=False,
         context_settings=_CONTEXT,
     )
-    app.command("collect", epilog=collect.EXAMPLES)(collect.collect)
-    app.command("models", epilog=models.EXAMPLES)(models.models)
-    app.command("export", epilog=export.EXAMPLES)(export.export)
-    app.command("import", epilog=import_.EXAMPLES)(import_.import_)
-    app.command("predict", epilog=predict.EXAMPLES)(predict.predict)
-    app.command("sample", epilog=sample.EXAMPLES)(sample.sample)
-    app.command("schedule", epilog=schedule.EXAMPLES)(schedule.schedule)
-    app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
-    app.command("analyze", epilog=analyze.EXAMPLES)(analyze.analyze)
-    app.command("corun", epilog=corun.EXAMPLES)(corun.corun)
-    app.command("cache", epilog=cache.EXAMPLES)(cache.cache)
-    app.command("devices", epilog=devices.EXAMPLES)(devices.devices)
+    commands: dict[Callable[..., None], str] = {
+        collect.collect: collect.EXAMPLES,
+        models.models: models.EXAMPLES,
+        export.export: export.EXAMPLES,
+        import_.import_: import_.EXAMPLES,
+        predict.predict: predict.EXAMPLES,
+        sample.sample: sample.EXAMPLES,
+        schedule.schedule: schedule.EXAMPLES,
+        evaluate.evaluate: evaluate.EXAMPLES,
+        analyze.analyze: analyze.EXAMPLES,
+        corun.corun: corun.EXAMPLES,
+        cache.cache: cache.EXAMPLES,
+        devices.devices: devices.EXAMPLES,
+    }
+    for command, examples in commands.items():
+        app.command(command.__name__.rstrip("_"), cls=Command, epilog=examples)(command)
     app.add_typer(dataset.app, name="dataset", epilog=dataset.EXAMPLES)
     return app
 
 
 def _collector() -> typer.Typer:
     from op_profiler.cli import collect
+    from op_profiler.cli.help import Command
 
     app = typer.Typer(pretty_exceptions_enable=False, add_completion=False, context_settings=_CONTEXT)
-    app.command("op_performance_collector.py", epilog=collect.EXAMPLES)(collect.collect)
+    app.command("op_performance_collector.py", cls=Command, epilog=collect.EXAMPLES)(collect.collect)
     return app
 
 

@@ -123,7 +123,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     tuner: Annotated[
         str,
         typer.Option(
-            help="xgb_knob, xgb, xgb-rank, xgb_itervar, xgb_curve, ga, random, gridsearch or droplet.",
+            help="Strategy of the search: {tuners}.",
             rich_help_panel="Tuning",
         ),
     ] = "xgb_knob",

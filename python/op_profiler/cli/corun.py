@@ -39,7 +39,9 @@ cannot be lowered; 5 this machine cannot run the plan, a file cannot be written,
 
 def corun(  # noqa: PLR0913 - the options are the interface
     models: Annotated[list[str], typer.Argument(help="One or several: a name, source:name, or the path of a file.")],
-    policy: Annotated[str, typer.Option(help="How to plan.", rich_help_panel="Plan")] = "auto",
+    policy: Annotated[
+        str, typer.Option(help="How to plan: {policies}, collaborate, auto.", rich_help_panel="Plan")
+    ] = "auto",
     plan: Annotated[
         Path | None, typer.Option(help="Run a plan that was made before.", rich_help_panel="Plan", dir_okay=False)
     ] = None,

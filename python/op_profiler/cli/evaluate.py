@@ -40,10 +40,7 @@ def evaluate(
     ] = "all",
     predictor: Annotated[
         str,
-        typer.Option(
-            help="default, xgboost, random_forest, decision_tree, mean; lookup, interpolation, roofline for --db; "
-            "original for --library; by commas, or all."
-        ),
+        typer.Option(help="With --db: {predictors}. With --library: {library_predictors}. By commas, or all."),
     ] = "default",
     device: Annotated[str | None, typer.Option(help="Device of --db, where it holds several.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random split and of the regressors.")] = 0,
@@ -106,17 +103,15 @@ def _of_library(path: Path, splits: tuple[str, ...], predictors: tuple[str, ...]
 def _of_dataset(
     db: str | None, device: str | None, splits: tuple[str, ...], predictors: tuple[str, ...], seed: int
 ) -> Tasks:
-    from op_profiler.errors import UnknownNameError
+    from op_profiler.predict.latency import PREDICTORS
     from op_profiler.predict.latency.held_out import DESCRIPTIONS, SPLITS, held_out
     from op_profiler.predict.latency.held_out import evaluate as evaluate_one
     from op_profiler.predict.latency.open_predictor import examples_for
-    from op_profiler.predict.latency.predictor import CHOICES
 
     splits = SPLITS if splits == ("all",) else splits
-    predictors = CHOICES if predictors == ("all",) else predictors
+    predictors = tuple(PREDICTORS) if predictors == ("all",) else predictors
     for name in predictors:
-        if name not in CHOICES:
-            raise UnknownNameError("predictor", name, CHOICES)
+        PREDICTORS.check(name)
     examples = examples_for(db=db, device=device)
     for name in splits:
         if name != "model":

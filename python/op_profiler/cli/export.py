@@ -30,10 +30,7 @@ def export(
     output: Annotated[Path | None, typer.Option(help="File to write.")] = None,
     format: Annotated[
         str | None,
-        typer.Option(
-            help="parquet, csv or jsonl; tinynas, runtime_lut, autotvm, paddle or gsoc: what fits. Left out: what the "
-            "file's name ends with, otherwise parquet."
-        ),
+        typer.Option(help="Of the file: {formats}. Left out: what its name ends with, otherwise parquet."),
     ] = None,
     table: Annotated[
         str, typer.Option(help="measurements, or coruns: operators that ran side by side, beside themselves alone.")
@@ -65,7 +62,7 @@ def export(
         format = {".csv": "csv", ".jsonl": "jsonl"}.get(path.suffix.lower(), "parquet")
     check_writable({"--output": path})
     with Dataset.open(db, create=False, read_only=True) as dataset:
-        done = exporting.export_table_as(
+        done = exporting.export_table(
             dataset, path, format=format, where=where or None, threads=threads, device=device, table=table
         )
     if as_json:

@@ -33,14 +33,12 @@ _EVERY_SECONDS = 0.5
 
 def import_(
     file: Annotated[Path, typer.Argument(help="File to read.")],
-    format: Annotated[
-        str, typer.Option(help="tinynas, runtime_lut, autotvm, paddle, gsoc; parquet or csv of 'op-profiler export'.")
-    ] = "autotvm",
+    format: Annotated[str, typer.Option(help="Of the file: {formats}.")] = "autotvm",
     device: Annotated[
         str | None, typer.Option(help="Name of the device that was measured, where the format does not say it.")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="float32, float16 or int8, for tinynas, paddle and gsoc, which do not say it.")
+        str, typer.Option(help="float32, float16 or int8, where the format does not say it.")
     ] = "float32",
     db: options.Db = DEFAULT_DB,
     as_json: options.Json = False,
@@ -50,18 +48,17 @@ def import_(
     from typing import cast, get_args
 
     from op_profiler.dataset import Dataset
-    from op_profiler.dataset.formats import importing
+    from op_profiler.dataset.formats import FORMATS, importing
     from op_profiler.errors import OpProfilerError, UnknownNameError, UsageError
     from op_profiler.measure.measurement import Precision
 
-    if format not in importing.FORMATS:
-        raise UnknownNameError("format", format, importing.FORMATS)
+    chosen = FORMATS.get(format)
     if precision not in get_args(Precision):
         raise UnknownNameError("precision", precision, get_args(Precision))
     dtype = cast("Precision", precision)
-    if device is not None and format in importing.FLAT:
+    if device is not None and not chosen.takes_device:
         raise UsageError(f"--device does not go with {format}: every row says where it was measured")
-    if precision != "float32" and format not in importing.WITHOUT_PRECISION:
+    if precision != "float32" and not chosen.takes_precision:
         raise UsageError(f"--precision does not go with {format}, which says it itself")
     if not file.is_file():
         raise OpProfilerError(f"{file} does not exist or is no file; give the path of a table")

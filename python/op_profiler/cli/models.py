@@ -18,7 +18,7 @@ op-profiler models --modelsource transformers --json
 
 
 def models(
-    modelsource: Annotated[str | None, typer.Option(help="Only this source.")] = None,
+    modelsource: Annotated[str | None, typer.Option(help="Only this source: {frontends}.")] = None,
     as_json: options.Json = False,
 ) -> None:
     """List the models that can be collected, by source; an asterisk marks those that run when no name is given."""

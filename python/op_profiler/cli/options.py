@@ -10,9 +10,7 @@ _MODEL, _MEASURING, _DEVICE, _OUTPUT = "Model", "Measuring", "Device", "Output"
 
 ModelSource = Annotated[
     str,
-    typer.Option(
-        help="Source of a plain name: local, transformers, remoteonnx, simple, tflite or file.", rich_help_panel=_MODEL
-    ),
+    typer.Option(help="Source of a plain name: {frontends}.", rich_help_panel=_MODEL),
 ]
 BatchSize = Annotated[int, typer.Option(help="Leading dimension of the inputs.", rich_help_panel=_MODEL)]
 InputName = Annotated[

@@ -78,7 +78,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     predictor: Annotated[
         str,
         typer.Option(
-            help="default, lookup, interpolation, xgboost, random_forest, decision_tree, mean, roofline, or a file.",
+            help="{predictors}, or a file.",
             rich_help_panel="Predictor",
         ),
     ] = "default",

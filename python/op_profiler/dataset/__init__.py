@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from op_profiler.dataset.describe import Table, hardware_table, operator_table
-    from op_profiler.dataset.export import FORMATS, export_table, read_parquet
     from op_profiler.dataset.flat import COLUMNS, flat_rows
+    from op_profiler.dataset.formats import FORMATS
     from op_profiler.dataset.formats.autotvm import import_autotvm
-    from op_profiler.dataset.formats.format import Imported
+    from op_profiler.dataset.formats.exporting import export_table
+    from op_profiler.dataset.formats.format import Exported, Imported
+    from op_profiler.dataset.formats.importing import import_table
+    from op_profiler.dataset.formats.parquet import read_parquet
     from op_profiler.dataset.row import Corun, CorunMember, Model, Row, StoredMeasurement, StoredTiming
     from op_profiler.dataset.store import Dataset
 
@@ -27,6 +30,7 @@ __all__ = [
     "Corun",
     "CorunMember",
     "Dataset",
+    "Exported",
     "Imported",
     "Model",
     "Row",
@@ -37,16 +41,20 @@ __all__ = [
     "flat_rows",
     "hardware_table",
     "import_autotvm",
+    "import_table",
     "operator_table",
     "read_parquet",
 ]
 
 _HOMES = {
     "row": ("Corun", "CorunMember", "Model", "Row", "StoredMeasurement", "StoredTiming"),
+    "formats": ("FORMATS",),
     "formats.autotvm": ("import_autotvm",),
-    "formats.format": ("Imported",),
+    "formats.exporting": ("export_table",),
+    "formats.format": ("Exported", "Imported"),
+    "formats.importing": ("import_table",),
+    "formats.parquet": ("read_parquet",),
     "describe": ("Table", "hardware_table", "operator_table"),
-    "export": ("FORMATS", "export_table", "read_parquet"),
     "flat": ("COLUMNS", "flat_rows"),
     "store": ("Dataset",),
 }

@@ -5,118 +5,47 @@ one per element read; data movement (reshape, transpose, concatenate, take, ...)
 variants count the arithmetic of the convolution that they compute, not of the algorithm, so that GFLOP/s of different
 schedules of one operator can be compared. Bytes are the operator's own tensors, each once; look-ups (`take`, `gather`,
 embeddings) read what they return and not the whole table.
+
+`COSTS` says what an op costs; one that is not in it counts as element-wise.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from op_profiler.operators.operator import TensorSpec
 
-MOVES_DATA = frozenset(
-    [
-        "reshape",
-        "contrib_reverse_reshape",
-        "expand_dims",
-        "squeeze",
-        "transpose",
-        "layout_transform",
-        "concatenate",
-        "split",
-        "strided_slice",
-        "stack",
-        "copy",
-        "cast",
-        "cast_like",
-        "broadcast_to",
-        "broadcast_to_like",
-        "full",
-        "full_like",
-        "zeros",
-        "zeros_like",
-        "ones",
-        "ones_like",
-        "take",
-        "gather",
-        "gather_nd",
-        "embedding",
-        "tile",
-        "repeat",
-        "reverse",
-        "arange",
-        "where",
-        "shape_of",
-        "nn.pad",
-        "nn.batch_flatten",
-        "nn.upsampling",
-        "sequence_mask",
-        "annotation.stop_fusion",
-        "device_copy",
-        "slice_like",
-        "dyn.reshape",
-        "reinterpret",
-        "meshgrid",
-        "scatter_elements",
-        "scatter_nd",
-        "on_device",
-        "nn.space_to_depth",
-        "nn.depth_to_space",
-        "image.resize2d",
-        "unravel_index",
-        "adv_index",
-    ]
-)
-LOOKS_UP = frozenset({"take", "gather", "gather_nd", "embedding", "strided_slice", "adv_index"})
-REDUCES = frozenset(
-    [
-        "sum",
-        "mean",
-        "max",
-        "min",
-        "prod",
-        "all",
-        "any",
-        "argmax",
-        "argmin",
-        "variance",
-        "logsumexp",
-        "nn.global_avg_pool2d",
-        "nn.global_max_pool2d",
-    ]
-)
-_PER_ELEMENT = {"nn.softmax": 5, "nn.log_softmax": 5, "nn.fast_softmax": 5, "nn.lrn": 5, "nn.batch_norm": 2}
-_PER_ELEMENT |= {"nn.layer_norm": 8, "nn.instance_norm": 8, "nn.group_norm": 8, "nn.l2_normalize": 4}
-_SORTS = frozenset({"sort", "argsort", "topk"})
+Attrs = dict[str, Any]
+Tensors = Sequence[TensorSpec]
 
-HEAVY = frozenset(
-    [
-        "nn.conv1d",
-        "nn.conv2d",
-        "nn.conv3d",
-        "nn.contrib_conv2d_NCHWc",
-        "nn.contrib_depthwise_conv2d_NCHWc",
-        "nn.contrib_conv2d_NCHWc_int8",
-        "nn.conv1d_transpose",
-        "nn.conv2d_transpose",
-        "nn.conv3d_transpose",
-        "nn.dense",
-        "nn.contrib_dense_pack",
-        "nn.batch_matmul",
-        "nn.matmul",
-        "nn.deformable_conv2d",
-        "nn.contrib_conv2d_winograd_without_weight_transform",
-        "qnn.conv2d",
-        "qnn.dense",
-        "qnn.batch_matmul",
-        "nn.contrib_conv2d_gemm_without_weight_transform",
-        "nn.contrib_conv3d_winograd_without_weight_transform",
-        "nn.sparse_dense",
-    ]
-)
+
+class Flops(Protocol):
+    """Operations of one op, from its attributes as plain values and its tensors in their order."""
+
+    def __call__(self, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What an op costs, and what that makes of it.
+
+    Attributes:
+        flops: its operations.
+        heavy: it can be what a fused operator is about (the anchor), and it can be tuned.
+        looks_up: it reads only what it returns from its first input.
+        reduces: it gives fewer elements than it reads.
+    """
+
+    flops: Flops
+    heavy: bool = False
+    looks_up: bool = False
+    reduces: bool = False
 
 
 def elements(shape: Sequence[int]) -> int:
@@ -135,21 +64,50 @@ def size_bytes(tensor: TensorSpec) -> int:
     return elements(tensor.shape) * np.dtype(tensor.dtype).itemsize
 
 
-def _convolution(attrs: dict[str, Any], inputs: Sequence[TensorSpec], output: TensorSpec, transpose: bool) -> int:
-    """2 x (output elements, or input elements for a transposed one) x kernel window x channels per group."""
-    kernel = attrs.get("kernel_size") or _kernel_from_weight(inputs[1], attrs)
-    window = math.prod(int(k) for k in kernel)
-    channels_in = _channels(inputs[0], str(attrs.get("data_layout") or "NCHW"))
+def _none(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
+    return 0
+
+
+def _written(attrs: Attrs, inputs: Tensors, outputs: Tensors, each: int = 1) -> int:
+    """So many per element of the outputs."""
+    return each * sum(elements(t.shape) for t in outputs)
+
+
+def _read(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
+    """One per element of the first input."""
+    return elements(inputs[0].shape) if inputs else 0
+
+
+def _pooled(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
+    """One per element of each window."""
+    return _written(attrs, inputs, outputs) * math.prod(int(k) for k in attrs["pool_size"])
+
+
+def _sorted(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
+    """Comparisons of a sort along the last axis."""
+    size = elements(inputs[0].shape)
+    return int(size * max(math.log2(max(inputs[0].shape[-1], 2)), 1)) if inputs[0].shape else size
+
+
+def _convolution(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
+    """2 x output elements x kernel window x input channels per group."""
+    channels = _channels(inputs[0], str(attrs.get("data_layout") or "NCHW"))
     groups = int(attrs.get("groups", 1))
-    if transpose:
-        channels_out = _channels(output, str(attrs.get("out_layout") or attrs.get("data_layout") or "NCHW"))
-        return 2 * elements(inputs[0].shape) * window * (channels_out // groups)
-    return 2 * elements(output.shape) * window * max(channels_in // groups, 1)
+    return 2 * elements(outputs[0].shape) * _window(attrs, inputs) * max(channels // groups, 1)
 
 
-def _kernel_from_weight(weight: TensorSpec, attrs: dict[str, Any]) -> tuple[int, ...]:
+def _transposed_convolution(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
+    """2 x input elements x kernel window x output channels per group."""
+    channels = _channels(outputs[0], str(attrs.get("out_layout") or attrs.get("data_layout") or "NCHW"))
+    return 2 * elements(inputs[0].shape) * _window(attrs, inputs) * (channels // int(attrs.get("groups", 1)))
+
+
+def _window(attrs: Attrs, inputs: Tensors) -> int:
+    """Elements of a kernel's window."""
+    if attrs.get("kernel_size"):
+        return math.prod(int(k) for k in attrs["kernel_size"])
     layout = str(attrs.get("kernel_layout") or "OIHW")
-    return tuple(weight.shape[layout.index(axis)] for axis in "DHW" if axis in layout) or (1,)
+    return math.prod([inputs[1].shape[layout.index(axis)] for axis in "DHW" if axis in layout] or [1])
 
 
 def _channels(data: TensorSpec, layout: str) -> int:
@@ -160,13 +118,85 @@ def _channels(data: TensorSpec, layout: str) -> int:
     return math.prod(data.shape[i] for i, axis in enumerate(axes) if axis in "Cc")
 
 
-def _reduction_of_matmul(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> int:
+def _product(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
+    """2 x output elements x length of the rows that are multiplied."""
     data = inputs[0].shape
-    transposed = bool(attrs.get("transpose_a", False))
-    return data[-2] if transposed and len(data) > 1 else data[-1]
+    transposed = bool(attrs.get("transpose_a", False)) and len(data) > 1
+    return 2 * _written(attrs, inputs, outputs) * (data[-2] if transposed else data[-1])
 
 
-def flops(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> int:
+COSTS: dict[str, Cost] = {
+    "nn.conv1d": Cost(_convolution, heavy=True),
+    "nn.conv2d": Cost(_convolution, heavy=True),
+    "nn.conv3d": Cost(_convolution, heavy=True),
+    "nn.contrib_conv2d_NCHWc": Cost(_convolution, heavy=True),
+    "nn.contrib_depthwise_conv2d_NCHWc": Cost(_convolution, heavy=True),
+    "nn.contrib_conv2d_NCHWc_int8": Cost(_convolution, heavy=True),
+    "nn.deformable_conv2d": Cost(_convolution, heavy=True),
+    "nn.contrib_conv2d_winograd_without_weight_transform": Cost(_convolution, heavy=True),
+    "nn.contrib_conv2d_gemm_without_weight_transform": Cost(_convolution, heavy=True),
+    "nn.contrib_conv3d_winograd_without_weight_transform": Cost(_convolution, heavy=True),
+    "qnn.conv2d": Cost(_convolution, heavy=True),
+    "nn.conv1d_transpose": Cost(_transposed_convolution, heavy=True),
+    "nn.conv2d_transpose": Cost(_transposed_convolution, heavy=True),
+    "nn.conv3d_transpose": Cost(_transposed_convolution, heavy=True),
+    "nn.dense": Cost(_product, heavy=True),
+    "nn.contrib_dense_pack": Cost(_product, heavy=True),
+    "nn.batch_matmul": Cost(_product, heavy=True),
+    "nn.matmul": Cost(_product, heavy=True),
+    "nn.sparse_dense": Cost(_product, heavy=True),
+    "qnn.dense": Cost(_product, heavy=True),
+    "qnn.batch_matmul": Cost(_product, heavy=True),
+    "sum": Cost(_read, reduces=True),
+    "mean": Cost(_read, reduces=True),
+    "max": Cost(_read, reduces=True),
+    "min": Cost(_read, reduces=True),
+    "prod": Cost(_read, reduces=True),
+    "all": Cost(_read, reduces=True),
+    "any": Cost(_read, reduces=True),
+    "argmax": Cost(_read, reduces=True),
+    "argmin": Cost(_read, reduces=True),
+    "variance": Cost(_read, reduces=True),
+    "logsumexp": Cost(_read, reduces=True),
+    "nn.global_avg_pool2d": Cost(_read, reduces=True),
+    "nn.global_max_pool2d": Cost(_read, reduces=True),
+    "take": Cost(_none, looks_up=True),
+    "gather": Cost(_none, looks_up=True),
+    "gather_nd": Cost(_none, looks_up=True),
+    "embedding": Cost(_none, looks_up=True),
+    "strided_slice": Cost(_none, looks_up=True),
+    "adv_index": Cost(_none, looks_up=True),
+    "sort": Cost(_sorted),
+    "argsort": Cost(_sorted),
+    "topk": Cost(_sorted),
+    **dict.fromkeys(
+        ("nn.softmax", "nn.log_softmax", "nn.fast_softmax", "nn.lrn"), Cost(functools.partial(_written, each=5))
+    ),
+    "nn.batch_norm": Cost(functools.partial(_written, each=2)),
+    **dict.fromkeys(("nn.layer_norm", "nn.instance_norm", "nn.group_norm"), Cost(functools.partial(_written, each=8))),
+    "nn.l2_normalize": Cost(functools.partial(_written, each=4)),
+    **dict.fromkeys(
+        (
+            *("reshape", "contrib_reverse_reshape", "dyn.reshape", "reinterpret", "expand_dims", "squeeze"),
+            *("transpose", "layout_transform", "concatenate", "split", "stack", "copy", "cast", "cast_like"),
+            *("broadcast_to", "broadcast_to_like", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like"),
+            *("tile", "repeat", "reverse", "arange", "where", "meshgrid", "shape_of", "slice_like", "sequence_mask"),
+            *("scatter_elements", "scatter_nd", "unravel_index", "annotation.stop_fusion", "device_copy", "on_device"),
+            *("nn.pad", "nn.batch_flatten", "nn.upsampling", "nn.space_to_depth", "nn.depth_to_space"),
+            "image.resize2d",
+        ),
+        Cost(_none),
+    ),
+}
+"""By Relay's name of the op."""
+
+HEAVY = frozenset(op for op, cost in COSTS.items() if cost.heavy)
+LOOKS_UP = frozenset(op for op, cost in COSTS.items() if cost.looks_up)
+REDUCES = frozenset(op for op, cost in COSTS.items() if cost.reduces)
+MOVES_DATA = frozenset(op for op, cost in COSTS.items() if cost.flops is _none)
+
+
+def flops(op: str, attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
     """Operations of one Relay op.
 
     Args:
@@ -174,21 +204,13 @@ def flops(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec], outputs:
         attrs: its attributes as plain values.
         inputs, outputs: its tensors, in the op's order.
     """
-    out = sum(elements(t.shape) for t in outputs)
-    if "conv" in op and op in HEAVY:
-        return _convolution(attrs, inputs, outputs[0], transpose="transpose" in op)
-    if op in HEAVY:
-        return 2 * out * _reduction_of_matmul(op, attrs, inputs)
-    if op in MOVES_DATA or op.startswith(("memory.", "vm.", "dyn.")):
+    if op in COSTS:
+        return COSTS[op].flops(attrs, inputs, outputs)
+    if op.startswith(("memory.", "vm.", "dyn.")):
         return 0
     if "pool" in op and "pool_size" in attrs:
-        return out * math.prod(int(k) for k in attrs["pool_size"])
-    if op in REDUCES or "adaptive" in op:
-        return elements(inputs[0].shape) if inputs else 0
-    if op in _SORTS:
-        size = elements(inputs[0].shape)
-        return int(size * max(math.log2(max(inputs[0].shape[-1], 2)), 1)) if inputs[0].shape else size
-    return out * _PER_ELEMENT.get(op, 1)
+        return _pooled(attrs, inputs, outputs)
+    return _read(attrs, inputs, outputs) if "adaptive" in op else _written(attrs, inputs, outputs)
 
 
 def looks_up(op: str) -> bool:

@@ -1,4 +1,4 @@
-"""Parquet and CSV of one dataset read into another."""
+"""The flat formats of one dataset read into another."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import Dataset, export_table, flat_rows
-from op_profiler.dataset.formats.flat_table import read_flat
 from op_profiler.dataset.formats.importing import import_table
+from op_profiler.dataset.formats.parquet import FORMAT as PARQUET
 from op_profiler.errors import DatasetError
 from op_profiler.shipped import shipped_trials
 
-BOTH = pytest.mark.parametrize("format", ["parquet", "csv"])
+EACH = pytest.mark.parametrize("format", ["parquet", "csv", "jsonl"])
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def other(tmp_path: Path) -> Any:
         yield opened
 
 
-@BOTH
+@EACH
 def test_everything_that_the_file_holds_is_in_the_other_dataset(
     varied: Dataset, other: Dataset, tmp_path: Path, format: str
 ) -> None:
@@ -50,7 +50,7 @@ def test_everything_that_the_file_holds_is_in_the_other_dataset(
     assert list(flat_rows(other)) == list(flat_rows(varied))
 
 
-@BOTH
+@EACH
 def test_what_is_newer_stays(varied: Dataset, other: Dataset, example: Any, tmp_path: Path, format: str) -> None:
     export_table(varied, tmp_path / "table", format=format)
     example.add_model(other)
@@ -63,7 +63,7 @@ def test_what_is_newer_stays(varied: Dataset, other: Dataset, example: Any, tmp_
 
 
 def test_an_empty_table(other: Dataset, varied: Dataset, tmp_path: Path) -> None:
-    for format in ("parquet", "csv"):
+    for format in ("parquet", "csv", "jsonl"):
         export_table(varied, tmp_path / "x", format=format, where="threads = 99")
         assert import_table(other, tmp_path / "x", format=format).rows == 0
 
@@ -118,6 +118,6 @@ def test_a_cell_larger_than_csv_reads_by_itself(filled: Dataset, other: Dataset,
 def test_a_file_from_before_a_column_was_added_is_read(tmp_path: Path) -> None:
     shipped = shipped_trials()
     assert shipped is not None
-    rows = [row for _, row in read_flat(shipped, format="parquet")]
+    rows = [row for _, row in PARQUET.read(shipped)]
     assert len(rows) > 7000
     assert rows[0] is not None and rows[0]["timing_details"] is None and rows[0]["governor"] is None

@@ -11,8 +11,8 @@ import pytest
 
 from op_profiler.dataset import Dataset, flat_rows, import_autotvm
 from op_profiler.dataset.formats import exporting, gsoc, paddle
-from op_profiler.dataset.formats.exporting import export_table_as
-from op_profiler.dataset.formats.importing import FORMATS, import_table
+from op_profiler.dataset.formats.exporting import export_table
+from op_profiler.dataset.formats.importing import import_table
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
 
 from ...tables import LUT, TABLES
@@ -55,7 +55,7 @@ def test_a_file_comes_back_as_it_was(format: str, dataset: Dataset, tmp_path: Pa
         for rows in (before, after)
     ]
     assert stripped[0] == stripped[1]
-    written = export_table_as(dataset, tmp_path / "out", format=format)
+    written = export_table(dataset, tmp_path / "out", format=format)
     assert written.left_out == {} and written.slower == 0
     assert lines_of(tmp_path / "out") == lines_of(path)
 
@@ -137,7 +137,7 @@ def test_names_that_do_not_exist(dataset: Dataset, tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="tinynas"):
         import_table(dataset, tmp_path / "x", format="tinynaz")
     with pytest.raises(UnknownNameError, match="paddle"):
-        export_table_as(dataset, tmp_path / "x", format="padle")
+        export_table(dataset, tmp_path / "x", format="padle")
     with pytest.raises(OpProfilerError, match="cannot be read"):
         import_table(dataset, tmp_path / "missing", format="paddle")
 
@@ -147,26 +147,26 @@ def test_choices_are_named_and_not_mixed(dataset: Dataset, tmp_path: Path) -> No
     for device in ("one", "it's two"):
         import_table(dataset, path, format="paddle", device=device)
     with pytest.raises(UsageError, match="--device 'one'"):
-        export_table_as(dataset, tmp_path / "out", format="paddle")
+        export_table(dataset, tmp_path / "out", format="paddle")
     assert not (tmp_path / "out").exists()
     for options in ({"device": "it's two"}, {"device": "one", "threads": 0}, {"where": "processor = 'one'"}):
-        assert export_table_as(dataset, tmp_path / "out", format="paddle", **options).rows == 2
-    assert export_table_as(dataset, tmp_path / "out", format="csv", device="one").rows == 2
-    assert export_table_as(dataset, tmp_path / "out", format="paddle", threads=3).rows == 0
+        assert export_table(dataset, tmp_path / "out", format="paddle", **options).rows == 2
+    assert export_table(dataset, tmp_path / "out", format="csv", device="one").rows == 2
+    assert export_table(dataset, tmp_path / "out", format="paddle", threads=3).rows == 0
     assert (tmp_path / "out").read_text() == paddle.HEADER + "\n"
     with pytest.raises(UsageError, match="parentheses"):
-        export_table_as(dataset, tmp_path / "out", format="csv", where="1 = 1) or (1 = 1", device="one")
+        export_table(dataset, tmp_path / "out", format="csv", where="1 = 1) or (1 = 1", device="one")
 
 
 def test_what_does_not_fit_is_counted(dataset: Dataset, tmp_path: Path) -> None:
     import_table(dataset, write(tmp_path, FILES["runtime_lut"]), format="runtime_lut", device="phone")
     import_table(dataset, write(tmp_path, FILES["tinynas"]), format="tinynas", device="phone")
     with pytest.raises(UsageError, match="precision = 'float32'"):
-        export_table_as(dataset, tmp_path / "out", format="tinynas")
-    done = export_table_as(dataset, tmp_path / "out", format="tinynas", where="precision = 'float32'")
+        export_table(dataset, tmp_path / "out", format="tinynas")
+    done = export_table(dataset, tmp_path / "out", format="tinynas", where="precision = 'float32'")
     assert (done.rows, done.left_out) == (3, {"no two-dimensional convolution": 1})
     assert exporting.describe(done) == ["left out: 1 measurements: no two-dimensional convolution"]
-    done = export_table_as(dataset, tmp_path / "out", format="runtime_lut")
+    done = export_table(dataset, tmp_path / "out", format="runtime_lut")
     assert done.rows == 3 and done.left_out["fused with more than bias and ReLU"] == 1
     assert done.left_out["a failure, for which the format has no words"] == 1
 
@@ -196,10 +196,10 @@ def test_of_several_schedules_the_fastest(dataset: Dataset, example: Any, tmp_pa
                 measurement=_measurement([slower]),
             )
         )
-    done = export_table_as(dataset, tmp_path / "out", format="tinynas")
+    done = export_table(dataset, tmp_path / "out", format="tinynas")
     assert (done.rows, done.slower) == (1, 2)
     assert (tmp_path / "out").read_text() == "{Regular,1,32,8,8,32,3,1,0} 0.5\n"
-    assert export_table_as(dataset, tmp_path / "log", format="autotvm").rows == 3
+    assert export_table(dataset, tmp_path / "log", format="autotvm").rows == 3
 
 
 LOG = SHARED / "resnet-18-xgb_knob-cuda-autotvm.json"
@@ -210,7 +210,7 @@ LOG = SHARED / "resnet-18-xgb_knob-cuda-autotvm.json"
 def test_autotvm_records_come_back(name: str, dataset: Dataset, tmp_path: Path) -> None:
     path = SHARED / f"{name}-autotvm.json"
     done = import_autotvm(dataset, path)
-    written = export_table_as(dataset, tmp_path / "log", format="autotvm")
+    written = export_table(dataset, tmp_path / "log", format="autotvm")
     assert written.rows + sum(written.left_out.values()) == done.rows and not written.left_out
     theirs, ours = ([json.loads(line) for line in p.read_text().splitlines()] for p in (path, tmp_path / "log"))
 
@@ -240,14 +240,10 @@ def test_a_part_of_a_real_library_comes_back(dataset: Dataset, tmp_path: Path) -
     done = import_table(dataset, path, format="tinynas", device="V100", progress=lambda *n: seen.append(n))
     assert done.rows + done.merged == len(chosen) and done.failed == sum(line.endswith(" -1") for line in chosen)
     assert seen and seen[-1][0] == seen[-1][1]
-    written = export_table_as(dataset, tmp_path / "out", format="tinynas")
+    written = export_table(dataset, tmp_path / "out", format="tinynas")
     assert written.left_out == {}
     values = [
         {line.split()[0]: float(line.split()[1]) for line in p.read_text().splitlines()}
         for p in (path, tmp_path / "out")
     ]
     assert values[0] == pytest.approx(values[1])
-
-
-def test_formats_are_those_of_the_command() -> None:
-    assert set(exporting.FORMATS) < set(FORMATS) and {"parquet", "csv"} < set(FORMATS)

@@ -8,8 +8,7 @@ import pytest
 from op_profiler.errors import UsageError
 from op_profiler.parallel.planning.costs import Costs, simulate
 from op_profiler.parallel.planning.plan import Group, PlanError, Stage, Step
-
-from .graphs import chain, diamond, equal_costs, graph_of, layered, random_costs
+from op_profiler.testing.graphs import chain, diamond, equal_costs, graph_of, layered, random_costs
 
 BESIDE = (Stage((Group((Step(0, 1),), (0,)), Group((Step(1, 1),), (1,)))),)
 

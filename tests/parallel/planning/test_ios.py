@@ -10,8 +10,7 @@ from op_profiler.parallel.planning.plan import Stage, check_order
 from op_profiler.parallel.planning.policies.exhaustive import exhaustive
 from op_profiler.parallel.planning.policies.ios import ios_candidates
 from op_profiler.parallel.planning.policies.stage_costs import StageCosts
-
-from .graphs import chain, chains, diamond, equal_costs, graph_of, inception, layered, random_costs
+from op_profiler.testing.graphs import chain, chains, diamond, equal_costs, graph_of, inception, layered, random_costs
 
 SMALL = [diamond(), inception(1), graph_of([()] * 5), chains(2, 4), *(layered(9, seed) for seed in range(6))]
 

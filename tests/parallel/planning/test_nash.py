@@ -21,8 +21,7 @@ from op_profiler.parallel.planning.games import (
     without_pygambit,
 )
 from op_profiler.parallel.planning.policies.nash import nash, nash_forks, told
-
-from .graphs import chains, diamond, equal_costs, inception, layered, random_costs
+from op_profiler.testing.graphs import chains, diamond, equal_costs, inception, layered, random_costs
 
 PRISONERS = [np.array([[1.0, 3.0], [0.0, 2.0]]), np.array([[1.0, 0.0], [3.0, 2.0]])]  # years; 0 keeps silent
 PENNIES = [np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])]

@@ -12,8 +12,7 @@ import pytest
 
 from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import ROWS, Group, Plan, PlanError, Stage, Step, read_plan
-
-from .graphs import diamond
+from op_profiler.testing.graphs import diamond
 
 
 def _check(plan: Plan, graph: KernelGraph) -> None:

@@ -5,43 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import UnknownNameError
 from op_profiler.parallel.planning.costs import Costs, simulate
 from op_profiler.parallel.planning.graph import KernelGraph
-from op_profiler.parallel.planning.plan import Plan, Stage
+from op_profiler.parallel.planning.plan import Stage
 from op_profiler.parallel.planning.policies import POLICIES
-from op_profiler.parallel.planning.policies.exhaustive import LARGEST
-
-from .graphs import chain, chains, diamond, equal_costs, graph_of, inception, layered, random_costs, randwire
-
-GRAPHS = {
-    "one operator": chain(1),
-    "chain": chain(9),
-    "diamond": diamond(),
-    "inception": inception(3),
-    "two chains": chains(2, 6),
-    "wired at random": randwire(24, seed=1),
-    "independent": graph_of([()] * 7),
-    **{f"random {nodes}/{seed}": layered(nodes, seed) for nodes, seed in ((8, 0), (8, 1), (12, 2), (40, 1))},
-}
+from op_profiler.parallel.planning.policies.exhaustive import LARGEST, exhaustive
+from op_profiler.parallel.planning.policies.policy import Policy
+from op_profiler.testing import PolicySuite
+from op_profiler.testing.graphs import chain, chains, equal_costs, inception, random_costs
+from op_profiler.testing.policy import GRAPHS
 
 
-@pytest.mark.parametrize("cores", [(0,), (0, 1), (2, 5, 7, 8)], ids=lambda cores: f"{len(cores)} cores")
-@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())
-@pytest.mark.parametrize("name", POLICIES)
-def test_every_policy_makes_a_plan_that_can_be_run_and_the_same_twice(
-    name: str, graph: KernelGraph, cores: tuple[int, ...]
-) -> None:
-    costs = random_costs(graph, 1, threads=(1, 2, 4), handover_us=3.0, slowdown=1.1)
-    if name == "exhaustive" and len(graph) > LARGEST:
-        with pytest.raises(UsageError, match="takes up to"):
-            POLICIES.get(name)(graph, costs, cores)
-        return
-    stages = POLICIES.get(name)(graph, costs, cores)
-    plan = Plan(name, graph.models, graph.digest, "device", "processor", stages)
-    plan.check(graph, device="device", processor="processor", cores=cores)
-    assert np.isfinite(simulate(graph, stages, costs).end_us).all()
-    assert POLICIES.get(name)(graph, costs, cores) == stages
+class TestPolicies(PolicySuite):
+    @pytest.fixture(params=POLICIES)
+    def policy(self, request: pytest.FixtureRequest) -> Policy:
+        return POLICIES.get(request.param)
+
+    @pytest.fixture
+    def largest(self, policy: Policy) -> int:
+        return LARGEST if policy is exhaustive else 1_000_000
 
 
 @pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS.keys())

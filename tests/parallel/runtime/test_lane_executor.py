@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,16 @@ from op_profiler.measure.calls import Call, Kernel, array_address
 from op_profiler.measure.threads import available_cores
 from op_profiler.parallel.corun.costs import measure_costs
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
+from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import ROWS, Group, Plan, Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
+from op_profiler.parallel.runtime.executor import Executor
 from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor, happens_before
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep
 from op_profiler.parallel.runtime.memory import _tensors, bind_in_one_piece
 from op_profiler.parallel.runtime.storage import plan_storage
+from op_profiler.testing import ExecutorSuite
 
 
 def _threads() -> set[str]:
@@ -74,6 +78,25 @@ def _zigzag(models: Models) -> Plan:
     cores = models.cores
     stages = [Stage((Group((Step(n, 1),), (cores[n % len(cores)],)),)) for n in range(len(models.graph))]
     return plan_of(models, "zigzag", tuple(stages))
+
+
+class TestLanes(ExecutorSuite):
+    @pytest.fixture(params=["one thread", "levels"])
+    def plan(self, branching: Models, request: pytest.FixtureRequest) -> Plan:
+        return _levels(branching) if request.param == "levels" else in_order(branching, 1)
+
+    @pytest.fixture
+    def graph(self, branching: Models) -> KernelGraph:
+        return branching.graph
+
+    @pytest.fixture
+    def expected(self, branching: Models) -> list[np.ndarray]:
+        return _expected(branching)
+
+    @pytest.fixture
+    def executor(self, branching: Models, plan: Plan, expected: list[np.ndarray]) -> Iterator[Executor]:
+        with branching.executor(plan) as executor:
+            yield executor
 
 
 @pytest.mark.parametrize("shape", ["one thread", "all threads", "rows", "levels", "zigzag", "greedy", "ios", "nash"])

@@ -15,30 +15,27 @@ from op_profiler.dataset.formats.format import Convolutions
 from op_profiler.dataset.formats.tinynas import read_library, read_tuples, write_library
 from op_profiler.errors import DatasetError, UnknownNameError
 from op_profiler.predict.library import PREDICTORS
-from op_profiler.predict.library.library_predictor import LibraryPrediction
+from op_profiler.predict.library.library_predictor import LibraryPrediction, LibraryPredictorFactory
 from op_profiler.predict.library.scoring import evaluate, score
 from op_profiler.predict.library.splits import SPLITS, held_out
+from op_profiler.testing import LibraryPredictorSuite
+from op_profiler.testing.predictor import simple_device
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 LIBRARY, TUPLES = SHARED / "tinynas_v100_fp32.txt", SHARED / "resnet50_conv_tuples.csv"
 needs_shared = pytest.mark.skipif(not LIBRARY.is_file(), reason=f"{LIBRARY} is not here")
 
 
+class TestPredictors(LibraryPredictorSuite):
+    @pytest.fixture(params=PREDICTORS)
+    def factory(self, request: pytest.FixtureRequest) -> LibraryPredictorFactory:
+        pytest.importorskip("sklearn")
+        return PREDICTORS.get(request.param)
+
+
 @pytest.fixture(scope="module")
 def table() -> Convolutions:
-    """A device whose latency is known: 10 us, and a nanosecond for a thousand multiply-adds."""
-    rows = [
-        (0, batch, int(ratio * out), size, out, kernel, stride, 0)
-        for batch in (1, 32, 64)
-        for ratio in (0.5, 1, 2)
-        for out in (32, 64, 96, 128, 192, 256)
-        for size in (8, 12, 16, 24, 32, 48)
-        for kernel in (1, 3)
-        for stride in (1, 2)
-    ]
-    matrix = np.array(rows)
-    multiply_adds = matrix[:, 1] * matrix[:, 2] * matrix[:, 4] * (matrix[:, 3] / matrix[:, 6]) ** 2 * matrix[:, 5] ** 2
-    return Convolutions(matrix, 10 + multiply_adds / 1e6)
+    return simple_device()
 
 
 @needs_shared

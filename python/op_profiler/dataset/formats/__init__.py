@@ -1,1 +1,28 @@
-"""Tables of others: one file a format, and conversions of units at this border only."""
+"""Files that measurements come from and go to: one module a format, and conversions of units at this border only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from op_profiler.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from op_profiler.dataset.formats.format import Format
+
+_HERE = "op_profiler.dataset.formats"
+
+FORMATS: Registry[Format] = Registry(
+    "formats",
+    "format",
+    f"{_HERE}.format:Format",
+    {
+        "parquet": Entry(f"{_HERE}.parquet:FORMAT", "the flat table in Parquet, with what its columns mean"),
+        "csv": Entry(f"{_HERE}.csv:FORMAT", "the flat table in CSV"),
+        "jsonl": Entry(f"{_HERE}.jsonl:FORMAT", "the flat table as JSON, one object a line"),
+        "tinynas": Entry(f"{_HERE}.tinynas:FORMAT", "the convolution library of TinyNAS"),
+        "runtime_lut": Entry(f"{_HERE}.runtime_lut:FORMAT", "operator look-up tables, of Caffe2's operators"),
+        "autotvm": Entry(f"{_HERE}.autotvm:FORMAT", "logs of AutoTVM"),
+        "paddle": Entry(f"{_HERE}.paddle:FORMAT", "latency tables of Paddle"),
+        "gsoc": Entry(f"{_HERE}.gsoc:FORMAT", "tables of the TFLite latency estimator (GSoC)"),
+    },
+)

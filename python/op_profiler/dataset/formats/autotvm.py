@@ -11,11 +11,13 @@ from typing import Any
 
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.relay.tvm_build import load_tvm
-from op_profiler.dataset.formats.format import Imported
+from op_profiler.dataset.formats import autotvm_export
+from op_profiler.dataset.formats.format import Imported, Progress
 from op_profiler.dataset.formats.importing import report
+from op_profiler.dataset.formats.line_format import LineFormat
 from op_profiler.dataset.row import Row
 from op_profiler.dataset.store import Dataset
-from op_profiler.measure.measurement import Device, Measurement, Settings
+from op_profiler.measure.measurement import Device, Measurement, Precision, Settings
 from op_profiler.measure.statistics import summarize
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import factors_of_knobs
@@ -198,3 +200,33 @@ _KINDS: dict[str, Callable[[Any, tuple[Any, ...]], Any]] = {
     "dense": _dense,
     "batch_matmul": _batch_matmul,
 }
+
+
+class AutoTvm(LineFormat):
+    """See the module. A log holds every trial, so nothing is left out for being slower."""
+
+    every_row = True
+
+    def read_into(
+        self,
+        dataset: Dataset,
+        path: Path,
+        *,
+        device: str | None = None,
+        precision: Precision = "float32",
+        progress: Progress | None = None,
+    ) -> Imported:
+        return import_autotvm(dataset, path, processor=device)
+
+    def line(self, operator: Operator, row: dict[str, Any]) -> str:
+        record = autotvm_export.record_of(
+            operator,
+            template=row["template"],
+            knobs=row["knobs"],
+            target=row["target"],
+            rounds_us=autotvm_export.rounds_of(row["samples_us"], row["median_us"]),
+        )
+        return record.to_json(row["tvm_version"])
+
+
+FORMAT = AutoTvm()

@@ -1,17 +1,23 @@
-"""What tables of others hold, whoever wrote them, and what their readers share."""
+"""The contract of a format; what tables of others hold, and what their readers share."""
 
 from __future__ import annotations
 
+import abc
 import collections
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from op_profiler.dataset.formats.shapes import Shape
 from op_profiler.errors import DatasetError
+
+if TYPE_CHECKING:
+    from op_profiler.dataset.store import Dataset
+    from op_profiler.measure.measurement import Precision
 
 FIELDS = ("depthwise", "batch", "in_channels", "size", "out_channels", "kernel", "stride", "fused")
 """Columns of a convolution, in the order of `Convolutions.matrix`; `fused`: the residual addition is part of it."""
@@ -133,6 +139,77 @@ class Imported:
     suspicious: dict[str, int] = dataclasses.field(default_factory=dict)
     examples: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """What an export did.
+
+    Attributes:
+        rows: measurements written.
+        left_out: measurements that the format has no words for, by the reason.
+        slower: measurements that are not in the file since a faster one of the same line is.
+    """
+
+    rows: int
+    left_out: dict[str, int] = dataclasses.field(default_factory=dict)
+    slower: int = 0
+
+
+Progress = Callable[[int, int], None]
+"""Called with the rows that are stored, and how many there are."""
+
+
+class Format(abc.ABC):
+    """One format of files, in both directions. Subclasses are registered by name in `op_profiler.dataset.formats`.
+
+    Attributes:
+        takes_device: False where every row says where it was measured, and nobody else may.
+        takes_precision: True where `read_into` has to be told the dtype of the tensors, which the format does not say.
+        tables: those of `op_profiler.dataset.flat.TABLES` that can be written.
+    """
+
+    takes_device: ClassVar[bool] = True
+    takes_precision: ClassVar[bool] = False
+    tables: ClassVar[tuple[str, ...]] = ("measurements",)
+
+    @abc.abstractmethod
+    def read_into(
+        self,
+        dataset: Dataset,
+        path: Path,
+        *,
+        device: str | None = None,
+        precision: Precision = "float32",
+        progress: Progress | None = None,
+    ) -> Imported:
+        """Store every row of a file, in one transaction. The same file twice adds nothing.
+
+        Args:
+            device: name of the device that was measured; None: what the file says, else the file's name.
+            precision: of the tensors; see `takes_precision`.
+
+        Raises:
+            OpProfilerError: the file cannot be read or is of another format.
+            DatasetError: likewise, or the dataset cannot be written.
+        """
+
+    @abc.abstractmethod
+    def write_from(
+        self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
+    ) -> Exported:
+        """Write what fits into the format. The file appears under its name when it is whole.
+
+        Args:
+            where: condition in SQL over the columns of the flat table.
+            table: one of `tables`.
+
+        Raises:
+            UsageError: a condition that cannot be used, or one that leaves a choice; names what to choose from.
+            DatasetError: the dataset cannot be read.
+            OpProfilerError: the file cannot be written.
+            MissingPackageError: a package that the format needs is not installed.
+        """
 
 
 class UnknownKindError(ValueError):

@@ -10,11 +10,16 @@ import csv
 import io
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.dataset.formats.format import Entry, Table, latency, number_text, numbered_lines, read_entries, whole
-from op_profiler.dataset.formats.shapes import Conv
+from op_profiler.dataset.formats.line_format import TableFormat, convolution
+from op_profiler.dataset.formats.shapes import Conv, Shape
 from op_profiler.dataset.formats.unblock import Unfit
 from op_profiler.errors import DatasetError
+
+if TYPE_CHECKING:
+    from op_profiler.measure.measurement import Precision
 
 COLUMNS = (
     *("model_name", "kernel_size", "filter_size", "input_h", "input_w", "input_channel"),
@@ -141,3 +146,20 @@ def _padding_word(conv: Conv) -> str:
     if len(set(conv.padding)) != 1:
         raise Unfit("padding that differs between the sides")
     return str(conv.padding[0])
+
+
+class Gsoc(TableFormat):
+    """See the module."""
+
+    takes_precision = True
+    header = (HEADER,)
+
+    def read(self, path: Path, precision: Precision) -> Table:
+        return read_table(path, dtype=precision)
+
+    def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
+        name = row["model_name"] or row["operator_name"]
+        return format_line(format_row(name, convolution(shape), row["median_us"]))
+
+
+FORMAT = Gsoc()

@@ -1,4 +1,4 @@
-"""From a file of another program, or of ``op-profiler export``, to measurements of the dataset.
+"""From a file of any format to measurements of the dataset.
 
 One transaction a file: everything that was understood is stored, or nothing. The same file twice adds nothing.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +16,17 @@ from sqlalchemy import bindparam, select, update
 
 from op_profiler.dataset import schema
 from op_profiler.dataset.checks import Finding, check_rows
-from op_profiler.dataset.formats import flat_table, gsoc, paddle, runtime_lut, tinynas
+from op_profiler.dataset.formats import FORMATS, flat_table
 from op_profiler.dataset.formats.flat_models import add_models
-from op_profiler.dataset.formats.format import Entry, Imported, Table
+from op_profiler.dataset.formats.format import Entry, Imported, Progress, Table
 from op_profiler.dataset.formats.shapes import dtype_of, operator_of, precision_of
 from op_profiler.dataset.row import Row
 from op_profiler.dataset.store import Dataset
-from op_profiler.errors import OpProfilerError, UnknownNameError
+from op_profiler.errors import OpProfilerError
 from op_profiler.measure.measurement import Device, Measurement, Precision, Settings
 from op_profiler.measure.statistics import summarize
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.schedule import UNKNOWN
-
-FORMATS = ("tinynas", "runtime_lut", "autotvm", "paddle", "gsoc", "parquet", "csv")
-FLAT = ("parquet", "csv")
-WITHOUT_PRECISION = ("tinynas", "paddle", "gsoc")
-"""Formats that do not say the dtype of the tensors."""
-
-Progress = Callable[[int, int], None]
-"""Called with the rows that are stored, and how many there are."""
 
 _CHUNK = 2000
 _SHOWN = 5  # findings and unreadable lines that are reported one by one
@@ -53,24 +45,16 @@ def import_table(
 
     Args:
         format: one of `FORMATS`.
-        device: name of the device that was measured; None: what the file says, else the file's name. Of Parquet and
-            CSV, which say it in every row, it is not asked.
-        precision: of the tensors, for `WITHOUT_PRECISION`.
+        device: name of the device that was measured; None: what the file says, else the file's name. Not asked of
+            formats that do not take it.
+        precision: of the tensors, where the format takes it.
 
     Raises:
         UnknownNameError: not one of `FORMATS`.
         OpProfilerError: the file cannot be read or is of another format.
         DatasetError: likewise, or the dataset cannot be written.
     """
-    if format not in FORMATS:
-        raise UnknownNameError("format", format, FORMATS)
-    if format == "autotvm":
-        from op_profiler.dataset.formats.autotvm import import_autotvm  # needs TVM, the others do not
-
-        return import_autotvm(dataset, path, processor=device)
-    if format in FLAT:
-        return _import_flat(dataset, path, format, progress)
-    return _import_entries(dataset, path, _read(path, format, precision), device, progress)
+    return FORMATS.get(format).read_into(dataset, path, device=device, precision=precision, progress=progress)
 
 
 def report(done: Imported, operators: Sequence[Operator], rows: Sequence[Row], lines: Sequence[int]) -> Imported:
@@ -98,17 +82,10 @@ def with_findings(done: Imported, findings: Iterable[Finding]) -> Imported:
     return dataclasses.replace(done, suspicious=dict(counts), examples=(*done.examples, *shown)[:_SHOWN])
 
 
-def _read(path: Path, format: str, precision: Precision) -> Table:
-    if format == "runtime_lut":
-        return runtime_lut.read_table(path)
-    read = {"tinynas": tinynas.read_table, "paddle": paddle.read_table, "gsoc": gsoc.read_table}[format]
-    return read(path, dtype=precision)
-
-
-def _import_entries(
+def store_entries(
     dataset: Dataset, path: Path, table: Table, device: str | None, progress: Progress | None
 ) -> Imported:
-    """Rows of one operator on one device become one measurement with a sample each."""
+    """Store a table of others. Rows of one operator on one device become one measurement with a sample each."""
     operators: dict[Any, Operator] = {}
     unreadable = list(table.unreadable)
     kept: list[tuple[int, Entry]] = []
@@ -213,19 +190,25 @@ def _store(dataset: Dataset, operators: Mapping[str, Operator], rows: Sequence[R
             progress(done + min(start + _CHUNK, len(rows)), total)
 
 
-def _import_flat(dataset: Dataset, path: Path, format: str, progress: Progress | None) -> Imported:
-    """What the dataset knows already, as new as in the file or newer, stays as it is."""
+def store_flat(
+    dataset: Dataset, numbered: Iterable[tuple[int, flat_table.FlatRow | None]], progress: Progress | None
+) -> Imported:
+    """Store rows of the flat table. What the dataset knows already, as new or newer, stays as it is.
+
+    Args:
+        numbered: rows with their numbers in the file; None for one that cannot be read.
+    """
     flat: list[dict[str, Any]] = []
     rows: list[Row] = []
     operators: list[Operator] = []
     numbers: list[int] = []
     problems: list[tuple[int, str]] = []
-    for number, row in flat_table.read_flat(path, format=format):
+    for number, row in numbered:
         try:
             if row is None:
                 raise ValueError("cut off, or cells of another type")
             operator, measured = flat_table.row_of(row)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             problems.append((number, str(error)))
             continue
         numbers.append(number)

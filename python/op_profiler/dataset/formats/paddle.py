@@ -7,7 +7,9 @@ conv,0,0,1,3,640,640,8,1,3,1,2,1<TAB>2433
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.dataset.formats.format import (
     Entry,
@@ -18,9 +20,13 @@ from op_profiler.dataset.formats.format import (
     numbered_lines,
     read_entries,
 )
-from op_profiler.dataset.formats.shapes import Conv
+from op_profiler.dataset.formats.line_format import TableFormat, convolution
+from op_profiler.dataset.formats.shapes import Conv, Shape
 from op_profiler.dataset.formats.unblock import Unfit
 from op_profiler.errors import DatasetError
+
+if TYPE_CHECKING:
+    from op_profiler.measure.measurement import Precision
 
 HEADER = "op_type\tdevice\tus"
 MECHANISM = "as in a Paddle latency table"
@@ -110,3 +116,19 @@ def read_table(path: Path, *, dtype: str = "float32") -> Table:
     except ValueError as error:
         raise DatasetError(f"{path} is no latency table of Paddle: {error}") from error
     return read_entries(lines[1:], lambda line: parse_row(line, dtype=dtype, device=device), mechanism=MECHANISM)
+
+
+class Paddle(TableFormat):
+    """See the module."""
+
+    takes_precision = True
+    header = (HEADER,)
+
+    def read(self, path: Path, precision: Precision) -> Table:
+        return read_table(path, dtype=precision)
+
+    def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
+        return format_row(convolution(shape), row["median_us"])
+
+
+FORMAT = Paddle()

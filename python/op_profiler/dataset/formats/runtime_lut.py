@@ -10,14 +10,20 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from op_profiler import json_text
 from op_profiler.dataset.formats import caffe2
 from op_profiler.dataset.formats.format import Entry, Table, UnknownKindError, latency, numbered_lines, read_entries
+from op_profiler.dataset.formats.line_format import TableFormat
 from op_profiler.dataset.formats.shapes import Activation, Conv, Dense, Plain, Shape
 from op_profiler.dataset.formats.unblock import Unfit
 from op_profiler.operators.operator import TensorSpec
+
+if TYPE_CHECKING:
+    from op_profiler.measure.measurement import Precision
 
 PERCENTILES = (0, 10, 50, 90, 100)
 MECHANISM = "percentiles 0, 10, 50, 90, 100 of a runtime_lut table"
@@ -284,3 +290,28 @@ def _plain_fields(plain: Plain) -> Fields:
 
 def _quantized(name: str, dtype: str) -> str:
     return f"Int8{name}" if dtype in ("int8", "uint8") else name
+
+
+def _percentiles(row: Mapping[str, Any]) -> Sequence[float]:
+    """Over the rounds; of an imported table they are what the samples are."""
+    rounds = [sum(sample) / len(sample) for sample in row["samples_us"] if sample]
+    if row["cache_mechanism"] == MECHANISM and len(rounds) == len(PERCENTILES):
+        return rounds
+    found = [float(value) for value in np.percentile(rounds or [row["median_us"]], PERCENTILES)]
+    found[PERCENTILES.index(50)] = row["median_us"]
+    return found
+
+
+class RuntimeLut(TableFormat):
+    """See the module."""
+
+    told = frozenset(("processor", "precision"))
+
+    def read(self, path: Path, precision: Precision) -> Table:
+        return read_table(path)
+
+    def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
+        return format_row(shape, _percentiles(row), row["processor"])
+
+
+FORMAT = RuntimeLut()

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.dataset.formats.format import (
     Convolutions,
@@ -24,9 +25,13 @@ from op_profiler.dataset.formats.format import (
     read_entries,
     whole,
 )
-from op_profiler.dataset.formats.shapes import Conv, same_padding
+from op_profiler.dataset.formats.line_format import TableFormat, convolution
+from op_profiler.dataset.formats.shapes import Conv, Shape, same_padding
 from op_profiler.dataset.formats.unblock import Unfit
 from op_profiler.errors import DatasetError
+
+if TYPE_CHECKING:
+    from op_profiler.measure.measurement import Precision
 
 EXAMPLE = "{Regular,128,3,480,480,192,7,2,1} 30.9881"
 MECHANISM = "as in a TinyNAS library"
@@ -183,3 +188,19 @@ def _time(text: str) -> float | None:
         return latency(text, us=_US)
     except ValueError:
         return None
+
+
+class TinyNas(TableFormat):
+    """See the module."""
+
+    takes_precision = True
+    says_failures = True
+
+    def read(self, path: Path, precision: Precision) -> Table:
+        return read_table(path, dtype=precision)
+
+    def shape_line(self, shape: Shape, row: Mapping[str, Any]) -> str:
+        return format_row(convolution(shape), row["median_us"])
+
+
+FORMAT = TinyNas()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from op_profiler.predict.latency.fit import fingerprint, measured_of, weights_of
 from op_profiler.predict.latency.intervals import COVERAGE, Spread, conformal_quantile
 from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.query import SETTING_NAMES
-from op_profiler.predict.latency.regression import Boosted, combined
+from op_profiler.predict.latency.regression import Boosted
 from op_profiler.predict.latency.roofline import Work
 from op_profiler.predict.latency.vectors import in_other_vectors
 
@@ -55,6 +55,8 @@ _TREES: dict[str, Any] = {
 class _Corrected:
     """Another device's regressions plus what the few measurements say about the difference."""
 
+    suffix: ClassVar[str] = ""  # nothing of it is kept in a file
+
     def __init__(self, source: Predictor, ratio: float) -> None:
         self._source = source
         self._ratio = ratio
@@ -78,7 +80,7 @@ class _Corrected:
     def _described(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What the ridge regression and the trees see, and what the source says."""
         seen = in_other_vectors(columns, self._ratio)
-        base = combined(self._source.choice, [model.predict(seen) for model in self._source.models])
+        base = self._source.method.combined([model.predict(seen) for model in self._source.models])
         shares = self._shares(columns)
         most = columns[:, [_THREADS]] == max(self._source.thread_counts)
         general = np.concatenate([shares, columns[:, _KINDS], most], axis=1)

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from op_profiler.errors import DatasetError, UnknownNameError
+from op_profiler.errors import DatasetError
+from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import Spread, conformal_quantile, first_half
-from op_profiler.predict.latency.predictor import CHOICES, Measured, Predictor, query_of
+from op_profiler.predict.latency.method import Method
+from op_profiler.predict.latency.predictor import Measured, Predictor, query_of
 from op_profiler.predict.latency.query import Query
-from op_profiler.predict.latency.regression import Regressor, combined, make_models
+from op_profiler.predict.latency.regression import Regressor
 from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.steady_times import steady
 
@@ -31,15 +33,14 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
     """A predictor for the one device of the examples.
 
     Args:
-        choice: one of `CHOICES`.
+        choice: one of `PREDICTORS`.
         folds: into which the models are divided for the held-out errors.
 
     Raises:
         DatasetError: no or too few measurements, or several devices.
         UnknownNameError: no such choice.
     """
-    if choice not in CHOICES:
-        raise UnknownNameError("predictor", choice, CHOICES)
+    method = PREDICTORS.get(choice)
     devices = np.unique(examples.device)
     if len(devices) != 1 or len(examples) < _FEWEST_ROWS:
         raise DatasetError(
@@ -54,20 +55,20 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
     target = np.log(examples.latency_us / bound)
     families = families_of(query)
     weight = weights_of(examples)
-    errors = _held_out(examples, query, families, target, weight, choice, seed, folds)
+    errors = _held_out(examples, query, families, target, weight, method, seed, folds)
     # Families are chosen on one half of the operators, and how far off they are is told by the other.
     chosen_on = first_half(query)
     trusted = _better_interpolated(
         families[chosen_on], errors["interpolated"][chosen_on], errors["regressed"][chosen_on]
     )
-    if choice == "interpolation":
+    if not method.regressor_types and method.interpolates != "nowhere":
         errors["regressed"] = errors["interpolated"]
-    usable = np.isin(families, trusted) if choice == "default" else np.ones(len(families), dtype=bool)
+    selects = method.interpolates == "where better"
+    usable = np.isin(families, trusted) if selects else np.ones(len(families), dtype=bool)
     interpolated = np.where(usable, errors["interpolated"], np.nan)
-    judged = errors | {"interpolated": np.where(chosen_on & (choice == "default"), np.nan, interpolated)}
+    judged = errors | {"interpolated": np.where(chosen_on & selects, np.nan, interpolated)}
     spread = Spread.of(query, judged, target)
-    models = _fitted(make_models(choice, seed), query, target, weight)
-    uses_grid = choice in ("default", "interpolation")
+    models = _fitted(method.regressors(seed), query, target, weight)
     measured = measured_of(examples, query)
     final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
     return Predictor(
@@ -76,7 +77,7 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
         roofline=roofline,
         measured=measured,
         models=models,
-        interpolation=Interpolation(query, families, target) if uses_grid else None,
+        interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
         interpolated_families=trusted,
         vocabulary=frozenset().union(*query.op_sets),
         limits=np.stack([query.features.min(axis=0), query.features.max(axis=0)]),
@@ -125,7 +126,7 @@ def _held_out(
     families: np.ndarray,
     target: np.ndarray,
     weight: np.ndarray,
-    choice: str,
+    method: Method,
     seed: int,
     folds: int,
 ) -> dict[str, np.ndarray]:
@@ -135,27 +136,27 @@ def _held_out(
     for train, held in _splits(examples, folds, seed):
         if not train.any():
             continue
-        models = _fitted(make_models(choice, seed), query.take(train), target[train], weight[train])
+        models = _fitted(method.regressors(seed), query.take(train), target[train], weight[train])
         asked = query.take(held)
         if models:
-            found = _regressed(models, choice, asked)
+            found = _regressed(models, method, asked)
             errors["regressed"][held] = found - target[held]
-        if models and choice == "default":
+        if models and method.corrects_samples:
             alone = asked.sampled()
             known, at = measured.find(alone)
             alone = alone.under(asked.threads, measured.traffic_bytes[at])
-            change = found - _regressed(models, choice, alone)
+            change = found - _regressed(models, method, alone)
             off = np.log(measured.latency_us[at] / examples.latency_us[held]) + change
             errors["sampled"][held] = np.where(known & asked.network, off, np.nan)
-        if choice in ("default", "interpolation"):
+        if method.interpolates != "nowhere":
             grid = Interpolation(query.take(train), families[train], target[train])
             errors["interpolated"][held] = grid.predict(asked, families[held]) - target[held]
     return errors
 
 
-def _regressed(models: list[Regressor], choice: str, query: Query) -> np.ndarray:
+def _regressed(models: list[Regressor], method: Method, query: Query) -> np.ndarray:
     columns = query.columns
-    return combined(choice, [model.predict(columns) for model in models])
+    return method.combined([model.predict(columns) for model in models])
 
 
 def _better_interpolated(families: np.ndarray, interpolated: np.ndarray, regressed: np.ndarray) -> np.ndarray:

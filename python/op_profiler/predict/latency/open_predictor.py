@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError
-from op_profiler.predict.latency.predictor import CHOICES
+from op_profiler.errors import DatasetError, OpProfilerError
+from op_profiler.predict.latency import PREDICTORS
 from op_profiler.shipped import shipped_operators, shipped_predictor
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def open_predictor(
     What was fitted to a dataset is kept in the cache folder by the dataset's fingerprint, and fitted once.
 
     Args:
-        predictor: one of `CHOICES`, or the path of a file that `predictor_files.save` wrote.
+        predictor: one of `PREDICTORS`, or the path of a file that `predictor_files.save` wrote.
         db: dataset to learn from; None for what ships.
         device: start of a device's key or part of its processor's name; None for the only one, or this machine.
         note: told what takes long.
@@ -38,9 +38,9 @@ def open_predictor(
     """
     from op_profiler.predict.latency import predictor_files
 
-    if predictor not in CHOICES:
+    if predictor not in PREDICTORS:
         if not Path(predictor).is_file():
-            raise UnknownNameError("predictor", predictor, CHOICES, "Or give the path of a stored one.")
+            PREDICTORS.check(predictor, "Or give the path of a stored one.")
         return predictor_files.load(Path(predictor))
     shipped = shipped_predictor()
     if db is None and predictor == "default" and shipped is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,26 +11,24 @@ import numpy as np
 
 from op_profiler.errors import UsageError
 from op_profiler.operators.operator import Operator
+from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.examples import DeviceName, Examples
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.query import Query
-from op_profiler.predict.latency.regression import Fitted, combined
+from op_profiler.predict.latency.regression import Fitted
 from op_profiler.predict.latency.roofline import Roofline
 
 if TYPE_CHECKING:
     from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.predict.latency.method import Method
     from op_profiler.predict.latency.network import Network, NetworkPrediction
 
 TIERS = ("measured", "sampled", "interpolated", "regressed", "bound", "unsupported")
 """How an estimate came about, from the most to the least trustworthy."""
 
 MEASURED, SAMPLED, INTERPOLATED, REGRESSED, BOUND, UNSUPPORTED = range(len(TIERS))
-
-CHOICES = ("default", "lookup", "interpolation", "xgboost", "random_forest", "decision_tree", "mean", "roofline")
-"""``default`` looks up, else corrects what was sampled by what a network changes, else combines two boosted models with
-interpolation where that proved better; the others answer by one tier alone."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +99,7 @@ class Predictor:
 
     Attributes:
         device: that it speaks for.
-        choice: one of `CHOICES`.
+        choice: one of `PREDICTORS`.
         vocabulary: sets of op names and dtypes that it has learned from.
         limits: least and largest of each feature, shape (2, features).
         network_scale: factor between the intervals of operators and that of a whole network.
@@ -135,7 +134,7 @@ class Predictor:
         Args:
             db: SQLAlchemy address; None for the dataset that ships.
             device: start of its key or part of its processor's name; None for the only one, or this machine.
-            choice: one of `CHOICES`.
+            choice: one of `PREDICTORS`.
 
         Raises:
             DatasetError: the dataset cannot be read, or is of several devices and none was chosen.
@@ -166,6 +165,11 @@ class Predictor:
             occurrences = optimize(model, resolve_target(self.device.target))
             model = Network.of_occurrences(model.name, occurrences)
         return predict_network(self, model, threads=threads)
+
+    @functools.cached_property
+    def method(self) -> Method:
+        """What `choice` names."""
+        return PREDICTORS.get(self.choice)
 
     @property
     def thread_counts(self) -> list[int]:
@@ -216,7 +220,7 @@ class Predictor:
         Raises:
             ValueError, TypeError, KeyError, AttributeError, ...: what the parts raise.
         """
-        if self.choice not in CHOICES or not isinstance(self.fingerprint, str):
+        if self.choice not in PREDICTORS or not isinstance(self.fingerprint, str):
             raise ValueError("it is of no known kind")
         numbers = [self.network_scale, self.usual_traffic_bytes]
         tables = [getattr(self.measured, field.name) for field in dataclasses.fields(Measured)]
@@ -259,17 +263,17 @@ class Predictor:
         log_ratio = np.zeros(len(query))
         known = np.array([s <= self.vocabulary for s in query.op_sets], dtype=bool)
         tier = np.where(known[query.vocabulary], REGRESSED, BOUND)
-        if self.choice == "default":
+        if self.method.corrects_samples:
             tier[self.measured.find(query.sampled())[0]] = SAMPLED
-        if self.choice in ("default", "lookup"):
+        if self.method.looks_up:
             tier[self.measured.find(query)[0]] = MEASURED
         dtypes = np.array([self._has_dtypes(s) for s in query.op_sets], dtype=bool)[query.vocabulary]
         tier[~dtypes & (tier > SAMPLED)] = UNSUPPORTED
         tier[self._too_large(query)] = UNSUPPORTED
-        if self.choice == "lookup":
-            tier[tier != MEASURED] = UNSUPPORTED
-        elif self.choice == "roofline":
+        if not self.method.learns and self.method.bounds:
             tier[tier == REGRESSED] = BOUND
+        if not self.method.bounds:
+            tier[tier == BOUND] = UNSUPPORTED
         sampled = np.flatnonzero(tier == SAMPLED)
         if len(sampled):
             log_ratio[sampled] = self._in_network(query.take(sampled))
@@ -301,7 +305,7 @@ class Predictor:
 
     def _regressed(self, query: Query) -> np.ndarray:
         columns = query.columns
-        return combined(self.choice, [model.predict(columns) for model in self.models])
+        return self.method.combined([model.predict(columns) for model in self.models])
 
     def _regress(self, query: Query, at: np.ndarray, tier: np.ndarray, log_ratio: np.ndarray) -> None:
         """Fill in what regressions and interpolation say of the entries `at`."""
@@ -314,7 +318,7 @@ class Predictor:
         families = families_of(query)
         trusted = (
             np.flatnonzero(np.isin(families, self.interpolated_families))
-            if self.choice == "default"
+            if self.method.interpolates == "where better"
             else np.arange(len(query))
         )
         if not len(trusted):

@@ -19,13 +19,14 @@ import numpy as np
 
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import whole_file
+from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.examples import DeviceName
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation
 from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.predictor import Measured, Predictor
 from op_profiler.predict.latency.query import SETTING_NAMES, Query
-from op_profiler.predict.latency.regression import Boosted, Regressor, SklearnTrees
+from op_profiler.predict.latency.regression import Boosted, Regressor
 from op_profiler.predict.latency.roofline import Roofline
 
 _FORMAT = "op_profiler predictor"
@@ -40,7 +41,7 @@ def save(predictor: Predictor, path: Path) -> None:
     """Write a predictor; for errors see `whole_file`."""
     members: dict[str, bytes] = {}
     for number, model in enumerate(predictor.models):
-        members[f"model{number}.{'ubj' if isinstance(model, Boosted) else 'skops'}"] = model.to_bytes()
+        members[f"model{number}{model.suffix}"] = model.to_bytes()
     if predictor.spread.scale is not None:
         members["scale.ubj"] = predictor.spread.scale.to_bytes()
     arrays: dict[str, np.ndarray] = {
@@ -150,7 +151,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
         choice=contents["choice"],
         roofline=Roofline(**{f.name: arrays[f"roofline_{f.name}"] for f in dataclasses.fields(Roofline)}),
         measured=Measured(**{f.name: arrays[f"measured_{f.name}"] for f in dataclasses.fields(Measured)}),
-        models=_models(members),
+        models=_models(contents["choice"], members),
         interpolation=interpolation,
         interpolated_families=arrays["interpolated_families"],
         vocabulary=frozenset(contents["vocabulary"]),
@@ -162,9 +163,11 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
     )
 
 
-def _models(members: dict[str, bytes]) -> list[Regressor]:
+def _models(choice: str, members: dict[str, bytes]) -> list[Regressor]:
+    if choice not in PREDICTORS:
+        raise ValueError("it is of no known kind")
     names = sorted(name for name in members if name.startswith("model"))
-    kinds: dict[str, Any] = {".ubj": Boosted, ".skops": SklearnTrees}
+    kinds = {kind.suffix: kind for kind in PREDICTORS.get(choice).regressor_types}
     return [kinds[Path(name).suffix].from_bytes(members[name]) for name in names]
 
 

@@ -1,18 +1,14 @@
-"""Regressions of an operator's time over its roofline bound, on the logarithm of the two.
-
-``mean`` is the mean of the three estimates, as the TFLite latency estimator of Google Summer of Code has it.
-"""
+"""Regressions of an operator's time over its roofline bound, on the logarithm of the two."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from op_profiler.errors import MissingPackageError
 from op_profiler.predict.boosting import load_xgboost
 
-REGRESSORS = ("xgboost", "random_forest", "decision_tree")
 _TREES = {
     "max_depth": 7,
     "eta": 0.06,
@@ -29,7 +25,13 @@ _TRUSTED = ["sklearn.tree._tree.Tree"]
 
 
 class Fitted(Protocol):
-    """What answers, however it learned."""
+    """What answers, however it learned.
+
+    Attributes:
+        suffix: of a file that holds what `to_bytes` gives; another for every class of a method.
+    """
+
+    suffix: ClassVar[str]
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
         """Shape (rows,)."""
@@ -41,12 +43,18 @@ class Fitted(Protocol):
 class Regressor(Fitted, Protocol):
     """Fitted once, asked many times."""
 
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Regressor:
+        """What `to_bytes` wrote; raises an error for anything else. No pickle is read."""
+
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         """Learn `target` (shape (rows,)) from `columns` (shape (rows, columns))."""
 
 
 class Boosted:
     """Gradient-boosted trees (Chen & Guestrin, XGBoost, KDD 2016); also kept in xgboost's own format."""
+
+    suffix: ClassVar[str] = ".ubj"
 
     def __init__(self, seed: int = 0, rounds: int = _ROUNDS, **parameters: Any) -> None:
         self._parameters = _TREES | {"seed": seed, "verbosity": 0} | parameters
@@ -81,6 +89,8 @@ class Boosted:
 
 class SklearnTrees:
     """A tree or a forest of scikit-learn; kept in skops' format."""
+
+    suffix: ClassVar[str] = ".skops"
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -127,22 +137,3 @@ def _skops() -> Any:
     except ImportError:
         raise MissingPackageError("skops", "a stored predictor of scikit-learn's", extra="predict") from None
     return io
-
-
-def make_models(choice: str, seed: int = 0) -> list[Regressor]:
-    """The regressions behind a choice, not fitted; none for choices that regress nothing."""
-    if choice == "default":
-        return [Boosted(seed + s) for s in (1, 2)]
-    if choice == "mean":
-        return [model for name in REGRESSORS for model in make_models(name, seed)]
-    if choice == "xgboost":
-        return [Boosted(seed)]
-    return [SklearnTrees.of(choice, seed)] if choice in REGRESSORS else []
-
-
-def combined(choice: str, estimates: list[np.ndarray]) -> np.ndarray:
-    """One estimate from those of several regressions, all logarithms: their mean; of latencies for ``mean``."""
-    if choice == "mean":
-        found: np.ndarray = np.log(np.mean(np.exp(estimates), axis=0))
-        return found
-    return np.asarray(np.mean(estimates, axis=0))

@@ -1,0 +1,31 @@
+"""Help texts that name what can be chosen: ``{tuners}`` in a text stands for the names of the registry of tuners.
+
+They are filled in when a help is shown. To know what other packages offer takes a look at all that are installed, which
+no command should wait for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from typer.core import TyperCommand
+
+from op_profiler.registry import REGISTRIES, registry_of
+
+_KIND = re.compile(rf"\{{({'|'.join(REGISTRIES)})\}}")
+
+
+class Command(TyperCommand):
+    """A command whose options and examples may name kinds."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for parameter in self.params:
+            parameter.help = filled(parameter.help or "")  # type: ignore[attr-defined]  # of options and arguments
+        self.epilog = filled(self.epilog or "")
+        super().format_help(ctx, formatter)
+
+
+def filled(text: str) -> str:
+    """A text with names in place of kinds."""
+    return _KIND.sub(lambda kind: ", ".join(registry_of(kind[1])), text)

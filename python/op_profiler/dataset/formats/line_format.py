@@ -1,0 +1,182 @@
+"""Formats of one operator a line, whose lines say less than a measurement."""
+
+from __future__ import annotations
+
+import abc
+import collections
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from op_profiler.dataset.formats.format import Exported, Format, Imported, Progress, Table
+from op_profiler.dataset.formats.shapes import Conv, Shape
+from op_profiler.dataset.formats.unblock import Unfit, shape_of
+from op_profiler.errors import UsageError
+from op_profiler.files import whole_file
+
+if TYPE_CHECKING:
+    from op_profiler.dataset.store import Dataset
+    from op_profiler.measure.measurement import Precision
+    from op_profiler.operators.operator import Operator
+
+FlatRow = dict[str, Any]
+_NO_TIMES = {"median_us": 1.0, "min_us": 1.0, "samples_us": []}
+"""In place of a row's times, so that the line says the operator alone."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A measurement in the words of a format.
+
+    Attributes:
+        shape: what the format says about the operator: the same for measurements of which only one can be kept.
+        text: the line.
+    """
+
+    shape: str
+    text: str
+    row: FlatRow
+
+
+class LineFormat(Format):
+    """Writes a measurement a line.
+
+    Attributes:
+        header: lines before them.
+        every_row: whether all measurements of an operator are written; else the fastest, where nothing that a line does
+            not tell differs between them.
+        told: columns of the flat table that a line tells beside the operator.
+    """
+
+    header: ClassVar[tuple[str, ...]] = ()
+    every_row: ClassVar[bool] = False
+    told: ClassVar[frozenset[str]] = frozenset()
+
+    @abc.abstractmethod
+    def line(self, operator: Operator, row: FlatRow) -> str:
+        """The line of a measurement.
+
+        Args:
+            row: of the flat table.
+
+        Raises:
+            Unfit: the format has no words for it.
+        """
+
+    def write_from(
+        self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
+    ) -> Exported:
+        from op_profiler.dataset.flat import flat_rows
+
+        left_out: collections.Counter[str] = collections.Counter()
+        lines: list[Line] = []
+        for row in flat_rows(dataset, where=where):
+            try:
+                lines.append(self._line(row))
+            except Unfit as error:
+                left_out[str(error)] += 1
+        if not self.every_row:
+            _refuse_choices(lines, self.told)
+        kept = lines if self.every_row else _fastest(lines)
+        with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{line}\n" for line in (*self.header, *(line.text for line in kept)))
+        return Exported(len(kept), dict(left_out), len(lines) - len(kept))
+
+    def _line(self, row: FlatRow) -> Line:
+        from op_profiler.dataset.formats.flat_table import operator_of_row
+
+        if not row["complete"]:
+            raise Unfit("a check point of a run that did not finish")
+        operator = operator_of_row(row)
+        text = self.line(operator, row)
+        return Line(text if self.every_row else self.line(operator, {**row, **_NO_TIMES}), text, row)
+
+
+class TableFormat(LineFormat):
+    """A table of others, of operators in plain layouts.
+
+    Attributes:
+        says_failures: whether there is a word for a failure in place of a time.
+    """
+
+    says_failures: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def read(self, path: Path, precision: Precision) -> Table:
+        """Every row of a file.
+
+        Args:
+            precision: of the tensors; see `takes_precision`.
+
+        Raises:
+            DatasetError: it cannot be read, or is of another format.
+        """
+
+    @abc.abstractmethod
+    def shape_line(self, shape: Shape, row: FlatRow) -> str:
+        """The line of an operator; raises Unfit as `line` does."""
+
+    def line(self, operator: Operator, row: FlatRow) -> str:
+        shape = shape_of(operator)
+        if row["median_us"] is None and not self.says_failures:
+            raise Unfit("a failure, for which the format has no words")
+        return self.shape_line(shape, row)
+
+    def read_into(
+        self,
+        dataset: Dataset,
+        path: Path,
+        *,
+        device: str | None = None,
+        precision: Precision = "float32",
+        progress: Progress | None = None,
+    ) -> Imported:
+        from op_profiler.dataset.formats.importing import store_entries
+
+        return store_entries(dataset, path, self.read(path, precision), device, progress)
+
+
+def convolution(shape: Shape) -> Conv:
+    """A shape that is a convolution; raises Unfit for others."""
+    if not isinstance(shape, Conv):
+        raise Unfit("no two-dimensional convolution")
+    return shape
+
+
+def _refuse_choices(lines: Sequence[Line], told: Collection[str]) -> None:
+    """What a line does not say has to be the same in all lines.
+
+    Args:
+        told: columns that it says.
+
+    Raises:
+        UsageError: it is not; names the values and the option that chooses.
+    """
+    wanted = {
+        "processor": "--device {!r}",
+        "threads": "--threads {}",
+        "cache": '--where "cache = {!r}"',
+        "parallel_type": '--where "parallel_type = {!r}"',
+        "precision": '--where "precision = {!r}"',
+        "origin": '--where "origin = {!r}"',
+    }
+    for column, option in wanted.items():
+        if column in told:
+            continue
+        values = sorted({line.row[column] for line in lines})
+        if len(values) > 1:
+            choices = " or ".join(option.format(value) for value in values[:8])
+            raise UsageError(f"measurements with more than one {column} fit, which the format does not tell; {choices}")
+
+
+def _fastest(lines: Iterable[Line]) -> list[Line]:
+    """Of measurements of one line the least median, for no table has two values; any time before a failure."""
+    best: dict[str, Line] = {}
+    for line in lines:
+        time, known = line.row["median_us"], best.get(line.shape)
+        if known is None or (time or np.inf) < (known.row["median_us"] or np.inf):
+            best[line.shape] = line
+    return list(best.values())

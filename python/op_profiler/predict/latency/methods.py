@@ -1,0 +1,43 @@
+"""The predictors that are built in."""
+
+from __future__ import annotations
+
+from op_profiler.predict.latency.method import Method
+from op_profiler.predict.latency.regression import Boosted, Regressor, SklearnTrees
+
+
+def _two_boosted(seed: int) -> list[Regressor]:
+    return [Boosted(seed + 1), Boosted(seed + 2)]
+
+
+def _boosted(seed: int) -> list[Regressor]:
+    return [Boosted(seed)]
+
+
+def _forest(seed: int) -> list[Regressor]:
+    return [SklearnTrees.of("random_forest", seed)]
+
+
+def _tree(seed: int) -> list[Regressor]:
+    return [SklearnTrees.of("decision_tree", seed)]
+
+
+def _all_three(seed: int) -> list[Regressor]:
+    return [*_boosted(seed), *_forest(seed), *_tree(seed)]
+
+
+DEFAULT = Method(
+    looks_up=True,
+    corrects_samples=True,
+    interpolates="where better",
+    regressors=_two_boosted,
+    regressor_types=(Boosted,),
+)
+LOOKUP = Method(looks_up=True, bounds=False)
+INTERPOLATION = Method(interpolates="everywhere")
+XGBOOST = Method(regressors=_boosted, regressor_types=(Boosted,))
+RANDOM_FOREST = Method(regressors=_forest, regressor_types=(SklearnTrees,))
+DECISION_TREE = Method(regressors=_tree, regressor_types=(SklearnTrees,))
+MEAN = Method(regressors=_all_three, regressor_types=(Boosted, SklearnTrees), averages_latencies=True)
+"""As the TFLite latency estimator of Google Summer of Code has it."""
+ROOFLINE = Method()

@@ -1,0 +1,103 @@
+"""What every source of models keeps to."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from op_profiler.child_processes import python_path
+from op_profiler.errors import OpProfilerError, UsageError
+from op_profiler.frontends.frontend import Frontend, ModelRequest
+
+_LISTED = """
+import importlib, sys
+from op_profiler.errors import OpProfilerError
+from op_profiler.frontends.frontend import Frontend, ModelRequest
+module, source, name = sys.argv[1:]
+found = [value for value in vars(importlib.import_module(module)).values() if isinstance(value, Frontend)]
+(frontend,) = [one for one in found if one.source == source]
+frontend.names(), frontend.default_names()
+try:
+    frontend.check(ModelRequest(source=source, name=name))
+except OpProfilerError:
+    pass
+print([name for name in ("numpy", "tvm", "torch", "tensorflow", "transformers", "onnx") if name in sys.modules])
+"""
+
+
+class FrontendSuite:
+    """A source answers at once what needs no model, refuses what cannot work, and lowers the same request to the same
+    operators.
+
+    Fixtures:
+        frontend: an `op_profiler.frontends.frontend.Frontend` that is an attribute of the module of its class.
+        model: a request for a model of it, the smaller the better.
+        unknown: a name that it refuses.
+    """
+
+    @pytest.fixture
+    def frontend(self) -> Frontend:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def model(self) -> ModelRequest:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def unknown(self) -> str:
+        return "no-such-model"
+
+    def test_default_names_are_names(self, frontend: Frontend) -> None:
+        names = frontend.names()
+        assert names == sorted(set(names))
+        assert not names or set(frontend.default_names()) <= set(names)
+
+    def test_a_model_is_accepted(self, frontend: Frontend, model: ModelRequest) -> None:
+        assert model.source == frontend.source
+        frontend.check(model)
+
+    def test_an_unknown_name_is_refused_with_the_name(self, frontend: Frontend, unknown: str) -> None:
+        with pytest.raises(OpProfilerError) as refused:
+            frontend.check(ModelRequest(source=frontend.source, name=unknown))
+        assert unknown in str(refused.value)
+
+    @pytest.mark.parametrize("change", [{"name": " "}, {"batch_size": 0}, {"sequence_length": 0}], ids=str)
+    def test_what_makes_no_sense_is_refused(
+        self, frontend: Frontend, model: ModelRequest, change: dict[str, Any]
+    ) -> None:
+        with pytest.raises(UsageError):
+            frontend.check(dataclasses.replace(model, **change))
+
+    def test_names_and_checks_import_nothing_heavy(self, frontend: Frontend, unknown: str) -> None:
+        words = [type(frontend).__module__, frontend.source, unknown]
+        done = subprocess.run(
+            [sys.executable, "-c", _LISTED, *words],
+            env={**os.environ, "PYTHONPATH": python_path()},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+    def test_a_fingerprint_follows_from_the_request(self, frontend: Frontend, model: ModelRequest) -> None:
+        first = frontend.fingerprint(model)
+        assert first == frontend.fingerprint(model)
+        if first is not None:
+            assert first != frontend.fingerprint(dataclasses.replace(model, batch_size=model.batch_size + 1))
+
+    def test_a_request_lowers_to_the_same_operators_twice(self, frontend: Frontend, model: ModelRequest) -> None:
+        from op_profiler.compilers.relay.tvm_build import load_tvm
+
+        hashed = load_tvm().ir.structural_hash
+        first, second = frontend.load(model), frontend.load(model)
+        assert hashed(first.mod) == hashed(second.mod)
+        assert first.inputs == second.inputs and first.inputs and first.batch_size == model.batch_size
+        assert set(first.params) == set(second.params)
+        named = [variable.name_hint for variable in first.mod["main"].params]
+        assert [spec.name for spec in first.inputs] == [name for name in named if name not in first.params]

@@ -1,0 +1,99 @@
+"""What every kind of target keeps to."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.errors import MeasureError, MissingPackageError, UsageError
+from op_profiler.resources import local_resources
+from op_profiler.targets import TARGETS
+from op_profiler.targets.machine import Place
+from op_profiler.targets.target import compiler_identity, kind_of, resolve_target
+from op_profiler.targets.target_kind import TargetKind
+
+PLACE = Place(host="127.0.0.1", port=9, key="a board")
+
+
+class TargetKindSuite:
+    """A kind of target answers what is asked of kinds, whether its machine is here or not.
+
+    Fixtures:
+        kind: an `op_profiler.targets.target_kind.TargetKind` that is in the registry.
+        target: as a user writes it, so that it can be resolved here.
+    """
+
+    @pytest.fixture
+    def kind(self) -> TargetKind:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def target(self, kind: TargetKind) -> str:
+        return f"{kind.name} -arch=sm_90" if kind.on_gpu else kind.name
+
+    def test_it_is_found_by_its_name_with_and_without_options(self, kind: TargetKind) -> None:
+        assert kind.name in TARGETS
+        assert kind_of(kind.name) is kind and kind_of(f" {kind.name} -mcpu=x ") is kind
+        assert not inspect.isabstract(type(kind)) and type(kind).__doc__
+
+    def test_it_says_where_its_kernels_run(self, kind: TargetKind) -> None:
+        assert [kind.on_host, kind.on_gpu, kind.is_board].count(True) == 1
+        assert (kind.driving_cores == 0) == kind.is_board
+        assert kind.tvm_packages and kind.tvm_build in ("default", *TARGETS)
+        assert compiler_identity(kind.name)
+
+    def test_usual_thread_counts_are_accepted(self, kind: TargetKind) -> None:
+        for place in (None, PLACE):
+            counts = kind.default_thread_counts(place)
+            assert counts and list(counts) == sorted(set(counts))
+            kind.check_threads(counts, place)
+            with pytest.raises(UsageError, match="--threads -1"):
+                kind.check_threads((-1,), place)
+
+    def test_a_machine_here_is_named_locked_and_identified_or_there_is_none(self, kind: TargetKind) -> None:
+        assert kind.processor_name()
+        lock, identity, worker = (_answer(ask) for ask in (kind.lock, kind.machine_identity, kind.trial_worker))
+        assert (identity is None) == (lock is None)
+        if kind.is_board:
+            assert lock is None and worker is None
+        else:
+            assert worker is not None and worker.cold_mechanism
+
+    def test_it_takes_the_resources_that_its_kernels_notice(self, kind: TargetKind) -> None:
+        for resource in local_resources():
+            try:
+                kind.check_resource(resource)
+            except UsageError as error:
+                assert resource.name in str(error)
+            else:
+                assert kind.on_gpu or not resource.of_gpu
+
+    def test_it_is_resolved_to_what_tvm_compiles_for(self, kind: TargetKind, target: str) -> None:
+        resolved = resolve_target(target)
+        assert isinstance(resolved, load_tvm().target.Target)
+        assert ("gpu" in resolved.keys) == kind.on_gpu
+        assert kind.for_int8(resolved).kind.name == resolved.kind.name
+
+    def test_a_place_has_no_vendor(self, kind: TargetKind) -> None:
+        with pytest.raises(UsageError, match="--vendor true"):
+            kind.check_vendor(PLACE)
+        if kind.is_board:
+            with pytest.raises(UsageError, match="--vendor true"):
+                kind.check_vendor(None)
+        elif importlib.util.find_spec("torch") is None:
+            with pytest.raises(MissingPackageError, match="--vendor true"):
+                kind.check_vendor(None)
+
+
+def _answer(ask: Callable[[], Any]) -> Any:
+    """An answer; None of a kind whose machine is not here, which says so."""
+    try:
+        return ask()
+    except MeasureError as error:
+        assert str(error)
+        return None
