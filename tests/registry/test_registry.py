@@ -50,3 +50,9 @@ def test_what_the_package_uses_itself_is_found_and_not_listed() -> None:
     frontends = registries()["frontends"]
     assert frontends.get("sample").source == "sample"
     assert "sample" not in frontends and "sample" not in list(frontends)
+
+
+def test_the_suites_without_pytest_say_what_is_missing() -> None:
+    code = "import sys; sys.modules['pytest'] = None; import op_profiler.testing"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert "op_profiler.testing needs the package 'pytest', which is not installed" in done.stderr
