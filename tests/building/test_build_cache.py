@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from op_profiler import cache
-from op_profiler.building.build import BuiltModel, build_model, fuse_model
+from op_profiler.building.build import build_model, fuse_model
 from op_profiler.building.request import BuildRequest
+from op_profiler.compilers.compiled_model import BuiltModel
 from op_profiler.errors import ModelError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.kernels import load_graph

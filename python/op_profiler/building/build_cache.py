@@ -3,6 +3,7 @@ with the same build."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import op_profiler
 from op_profiler import cache
-from op_profiler.building.build import BuiltModel
 from op_profiler.cache import cache_folder
+from op_profiler.compilers.compiled_model import BuiltModel
+from op_profiler.compilers.compiler import NotKept, compiler_in_use
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.frontends.fingerprints import hash_files
 from op_profiler.schedules.factors import Factors
@@ -44,16 +46,14 @@ class BuildCache:
 
     def find(self) -> BuiltModel | None:
         """The kept build whose records are those that it would find today; None where none can be used."""
-        from op_profiler.compilers.relay.compiled_files import read_compiled
-
         for place in sorted(self._folder.glob("[!.]*")):
             try:
                 about = json.loads((place / cache.ABOUT).read_text())
                 if self._name(about["asked"]) != place.name or not _is_whole(place, about):
                     continue
                 schedules = {key: _schedule(fields) for key, fields in about["schedules"].items()}
-                built = BuiltModel(read_compiled(place), schedules, frozenset(about["asked"]))
-            except (OSError, ValueError, KeyError, TypeError, load_tvm().TVMError):
+                built = BuiltModel(compiler_in_use().read(place), schedules, frozenset(about["asked"]))
+            except (OSError, ValueError, KeyError, TypeError):
                 continue
             cache.touch(place)
             return built
@@ -61,14 +61,12 @@ class BuildCache:
 
     def keep(self, built: BuiltModel) -> None:
         """Write it, where the model can be told again and there is room."""
-        from op_profiler.compilers.relay.compiled_files import NotKept, write_compiled
-
         if not self._content or cache.limit_bytes() == 0:
             return
         request = self._request
 
         def fill(folder: Path) -> None:
-            write_compiled(folder, built.compiled)
+            compiler_in_use().write(folder, built.compiled)
             about: dict[str, Any] = {
                 "title": f"{request.model.source}:{request.model.name}, batch {request.model.batch_size}, "
                 f"{request.precision}, {request.target}",
@@ -78,10 +76,8 @@ class BuildCache:
             }
             (folder / cache.ABOUT).write_text(json.dumps(about | {"digest": _digest(about)}))
 
-        try:
+        with contextlib.suppress(NotKept):  # what it was built into has no form as files; it is built again next time
             cache.keep(self._folder / self._name(built.asked), fill)
-        except (NotKept, load_tvm().TVMError):
-            pass  # what it was built into has no form as files; it is built again next time
 
     def _name(self, asked: frozenset[str] | list[str]) -> str:
         return self._records.digest(asked) or _DEFAULT

@@ -29,7 +29,7 @@ def load_model(
     Args:
         announce: told the stage before it begins.
     """
-    from op_profiler.compilers.relay.precision import in_precision
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.compilers.relay.tvm_build import load_tvm
     from op_profiler.targets import TARGETS
     from op_profiler.targets.target import resolve_target, use_build_for
@@ -46,7 +46,9 @@ def load_model(
         target = request.kind.for_int8(target)
     if request.precision != "float32":
         host = TARGETS.get("llvm").for_int8(resolve_target("llvm"))
-        model = in_precision(model, request.precision, inputs or random_inputs(static_inputs(model, request)), host)
+        model = compiler_in_use().convert(
+            model, request.precision, inputs or random_inputs(static_inputs(model, request)), host
+        )
     return model, inputs, target
 
 

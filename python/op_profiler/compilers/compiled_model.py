@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from op_profiler.schedules.schedule import Schedule
 
 Launch = dict[str, list[int]]
 """One launch of a GPU's kernel: ``grid`` and ``block``, each x, y, z."""
@@ -70,4 +74,35 @@ class CompiledModel:
     launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
     loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltModel:
+    """A model that was built with schedule records.
+
+    Attributes:
+        schedules: what the build gave to the operators, by workload key.
+        asked: computations that it looked for schedule records of.
+        notes: what the user should know about the build and the records that it took.
+    """
+
+    compiled: CompiledModel
+    schedules: dict[str, Schedule]
+    asked: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class FusedOperators:
+    """The operators that a build would compile.
+
+    Attributes:
+        occurrences: in the order of the calls.
+        asked: computations that the build would look for schedule records of.
+        notes: what the user should know about the records that it would take.
+    """
+
+    occurrences: Sequence[Occurrence]
+    asked: frozenset[str]
     notes: tuple[str, ...] = ()

@@ -106,9 +106,9 @@ def _content(request: ModelRequest) -> str:
 
 def _operators_of_model(request: ModelRequest, target: object) -> list[Occurrence]:
     from op_profiler.collection.sampling.batches import distinct
-    from op_profiler.compilers.relay.lower import optimize
+    from op_profiler.compilers.compiler import compiler_in_use
 
-    return distinct(optimize(_lowered(request), target))
+    return distinct(compiler_in_use().operators(_lowered(request), target))
 
 
 def _lowered(request: ModelRequest) -> RelayModel:

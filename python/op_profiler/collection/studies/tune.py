@@ -14,7 +14,6 @@ from op_profiler.measure.measurement import Cache, Device, Measurement, Settings
 
 if TYPE_CHECKING:
     from op_profiler.collection.studies.in_model import Decision, Entry, InModel
-    from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.relay.relay_model import RelayModel
     from op_profiler.dataset import Row
     from op_profiler.schedules.records import Conditions, Record
@@ -323,21 +322,11 @@ def tunables_of(model: RelayModel, target: Any, keys: Collection[str] | None = N
     Args:
         keys: workload keys of the operators that are asked for; None for all that are heavy.
     """
-    from op_profiler.compilers.relay.lower import optimize
-    from op_profiler.operators.cost import HEAVY, size_bytes
-    from op_profiler.schedules.chosen import chosen_schedules
-    from op_profiler.schedules.templates import register_templates
-    from op_profiler.tuning.tasks import tunables
+    from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.operators.cost import size_bytes
 
-    register_templates()
-    occurrences = optimize(model, target)
-    heavy = [o for o in occurrences if o.operator.anchor in HEAVY]
-    wanted: list[Occurrence] = [o for o in heavy if keys is None or o.operator.key in keys]
-    with chosen_schedules() as choices:
-        for occurrence in {o.operator.key: o for o in wanted}.values():
-            choices.weigh(occurrence, target)
-    weights = sum(size_bytes(t) for o in occurrences for t in o.operator.params)
-    return tunables(wanted, choices), weights
+    items, occurrences = compiler_in_use().tunables(model, target, keys)
+    return items, sum(size_bytes(t) for o in occurrences for t in o.operator.params)
 
 
 def winner_of(search: Search, champion: Candidate | None) -> Finalist | None:

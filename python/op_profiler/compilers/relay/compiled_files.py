@@ -7,23 +7,21 @@ that is read runs code of its own.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
+from op_profiler.compilers.compiler import NotKept
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.relay.tvm_build import load_tvm
 
 _GPU_FORMATS = ("ptx", "cubin", "fatbin")
 _ABOUT, _FUNCTIONS, _GRAPH, _CODE, _PARAMS = "build.json", "functions.json", "graph.json", "vm.bin", "params.bin"
 _Row = tuple[int, str, tuple[bool, ...], str]
-
-
-class NotKept(ValueError):
-    """A library of a kind that cannot be written, or files that hold none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +48,15 @@ class Library:
         return self.params
 
 
+@contextlib.contextmanager
+def _tvm_errors() -> Iterator[None]:
+    try:
+        yield
+    except load_tvm().TVMError as error:
+        raise NotKept(str(error)) from error
+
+
+@_tvm_errors()
 def write_compiled(folder: Path, compiled: CompiledModel) -> None:
     """Write a built model into a folder that is there.
 
@@ -113,11 +120,12 @@ def _write_module(folder: Path, name: str, module: Any) -> str:
     raise NotKept(f"code of a GPU that is none of {', '.join(_GPU_FORMATS)}")
 
 
+@_tvm_errors()
 def read_compiled(folder: Path) -> CompiledModel:
     """What `write_compiled` wrote. Whoever calls has made sure that the files are as they were written.
 
     Raises:
-        OSError, ValueError, KeyError, tvm.TVMError: they are not.
+        NotKept, OSError, ValueError, KeyError, TypeError: they are not.
     """
     tvm = load_tvm()
     about = json.loads((folder / _ABOUT).read_text())

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.building.build import build_operator
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.relay.executor_graph import kernels_with_inputs
-from op_profiler.compilers.relay.lower import single_operator_model
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.parallel.planning.plan import PlanError
 from op_profiler.parallel.runtime.lane_executor import on_lanes
 from op_profiler.schedules.records import Record
-from op_profiler.schedules.templates import SUFFIX, register_templates
 from op_profiler.schedules.usable_records import UsableRecords
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.points import index_of
@@ -80,16 +79,8 @@ class Variants:
         return self._built[key]
 
     def _tasks(self, label: str) -> Tasks:
-        from op_profiler.operators.cost import HEAVY
-        from op_profiler.schedules.chosen import chosen_schedules
-
-        occurrence = self._occurrences[label]
-        if occurrence.operator.anchor not in HEAVY:
-            return ()
-        register_templates()
-        with chosen_schedules() as record:
-            record.weigh(occurrence, self._target)
-        specs = [TaskSpec(name, arguments) for name, arguments in record.tasks_of(occurrence) if name.endswith(SUFFIX)]
+        """The project's templates among those that the compiler weighs for an operator; empty where there are none."""
+        specs = compiler_in_use().tasks(self._occurrences[label], self._target)
         return tuple((spec, spec.create(self._target)) for spec in specs)
 
     def _build(self, label: str, schedule: Schedule) -> Any:
@@ -119,7 +110,7 @@ class Variants:
         tvm = load_tvm()
         occurrence = self._occurrences[label]
         rng = np.random.default_rng(0)
-        inputs = [tvm.nd.array(spec.random(rng)) for spec in single_operator_model(occurrence).inputs]
+        inputs = [tvm.nd.array(spec.random(rng)) for spec in compiler_in_use().single_operator(occurrence).inputs]
         found = []
         for one in (self._own[label], function):
             outputs = [tvm.nd.empty(spec.shape, spec.dtype) for spec in occurrence.operator.outputs]

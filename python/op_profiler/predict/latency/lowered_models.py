@@ -71,10 +71,10 @@ def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda te
 
 def _lower(request: BuildRequest) -> LoweredModel:
     from op_profiler.building.requested_model import load_model
-    from op_profiler.compilers.relay.lower import optimize
+    from op_profiler.compilers.compiler import compiler_in_use
 
     model, _, target = load_model(request)
-    operators = tuple(occurrence.operator for occurrence in optimize(model, target))
+    operators = tuple(occurrence.operator for occurrence in compiler_in_use().operators(model, target))
     if not operators:
         raise ModelError(f"{model.name} computes nothing: the compiler leaves no operator of it to predict")
     return LoweredModel(request.model.name, operators, {spec.name: spec.dtype for spec in model.inputs})

@@ -159,10 +159,10 @@ class Predictor:
         from op_profiler.predict.latency.network import Network, predict_network
 
         if not isinstance(model, Network):
-            from op_profiler.compilers.relay.lower import optimize
+            from op_profiler.compilers.compiler import compiler_in_use
             from op_profiler.targets.target import resolve_target
 
-            occurrences = optimize(model, resolve_target(self.device.target))
+            occurrences = compiler_in_use().operators(model, resolve_target(self.device.target))
             model = Network.of_occurrences(model.name, occurrences)
         return predict_network(self, model, threads=threads)
 

@@ -1,0 +1,126 @@
+"""The contract of a compiler: from models to kernels, and what the rest of the package asks about the way there.
+
+A process holds one build of TVM, and so one compiler: `compiler_in_use` gives it. What a compiler returns are the types
+of `op_profiler.compilers.compiled_model`; the functions, tasks and libraries in them are its own, and go back to it.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
+    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.schedules.usable_records import UsableRecords
+    from op_profiler.tuning.candidate import TaskSpec
+    from op_profiler.tuning.tasks import Tunable
+
+
+class NotKept(ValueError):
+    """A built model that cannot be written to files, or files that hold none."""
+
+
+class Compiler(abc.ABC):
+    """One compiler. It has no state; a ``target`` is a `tvm.target.Target`.
+
+    Attributes:
+        name: folder of `op_profiler.compilers` that implements it.
+    """
+
+    name: ClassVar[str]
+
+    @abc.abstractmethod
+    def convert(self, model: RelayModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any) -> RelayModel:
+        """The same model computing in another precision; its inputs stay as they are.
+
+        Args:
+            precision: ``float32``, ``float16`` or ``int8``.
+            inputs: what int8 is calibrated with.
+            host: target of this machine's processor, which int8 is calibrated on wherever the model will run.
+
+        Raises:
+            ModelError: it cannot be converted.
+        """
+
+    @abc.abstractmethod
+    def operators(self, model: RelayModel, target: Any) -> list[Occurrence]:
+        """Lower and fuse only: the operators that a build would compile, in the order of their calls.
+
+        Raises:
+            ModelError: it refuses the model.
+        """
+
+    @abc.abstractmethod
+    def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Any, records: UsableRecords) -> FusedOperators:
+        """What lowering gives under schedule records, and what a build would ask records of.
+
+        Args:
+            lower: gives operators, as `operators` does.
+        """
+
+    @abc.abstractmethod
+    def build(self, model: RelayModel, target: Any, records: UsableRecords, executor: str = "graph") -> BuiltModel:
+        """Build a model once: its kernels, its operators and their schedules come from one compilation.
+
+        Args:
+            executor: ``graph``, or ``vm`` where shapes are known at run time only.
+
+        Raises:
+            ModelError: it refuses the model; the message names the operator where it tells.
+        """
+
+    @abc.abstractmethod
+    def single_operator(self, occurrence: Occurrence) -> RelayModel:
+        """An operator as a model of its own, whose inputs its weights are among; it is neither taken apart nor are
+        its layouts changed."""
+
+    @abc.abstractmethod
+    def build_operator(self, occurrence: Occurrence, target: Any, records: UsableRecords) -> BuiltModel:
+        """`single_operator`, built; its schedule stands under the key of the operator.
+
+        Raises:
+            ModelError: it refuses the operator.
+        """
+
+    @abc.abstractmethod
+    def tunables(
+        self, model: RelayModel, target: Any, keys: Collection[str] | None
+    ) -> tuple[list[Tunable], list[Occurrence]]:
+        """What can be tuned in a model, each anchor once, without building it; and all operators.
+
+        Args:
+            keys: workload keys of the operators that are asked for; None for all that are heavy.
+        """
+
+    @abc.abstractmethod
+    def tasks(self, occurrence: Occurrence, target: Any) -> tuple[TaskSpec, ...]:
+        """This project's templates that can take the place of an operator's kernel as it stands in a built model."""
+
+    @abc.abstractmethod
+    def write(self, folder: Path, compiled: CompiledModel) -> None:
+        """Write a built model into a folder that is there.
+
+        Raises:
+            NotKept: its library is of a kind that has no such form.
+            OSError: the disk is full, or the like.
+        """
+
+    @abc.abstractmethod
+    def read(self, folder: Path) -> CompiledModel:
+        """What `write` wrote. Whoever calls has made sure that the files are as they were written.
+
+        Raises:
+            NotKept, OSError, ValueError, KeyError, TypeError: they are not.
+        """
+
+
+def compiler_in_use() -> Compiler:
+    """The compiler of this process."""
+    from op_profiler.compilers.relay.relay_compiler import RelayCompiler
+
+    return RelayCompiler()

@@ -1,0 +1,103 @@
+"""Relay, with AutoTVM's tasks and schedule records (TVM up to 0.19)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
+from op_profiler.compilers.compiler import Compiler
+from op_profiler.compilers.relay import compiled_files, lower
+from op_profiler.operators.cost import HEAVY
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.schedules.chosen import ChosenSchedules
+    from op_profiler.schedules.usable_records import UsableRecords
+    from op_profiler.tuning.candidate import TaskSpec
+    from op_profiler.tuning.tasks import Tunable
+
+
+class RelayCompiler(Compiler):
+    """One `relay.build` a model."""
+
+    name = "relay"
+
+    def convert(self, model: RelayModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any) -> RelayModel:
+        from op_profiler.compilers.relay.precision import in_precision
+
+        return in_precision(model, precision, inputs, host)
+
+    def operators(self, model: RelayModel, target: Any) -> list[Occurrence]:
+        return lower.optimize(model, target)
+
+    def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Any, records: UsableRecords) -> FusedOperators:
+        """A build asks records of more computations than lowering does, since a record of Winograd's changes what is
+        lowered once there is one; it is made to ask for all of them."""
+        from op_profiler.schedules.chosen import weigh_all
+
+        with records.applied() as asked:
+            occurrences = lower()
+            weigh_all(occurrences, target)
+        return FusedOperators(occurrences, frozenset(asked))
+
+    def build(self, model: RelayModel, target: Any, records: UsableRecords, executor: str = "graph") -> BuiltModel:
+        compiled, choices, asked = _compile(model, target, records, executor)
+        schedules = {o.operator.key: choices.schedule_of(o) for o in compiled.by_label.values()}
+        return BuiltModel(compiled, schedules, asked)
+
+    def single_operator(self, occurrence: Occurrence) -> RelayModel:
+        return lower.single_operator_model(occurrence)
+
+    def build_operator(self, occurrence: Occurrence, target: Any, records: UsableRecords) -> BuiltModel:
+        compiled, choices, asked = _compile(self.single_operator(occurrence), target, records, "graph")
+        return BuiltModel(compiled, {occurrence.operator.key: choices.schedule_of(occurrence)}, asked)
+
+    def tunables(
+        self, model: RelayModel, target: Any, keys: Collection[str] | None
+    ) -> tuple[list[Tunable], list[Occurrence]]:
+        from op_profiler.schedules.chosen import chosen_schedules
+        from op_profiler.schedules.templates import register_templates
+        from op_profiler.tuning.tasks import tunables
+
+        register_templates()
+        occurrences = self.operators(model, target)
+        heavy = [o for o in occurrences if o.operator.anchor in HEAVY]
+        wanted = [o for o in heavy if keys is None or o.operator.key in keys]
+        with chosen_schedules() as choices:
+            for occurrence in {o.operator.key: o for o in wanted}.values():
+                choices.weigh(occurrence, target)
+        return tunables(wanted, choices), occurrences
+
+    def tasks(self, occurrence: Occurrence, target: Any) -> tuple[TaskSpec, ...]:
+        from op_profiler.schedules.chosen import chosen_schedules
+        from op_profiler.schedules.templates import SUFFIX, register_templates
+        from op_profiler.tuning.candidate import TaskSpec
+
+        if occurrence.operator.anchor not in HEAVY:
+            return ()
+        register_templates()
+        with chosen_schedules() as choices:
+            choices.weigh(occurrence, target)
+        found = choices.tasks_of(occurrence)
+        return tuple(TaskSpec(name, arguments) for name, arguments in found if name.endswith(SUFFIX))
+
+    def write(self, folder: Path, compiled: CompiledModel) -> None:
+        compiled_files.write_compiled(folder, compiled)
+
+    def read(self, folder: Path) -> CompiledModel:
+        return compiled_files.read_compiled(folder)
+
+
+def _compile(
+    model: RelayModel, target: Any, records: UsableRecords, executor: str
+) -> tuple[CompiledModel, ChosenSchedules, frozenset[str]]:
+    """The kernels, the schedules that the compiler chose, and what it looked for records of."""
+    from op_profiler.schedules.chosen import chosen_schedules
+
+    with records.applied() as asked, chosen_schedules() as choices:
+        compiled = lower.compile_model(model, target, executor)
+    return compiled, choices, frozenset(asked)
