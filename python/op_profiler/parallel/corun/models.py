@@ -19,9 +19,8 @@ from op_profiler.parallel.planning.rows import cut_by_rows
 from op_profiler.targets import TARGETS
 
 if TYPE_CHECKING:
-    from op_profiler.building.build import BuiltModel
     from op_profiler.building.request import BuildRequest
-    from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.parallel.runtime.executor import Executor
     from op_profiler.parallel.runtime.plan_lanes import PlanLanes
