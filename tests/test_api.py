@@ -5,12 +5,13 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import op_profiler
+from op_profiler.errors import OpProfilerError
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,23 @@ def test_the_example_of_a_public_name_runs(name: str, folder: Path) -> None:
     told: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     assert runner.run(example, out=told.append).failed == 0, "".join(told)
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda: op_profiler.corun(), "there is no model"),
+        (lambda: op_profiler.corun("mlp", cores=0), "threads 0"),
+        (lambda: op_profiler.collect("nosuch"), "unknown local model 'nosuch'"),
+        (lambda: op_profiler.collect("mlp", threads=[]), "threads is empty"),
+        (lambda: op_profiler.sample(0), "count 1 or more"),
+        (lambda: op_profiler.sample(10, rounds=2), "rounds takes 3 or more"),
+        (lambda: op_profiler.sample(10, kinds=["nosuch"]), "unknown kind of operator 'nosuch'"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(call: Callable[[], object], reason: str, folder: Path) -> None:
+    with pytest.raises(OpProfilerError, match=reason):
+        call()
 
 
 def test_importing_the_package_loads_nothing_else() -> None:

@@ -111,6 +111,7 @@ def sample(
     from op_profiler.collection.supervisor import Collection
     from op_profiler.report.collection import Screen
 
+    run.check_amount(count, rounds)
     build = BuildRequest(
         model=ModelRequest(source="sample", name=""),
         target=target,
@@ -157,7 +158,7 @@ def corun(
     request = CorunRequest(
         models=tuple(ModelRequest(source=source, name=name, batch_size=batch_size) for source, name in named),
         policy=policy,
-        threads=cores or None,
+        threads=cores,
         schedules=schedules,
         rounds=rounds,
     )

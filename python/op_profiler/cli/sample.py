@@ -101,8 +101,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
         raise UsageError("--batches, --resolutions and --sequence-lengths go with --models")
     if count is None and budget is None and config is None and not models:
         raise UsageError("say how much to measure: --count 500 or --budget 10m")
-    if rounds < 3 or (count is not None and count < 1):
-        raise UsageError("--rounds takes 3 or more, --count 1 or more")
+    run.check_amount(count, rounds)
     place = values.parse_place(host, port, device_key, kind_of(target).name)
     build = BuildRequest(
         model=ModelRequest(source="sample", name=""),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.kinds import Point
-from op_profiler.errors import OpProfilerError
+from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 
 if TYPE_CHECKING:
@@ -123,6 +123,16 @@ def shuffled(points: Sequence[P], seed: int) -> Iterator[P]:
     order = list(points)
     random.Random(seed).shuffle(order)
     return iter(order)
+
+
+def check_amount(count: int | None, rounds: int) -> None:
+    """Refuse to measure nothing, or too little for an interval.
+
+    Raises:
+        UsageError: says what may be given.
+    """
+    if rounds < 3 or (count is not None and count < 1):
+        raise UsageError("--rounds takes 3 or more, --count 1 or more")
 
 
 def measure_batches(

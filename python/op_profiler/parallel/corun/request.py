@@ -97,6 +97,8 @@ class CorunRequest:
         """
         from op_profiler.frontends import FRONTENDS
 
+        if not self.models:
+            raise UsageError("there is no model to run; give one or several")
         self._check_lanes()
         for model in self.models:
             FRONTENDS.get(model.source).check(model)
