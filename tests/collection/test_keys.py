@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_the_key_of_what_is_built(tmp_path: Path) -> None:
 
 
 def test_the_key_of_settings() -> None:
-    asked = {
+    asked: dict[str, tuple[BuildRequest, dict[str, Any]]] = {
         "host": (BuildRequest(model=MLP), {"core_set": (0, 1), "governor": "performance"}),
         "gpu": (BuildRequest(model=MLP, target="cuda", precision="float16", threads=(0,), cache="hot"), {}),
         "vm": (BuildRequest(model=MLP, executor="vm"), {"core_set": (3,), "numa_node": 1}),
