@@ -6,12 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from op_profiler.building.requested_model import original_model, random_inputs
 from op_profiler.collection.accuracy import References, accuracy_of
+from op_profiler.frontends.frontend import ModelRequest
 
 COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"
 
@@ -96,11 +97,12 @@ def test_figures_of_accuracy() -> None:
     assert np.isnan(accuracy_of([logits * np.inf], [logits])["relative_error"])
 
 
-def test_reference_outputs_are_computed_once(small_network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs = {"data": np.random.default_rng(1).standard_normal((1, 16, 32, 32)).astype("float32")}
-    first = References("small", inputs).outputs(small_network)
+def test_reference_outputs_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = ModelRequest(source="local", name="mlp")
+    inputs = random_inputs(original_model(request).inputs)
+    first = References("mlp", inputs).outputs(request)
     monkeypatch.setattr(References, "_compute", None)
-    again = References("small", inputs).outputs(small_network)
+    again = References("mlp", inputs).outputs(request)
     np.testing.assert_array_equal(first[0], again[0])
 
 

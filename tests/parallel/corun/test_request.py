@@ -58,7 +58,7 @@ def test_what_is_not_possible_on_a_gpu_is_refused(changes: dict[str, Any], words
 
 def test_predicted_costs_are_refused_where_plans_are_tuned() -> None:
     with pytest.raises(UsageError, match="--costs"):
-        CorunRequest(models=(), policy="collaborate", costs="predicted", threads=1).check()
+        CorunRequest(models=asked("mlp"), policy="collaborate", costs="predicted", threads=1).check()
 
 
 def test_options_of_plans_are_refused_where_there_is_none() -> None:

@@ -254,7 +254,7 @@ def test_signals_lie_on_cache_lines_of_their_own(tvm: Any) -> None:
 
 _FOR_EVER = """
 import sys
-import op_profiler.parallel.corun
+import op_profiler.parallel.corun.run
 from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.threads import available_cores
@@ -274,7 +274,7 @@ def on_lanes(request, announce):
         print("running", flush=True)
         lanes.run()
 
-op_profiler.parallel.corun.corun = on_lanes
+op_profiler.parallel.corun.run.corun = on_lanes
 sys.argv = ["op-profiler", "corun", "mlp", "--quiet"]
 from op_profiler.cli import main
 main()
