@@ -99,7 +99,7 @@ def test_figures_of_accuracy() -> None:
 
 def test_reference_outputs_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     request = ModelRequest(source="local", name="mlp")
-    inputs = random_inputs(original_model(request).inputs)
+    inputs = random_inputs(list(original_model(request).inputs))
     first = References("mlp", inputs).outputs(request)
     monkeypatch.setattr(References, "_compute", None)
     again = References("mlp", inputs).outputs(request)
