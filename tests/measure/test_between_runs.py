@@ -79,6 +79,12 @@ def test_a_run_of_few_windows_has_a_time_and_no_interval() -> None:
     assert found.steady_us == 100.0 and found.steady_low_us is None and found.again_high_us is None
 
 
+def test_rounds_of_which_the_call_left_nothing_have_no_interval() -> None:
+    rounds = np.where(np.arange(_WINDOWS * _ROUNDS) < _ROUNDS, 0.0, 0.1)
+    found = between_runs(rounds, [_ROUNDS] * _WINDOWS, MachineState(np.zeros(2), np.zeros(2)), _HALVES)
+    assert found.steady_us == pytest.approx(0.1) and found.steady_low_us is None and found.again_high_us is None
+
+
 def test_rounds_of_an_earlier_process_are_a_window() -> None:
     rounds = np.concatenate([np.full(7, 100.0), np.full(15, 101.0)])
     found = between_runs(rounds, [5, 5, 5], MachineState(np.zeros(2), np.zeros(2)), _HALVES)

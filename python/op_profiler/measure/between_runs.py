@@ -114,7 +114,7 @@ def between_runs(
     earlier = len(rounds_us) - sum(window_rounds)
     ends = np.cumsum([earlier, *window_rounds])[:-1]
     windows = [window for window in np.split(rounds_us, ends) if len(window)]
-    if len(windows) < _FEWEST_WINDOWS:
+    if len(windows) < _FEWEST_WINDOWS or rounds_us.min() <= 0:  # nothing is left of some round without its call
         return BetweenRuns(steady_us=quiet_us)
     of_state = np.sum((shares * state.spread) ** 2)
     median_us = float(np.median(rounds_us))
