@@ -30,7 +30,7 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
     from op_profiler.building.requested_model import original_model, random_inputs
     from op_profiler.collection.request import CollectRequest
     from op_profiler.collection.session import Session
-    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.cores import usable_cores
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.measure.rounds import Samples

@@ -18,7 +18,7 @@ from common import collect, in_own_process, provenance, store
 
 def build(name: str) -> dict[str, float]:
     """Seconds that `relay.build` of a model takes, without anything of this project around it."""
-    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.targets.target import resolve_target

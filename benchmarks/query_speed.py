@@ -61,7 +61,7 @@ def main() -> None:
     import numpy as np
 
     from op_profiler.compilers.relay.lower import optimize
-    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.lowered_cache import load_cached

@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=100, help="only the first so many")
     arguments = parser.parse_args()
 
-    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.cores import usable_cores
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest

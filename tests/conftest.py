@@ -39,7 +39,7 @@ def cores() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tvm() -> Any:
-    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.compilers.tvm_build import load_tvm
 
     return load_tvm()
 
@@ -63,10 +63,10 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def small_network(tvm: Any) -> Any:
-    """Two convolutions (one called twice), a residual addition, pooling and a dense layer, as a RelayModel."""
+    """Two convolutions (one called twice), a residual addition, pooling and a dense layer, as an ImportedModel."""
     import numpy as np
 
-    from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 
     relay = tvm.relay
     data = relay.var("data", shape=(1, 16, 32, 32))
@@ -83,7 +83,7 @@ def small_network(tvm: Any) -> Any:
     shapes = {"w1": (16, 16, 3, 3), "w2": (16, 16, 3, 3), "w3": (10, 16)}
     params = {k: tvm.nd.array(rng.standard_normal(s).astype("float32")) for k, s in shapes.items()}
     module = relay.transform.InferType()(module)
-    return RelayModel("small", "test", module, params, (InputSpec("data", (1, 16, 32, 32)),))
+    return ImportedModel("small", "test", module, params, (InputSpec("data", (1, 16, 32, 32)),))
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +96,7 @@ def compiled_small(small_network: Any, target: Any) -> Any:
 @pytest.fixture(scope="session")
 def broken_network(tvm: Any) -> Any:
     """A convolution that builds, then a grouped transposed 3-D one, for which TVM 0.19 has no schedule."""
-    from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 
     relay = tvm.relay
     data, first = relay.var("data", shape=(1, 8, 8, 8, 8)), relay.var("w1", shape=(8, 8, 3, 3, 3))
@@ -105,7 +105,7 @@ def broken_network(tvm: Any) -> Any:
     y = relay.nn.softmax(relay.nn.conv3d_transpose(x, second, groups=2, channels=8, kernel_size=(3, 3, 3)))
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([data, first, second], y)))
     shapes = {"data": (1, 8, 8, 8, 8), "w1": (8, 8, 3, 3, 3), "w2": (8, 4, 3, 3, 3)}
-    return RelayModel("broken", "test", module, {}, tuple(InputSpec(n, s) for n, s in shapes.items()))
+    return ImportedModel("broken", "test", module, {}, tuple(InputSpec(n, s) for n, s in shapes.items()))
 
 
 @pytest.fixture(scope="session")

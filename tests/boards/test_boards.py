@@ -83,7 +83,7 @@ def test_outputs_of_the_board_are_right(lab: Any, compiled_for_board: Any, small
     model = board.load(compiled_for_board, inputs)
     model.run_model()
     host = resolve_target("llvm")
-    from op_profiler.compilers.relay.tvm_build import runtime_device
+    from op_profiler.compilers.tvm_build import runtime_device
 
     expected = load_graph(compile_model(small_network, host), runtime_device(host), inputs).output_arrays()
     np.testing.assert_allclose(model.output_arrays()[0], expected[0], rtol=1e-3, atol=1e-5)

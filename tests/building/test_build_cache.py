@@ -73,14 +73,14 @@ def test_what_is_read_back_is_what_was_built(
     if executor == "vm":
         from tvm.runtime.vm import VirtualMachine
 
-        from op_profiler.compilers.relay.tvm_build import load_tvm
+        from op_profiler.compilers.tvm_build import load_tvm
 
         cpu = load_tvm().cpu()
         ours, theirs = (VirtualMachine(b.compiled.library, cpu).run(**inputs).numpy() for b in (read, made))
         assert np.array_equal(ours, theirs)
         return
     assert read.compiled.library.get_graph_json() == made.compiled.library.get_graph_json()
-    from op_profiler.compilers.relay.tvm_build import runtime_device
+    from op_profiler.compilers.tvm_build import runtime_device
 
     loaded = [load_graph(b.compiled, runtime_device(target), inputs) for b in (read, made)]
     assert loaded[0].labels == loaded[1].labels
@@ -247,7 +247,7 @@ def test_other_thread_counts_and_caches_go_on_with_the_same_build(tmp_path: Path
 
 GPU = """
 import json, pathlib, sys
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.targets.target import resolve_target, use_build_for
 use_build_for("cuda")
 tvm = load_tvm()

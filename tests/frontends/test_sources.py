@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import MissingPackageError, ModelError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
@@ -29,7 +29,7 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx is not installed")
 
 
-def load(source: str, name: str, **options: Any) -> RelayModel:
+def load(source: str, name: str, **options: Any) -> ImportedModel:
     frontend = FRONTENDS.get(source)
     request = ModelRequest(source=source, name=name, **options)
     frontend.check(request)
@@ -39,8 +39,8 @@ def load(source: str, name: str, **options: Any) -> RelayModel:
     return model
 
 
-def outputs(model: RelayModel, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    from op_profiler.compilers.relay.tvm_build import load_tvm
+def outputs(model: ImportedModel, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    from op_profiler.compilers.tvm_build import load_tvm
 
     tvm = load_tvm()
     from tvm.contrib import graph_executor

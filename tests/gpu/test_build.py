@@ -74,7 +74,7 @@ def test_launches_are_read_from_the_loops(tvm: Any) -> None:
 
 TASKS = """
 import json
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.targets.target import resolve_target, use_build_for
 use_build_for("cuda -arch=sm_90")
 target, tvm = resolve_target("cuda -arch=sm_90"), load_tvm()

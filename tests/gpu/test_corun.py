@@ -97,17 +97,17 @@ def test_without_a_gpu_the_error_says_what_is_missing(target: str) -> None:
 
 TEMPORARIES = """
 import json
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.targets.target import resolve_target, use_build_for
 use_build_for("cuda -arch=sm_90")
 target, tvm = resolve_target("cuda -arch=sm_90"), load_tvm()
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+from op_profiler.compilers.imported_model import InputSpec, ImportedModel
 from op_profiler.compilers.relay import lower
 relay = tvm.relay
 data, weight = relay.var("data", shape=(1, 8, 14, 14)), relay.var("weight", shape=(8, 8, 3, 3))
 pooled = relay.nn.global_avg_pool2d(relay.nn.relu(relay.nn.conv2d(data, weight, channels=8, kernel_size=(3, 3))))
 module = tvm.IRModule.from_expr(relay.Function([data, weight], relay.nn.softmax(relay.nn.batch_flatten(pooled))))
-model = RelayModel("m", "test", relay.transform.InferType()(module), {}, (InputSpec("data", (1, 8, 14, 14)),))
+model = ImportedModel("m", "test", relay.transform.InferType()(module), {}, (InputSpec("data", (1, 8, 14, 14)),))
 allocates, capture = {}, lower.launch_capture
 
 def with_temporaries(found, read):

@@ -91,7 +91,7 @@ class Runtime:
 
 
 def test_every_kernel_stands_between_two_events(tvm: Any, compiled_small: Any, target: Any) -> None:
-    from op_profiler.compilers.relay.tvm_build import runtime_device
+    from op_profiler.compilers.tvm_build import runtime_device
     from op_profiler.measure.kernels import load_graph
 
     inputs = {"data": np.zeros((1, 16, 32, 32), "float32")}

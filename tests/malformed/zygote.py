@@ -25,7 +25,7 @@ def preload(heavy: list[str]) -> None:
     import pkgutil
 
     import op_profiler
-    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.compilers.tvm_build import load_tvm
 
     load_tvm()
     for module in pkgutil.walk_packages(op_profiler.__path__, "op_profiler."):

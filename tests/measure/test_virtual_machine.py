@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay.lower import compile_model
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
 from op_profiler.errors import MeasureError
 from op_profiler.measure.virtual_machine import VmKernels, operators_at_run_time
 
@@ -18,7 +18,7 @@ def test_dynamic_dense(tvm: Any, target: Any) -> None:
     x, w = relay.var("x", shape=(relay.Any(), 64)), relay.var("w", shape=(32, 64))
     module = tvm.IRModule.from_expr(relay.Function([x, w], relay.nn.relu(relay.nn.dense(x, w))))
     params = {"w": tvm.nd.array(np.ones((32, 64), "float32"))}
-    model = RelayModel("dyn", "test", relay.transform.InferType()(module), params, (InputSpec("x", (None, 64)),))
+    model = ImportedModel("dyn", "test", relay.transform.InferType()(module), params, (InputSpec("x", (None, 64)),))
     compiled = compile_model(model, target, "vm")
     kernels = VmKernels(compiled, tvm.cpu(), [np.ones((5, 64), "float32")])
     operators = operators_at_run_time(compiled, kernels)
@@ -37,7 +37,7 @@ def test_kernels_are_told_apart_by_more_than_their_number(tvm: Any, target: Any)
     condition = relay.greater(relay.sum(x), relay.const(0.0))
     branch = relay.If(condition, relay.nn.relu(x), relay.tanh(x))
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], branch)))
-    model = RelayModel("branches", "test", module, {}, (InputSpec("x", (4, 4)),))
+    model = ImportedModel("branches", "test", module, {}, (InputSpec("x", (4, 4)),))
     kernels = VmKernels(compile_model(model, target, "vm"), tvm.cpu(), [np.ones((4, 4), "float32")])
     assert all(time > 0 for time in kernels.walk("model", [True] * len(kernels.labels)))
     kernels._profiler.set_input("main", tvm.nd.array(-np.ones((4, 4), "float32")))

@@ -16,7 +16,7 @@ from op_profiler.parallel.corun.models import Models, kernel_graph
 @pytest.fixture(scope="session")
 def branching_network(tvm: Any) -> Any:
     """A convolution, four branches of different weight that are concatenated, and a dense layer."""
-    from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 
     relay = tvm.relay
     data = relay.var("data", shape=(1, 16, 28, 28))
@@ -44,7 +44,7 @@ def branching_network(tvm: Any) -> Any:
     rng = np.random.default_rng(0)
     params = {name: tvm.nd.array(rng.standard_normal(shape).astype("float32")) for name, shape in shapes.items()}
     module = relay.transform.InferType()(module)
-    return RelayModel("branching", "test", module, params, (InputSpec("data", (1, 16, 28, 28)),))
+    return ImportedModel("branching", "test", module, params, (InputSpec("data", (1, 16, 28, 28)),))
 
 
 @pytest.fixture(scope="session")

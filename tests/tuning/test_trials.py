@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from op_profiler.compilers.relay.tvm_build import vector_lanes
+from op_profiler.compilers.tvm_build import vector_lanes
 from op_profiler.errors import MeasureError
 from op_profiler.tuning.candidate import VENDOR, Candidate, TaskSpec
 from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
@@ -18,7 +18,7 @@ from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
 BAD_TEMPLATE = '''
 """A product whose only knob says how it goes wrong."""
 import os, time
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 tvm = load_tvm()
 te, autotvm = tvm.te, tvm.autotvm
 KINDS = ("good", "wrong", "crash", "hang", "memory", "invalid", "endless", "exit")
@@ -158,7 +158,7 @@ def test_each_way_to_fail_is_recorded_and_ends_nothing_else(bad_runner: TrialRun
 
 def test_wrong_numbers_are_told(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wrong_template.py").write_text(
-        "from op_profiler.compilers.relay.tvm_build import load_tvm\n"
+        "from op_profiler.compilers.tvm_build import load_tvm\n"
         "tvm = load_tvm()\n"
         "te, autotvm = tvm.te, tvm.autotvm\n"
         "@autotvm.template('dense_wrong.test')\n"

@@ -11,11 +11,11 @@ from op_profiler.compilers.compiler import compiler_in_use
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, FusedOperators, Occurrence
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.schedules.usable_records import UsableRecords
 
 
-def build_model(request: BuildRequest, model: RelayModel, target: Any) -> BuiltModel:
+def build_model(request: BuildRequest, model: ImportedModel, target: Any) -> BuiltModel:
     """Build a model, or read what an earlier build of the same left behind.
 
     Args:
@@ -37,7 +37,7 @@ def build_model(request: BuildRequest, model: RelayModel, target: Any) -> BuiltM
     return dataclasses.replace(built, notes=(*built.compiled.notes, *records.notes(built.asked)))
 
 
-def build_operator(occurrence: Occurrence, target: Any, records: UsableRecords) -> tuple[RelayModel, BuiltModel]:
+def build_operator(occurrence: Occurrence, target: Any, records: UsableRecords) -> tuple[ImportedModel, BuiltModel]:
     """Build an operator as a model of its own, whose inputs its weights are among.
 
     Raises:
@@ -46,7 +46,7 @@ def build_operator(occurrence: Occurrence, target: Any, records: UsableRecords) 
     return compiler_in_use().single_operator(occurrence), compiler_in_use().build_operator(occurrence, target, records)
 
 
-def fuse_model(request: BuildRequest, model: RelayModel, target: Any) -> FusedOperators:
+def fuse_model(request: BuildRequest, model: ImportedModel, target: Any) -> FusedOperators:
     """The operators of a model, without building it.
 
     Raises:

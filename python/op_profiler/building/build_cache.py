@@ -16,14 +16,14 @@ from op_profiler import cache
 from op_profiler.cache import cache_folder
 from op_profiler.compilers.compiled_model import BuiltModel
 from op_profiler.compilers.compiler import NotKept, compiler_in_use
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.fingerprints import hash_files
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.schedules.usable_records import UsableRecords
 
 _FORMAT = 1
@@ -38,7 +38,7 @@ class BuildCache:
         records: that a build finds today.
     """
 
-    def __init__(self, request: BuildRequest, model: RelayModel, target: Any, records: UsableRecords) -> None:
+    def __init__(self, request: BuildRequest, model: ImportedModel, target: Any, records: UsableRecords) -> None:
         self._request = request
         self._content = model.content
         self._folder = cache_folder() / "built" / _base(request, model, target)
@@ -83,7 +83,7 @@ class BuildCache:
         return self._records.digest(asked) or _DEFAULT
 
 
-def _base(request: BuildRequest, model: RelayModel, target: Any) -> str:
+def _base(request: BuildRequest, model: ImportedModel, target: Any) -> str:
     """Of all that decides a build but the records: the model, the target, TVM, and this package's own part in it."""
     from op_profiler.targets.target import compiler_identity
 

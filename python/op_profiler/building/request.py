@@ -109,7 +109,7 @@ class BuildRequest:
         """Identity of what is measured, as far as it is known without building it.
 
         Args:
-            content: of the model (`RelayModel.content`).
+            content: of the model (`ImportedModel.content`).
             machine: `Device.identity` of the one that it is measured on.
         """
         identity = [content, self.target, self.precision, self.executor, compiler_identity(self.target), machine]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.building.request import BuildRequest
-    from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel, InputSpec
     from op_profiler.frontends.frontend import ModelRequest
 
 
@@ -23,14 +23,14 @@ def _silent(**event: object) -> None:
 
 def load_model(
     request: BuildRequest, announce: Callable[..., None] = _silent
-) -> tuple[RelayModel, dict[str, np.ndarray], Any]:
+) -> tuple[ImportedModel, dict[str, np.ndarray], Any]:
     """The model in its precision, the inputs that the user gave (or none), and the target to compile for.
 
     Args:
         announce: told the stage before it begins.
     """
     from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.targets import TARGETS
     from op_profiler.targets.target import resolve_target, use_build_for
 
@@ -52,7 +52,7 @@ def load_model(
     return model, inputs, target
 
 
-def original_model(request: ModelRequest) -> RelayModel:
+def original_model(request: ModelRequest) -> ImportedModel:
     """The model as its source has it."""
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.lowered_cache import load_cached
@@ -68,7 +68,7 @@ def random_inputs(specs: list[InputSpec]) -> dict[str, np.ndarray]:
     return {spec.name: spec.random(rng) for spec in specs}
 
 
-def given_inputs(request: BuildRequest, model: RelayModel) -> dict[str, np.ndarray]:
+def given_inputs(request: BuildRequest, model: ImportedModel) -> dict[str, np.ndarray]:
     """The arrays of ``--inputdata``; empty where none were given.
 
     Raises:
@@ -91,7 +91,7 @@ def given_inputs(request: BuildRequest, model: RelayModel) -> dict[str, np.ndarr
     return found
 
 
-def static_inputs(model: RelayModel, request: BuildRequest) -> list[Any]:
+def static_inputs(model: ImportedModel, request: BuildRequest) -> list[Any]:
     """The model's inputs with every dynamic dimension replaced by the size that the user gave.
 
     Raises:

@@ -55,7 +55,7 @@ def devices(
 
 
 def _local(as_json: bool, probe: bool) -> None:
-    from op_profiler.compilers.relay.tvm_build import build_info
+    from op_profiler.compilers.tvm_build import build_info
     from op_profiler.report.resources import show_resources
     from op_profiler.resources import local_resources
     from op_profiler.targets.llvm.host import Host

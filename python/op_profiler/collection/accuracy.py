@@ -89,7 +89,7 @@ class References:
         from op_profiler.building.build import build_model
         from op_profiler.building.request import BuildRequest
         from op_profiler.building.requested_model import original_model
-        from op_profiler.compilers.relay.tvm_build import runtime_device
+        from op_profiler.compilers.tvm_build import runtime_device
         from op_profiler.measure.kernels import load_graph
 
         target: Any = resolve_target("llvm")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from op_profiler.collection.session import OperatorResult, ThreadResult
     from op_profiler.collection.worker_task import WorkerTask
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.dataset import Dataset
     from op_profiler.measure.measurement import Device, ModelTiming, Settings
     from op_profiler.operators.operator import Operator
@@ -50,7 +50,7 @@ class Results:
         """Which model of the dataset this is: known once the build has asked for records and the machine is open.
 
         Args:
-            content: of the model (`RelayModel.content`).
+            content: of the model (`ImportedModel.content`).
             asked: computations that the build looked for records of.
         """
         ordered, build = self._task.request, self._task.request.build
@@ -74,7 +74,7 @@ class Results:
         self.request = self._task.request.of(threads=threads)
         self.earlier = dataclasses.replace(self.earlier, request=self.request)
 
-    def store_operators(self, operators: Sequence[Operator], model: RelayModel, notes: Sequence[str]) -> None:
+    def store_operators(self, operators: Sequence[Operator], model: ImportedModel, notes: Sequence[str]) -> None:
         """The model and its operators with their positions, before anything is measured.
 
         Args:

@@ -94,8 +94,8 @@ def _operator(path: Path, entry: str, tensors: Tensors) -> Operator:
 def _time(board: Any, path: Path, entry: str, tensors: Tensors) -> Measurement:
     import numpy as np
 
-    from op_profiler.compilers.relay.lower import last_line
-    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.compilers.tvm_build import load_tvm
+    from op_profiler.compilers.tvm_errors import last_line
     from op_profiler.errors import BoardLostError
     from op_profiler.measure.statistics import summarize
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from op_profiler.collection.results import Results
     from op_profiler.collection.session import OperatorResult, ThreadResult
     from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.dataset import Dataset
     from op_profiler.measure.measurement import Device
     from op_profiler.operators.operator import Operator
@@ -90,7 +90,7 @@ class Worker:
                 self._turn.close()
         self.announce(done=True)
 
-    def _carry_out(self, model: RelayModel, target: Any) -> None:
+    def _carry_out(self, model: ImportedModel, target: Any) -> None:
         if self.request.dry_run:
             self._dry_run(model, target)
         elif self.task.work != "measure":
@@ -129,7 +129,7 @@ class Worker:
         assert self.results.device is not None
         return self.results.device
 
-    def _is_stored(self, model: RelayModel, target: Any) -> bool:
+    def _is_stored(self, model: ImportedModel, target: Any) -> bool:
         """Whether the dataset has all that is asked for; the supervisor can only tell of some models and machines."""
         machine = self.request.machine()
         if machine is None:  # asked for once more after compiling, which may take long
@@ -143,7 +143,7 @@ class Worker:
         self.announce(model_key=found.key)
         return True
 
-    def _identify(self, model: RelayModel) -> None:
+    def _identify(self, model: ImportedModel) -> None:
         """Find out which model of the dataset this is, and tell."""
         self.results.identify(model.content, self.asked)
         self.announce(model_key=self.results.model_key)
@@ -163,7 +163,7 @@ class Worker:
         self.notes += tuple(note for note in notes if note not in self.notes)
         self.announce(notes=list(self.notes))
 
-    def _study(self, model: RelayModel, target: Any) -> None:
+    def _study(self, model: ImportedModel, target: Any) -> None:
         """Work whose outcome is a result for the report, beside what it stores."""
         from op_profiler.collection.studies.compare import ModelComparison
         from op_profiler.collection.studies.study import Study
@@ -184,7 +184,7 @@ class Worker:
             self.machine(target)  # processes of its own measure, and nobody else may meanwhile
         self.announce(result=study.run(model))
 
-    def _fuse(self, model: RelayModel, target: Any) -> Sequence[Occurrence]:
+    def _fuse(self, model: ImportedModel, target: Any) -> Sequence[Occurrence]:
         from op_profiler.building.build import fuse_model
 
         self.announce(stage="fusing")
@@ -193,14 +193,14 @@ class Worker:
         self._note(*fused.notes)
         return fused.occurrences
 
-    def _dry_run(self, model: RelayModel, target: Any) -> None:
+    def _dry_run(self, model: ImportedModel, target: Any) -> None:
         """Extract and cost; build too where only that tells how kernels are launched."""
         built = self.build.kind.dry_run_builds
         occurrences = self._compile(model, target)[0].occurrences if built else self._fuse(model, target)
         self._identify(model)
         self.results.store_operators([o.operator for o in occurrences], model, self.notes)
 
-    def _compile(self, model: RelayModel, target: Any) -> tuple[CompiledModel, list[Any]]:
+    def _compile(self, model: ImportedModel, target: Any) -> tuple[CompiledModel, list[Any]]:
         """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
         from op_profiler.building.build import build_model
         from op_profiler.building.requested_model import static_inputs
@@ -220,7 +220,7 @@ class Worker:
         self._note(*built.notes)
         return compiled, specs
 
-    def _measure_model(self, model: RelayModel, target: Any) -> None:
+    def _measure_model(self, model: ImportedModel, target: Any) -> None:
         try:
             compiled, specs = self._compile(model, target)
         except (ModelError, MeasureError) as error:
@@ -248,7 +248,7 @@ class Worker:
             raise error
         self.announce(one_by_one=str(error))
 
-    def _measure_compiled(self, compiled: CompiledModel, specs: list[Any], model: RelayModel, target: Any) -> None:
+    def _measure_compiled(self, compiled: CompiledModel, specs: list[Any], model: ImportedModel, target: Any) -> None:
         from op_profiler.building.requested_model import random_inputs
         from op_profiler.collection.session import Session
         from op_profiler.measure.virtual_machine import VmKernels, operators_at_run_time
@@ -299,7 +299,7 @@ class Worker:
         self.announce(stage="comparing with float32")
         return accuracy_of(outputs, references.outputs(self.build.model))
 
-    def _measure_alone(self, occurrences: Sequence[Occurrence], model: RelayModel, target: Any) -> None:
+    def _measure_alone(self, occurrences: Sequence[Occurrence], model: ImportedModel, target: Any) -> None:
         """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
         from op_profiler.collection.one_by_one import whole_model_failed
 
@@ -327,7 +327,7 @@ class Worker:
                 *whole_model_failed(request, threads, self.task.reason, operators, earlier.complete(threads))
             )
 
-    def _begin_alone(self, operators: list[Operator], model: RelayModel, target: Any) -> bool:
+    def _begin_alone(self, operators: list[Operator], model: ImportedModel, target: Any) -> bool:
         """The model, its operators and those that cannot be measured, for the machine that is there.
 
         Returns:

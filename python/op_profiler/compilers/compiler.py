@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.tuning.candidate import TaskSpec
     from op_profiler.tuning.tasks import Tunable
@@ -35,7 +35,9 @@ class Compiler(abc.ABC):
     name: ClassVar[str]
 
     @abc.abstractmethod
-    def convert(self, model: RelayModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any) -> RelayModel:
+    def convert(
+        self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any
+    ) -> ImportedModel:
         """The same model computing in another precision; its inputs stay as they are.
 
         Args:
@@ -48,7 +50,7 @@ class Compiler(abc.ABC):
         """
 
     @abc.abstractmethod
-    def operators(self, model: RelayModel, target: Any) -> list[Occurrence]:
+    def operators(self, model: ImportedModel, target: Any) -> list[Occurrence]:
         """Lower and fuse only: the operators that a build would compile, in the order of their calls.
 
         Raises:
@@ -64,7 +66,7 @@ class Compiler(abc.ABC):
         """
 
     @abc.abstractmethod
-    def build(self, model: RelayModel, target: Any, records: UsableRecords, executor: str = "graph") -> BuiltModel:
+    def build(self, model: ImportedModel, target: Any, records: UsableRecords, executor: str = "graph") -> BuiltModel:
         """Build a model once: its kernels, its operators and their schedules come from one compilation.
 
         Args:
@@ -75,7 +77,7 @@ class Compiler(abc.ABC):
         """
 
     @abc.abstractmethod
-    def single_operator(self, occurrence: Occurrence) -> RelayModel:
+    def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         """An operator as a model of its own, whose inputs its weights are among; it is neither taken apart nor are
         its layouts changed."""
 
@@ -89,7 +91,7 @@ class Compiler(abc.ABC):
 
     @abc.abstractmethod
     def tunables(
-        self, model: RelayModel, target: Any, keys: Collection[str] | None
+        self, model: ImportedModel, target: Any, keys: Collection[str] | None
     ) -> tuple[list[Tunable], list[Occurrence]]:
         """What can be tuned in a model, each anchor once, without building it; and all operators.
 

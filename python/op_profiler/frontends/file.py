@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Literal
 
-from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import MissingPackageError, ModelError, UsageError
 from op_profiler.frontends.fingerprints import check_file, fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
@@ -61,7 +61,7 @@ class FileFrontend(Frontend):
             files = [Path(request.name)]
         return fingerprint(request, packages=(_PACKAGES[kind],), files=files)
 
-    def load(self, request: ModelRequest) -> RelayModel:
+    def load(self, request: ModelRequest) -> ImportedModel:
         self.check(request)
         kind, path = kind_of(request.name), Path(request.name)
         if kind == "tflite":

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-from op_profiler.compilers.relay.relay_model import RelayModel
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 
@@ -31,7 +31,7 @@ def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: I
     return digest.hexdigest()[:16]
 
 
-def fingerprint_of(request: ModelRequest, model: RelayModel) -> str:
+def fingerprint_of(request: ModelRequest, model: ImportedModel) -> str:
     """The same over what was lowered: graph, shapes and constants. How it was written leaves no trace in it."""
     import numpy as np  # most fingerprints are asked for by a process that loads nothing heavy
 

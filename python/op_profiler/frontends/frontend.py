@@ -1,8 +1,8 @@
 """The contract of a model source.
 
 A frontend is stateless: `names`, `default_names` and `check` import nothing heavy and answer within a second, so that a
-wrong name is refused before TVM or torch is loaded. `load` may take minutes and returns a `RelayModel` that the caller
-owns; it must be deterministic (fixed seeds), so that the same request always gives the same operators.
+wrong name is refused before TVM or torch is loaded. `load` may take minutes and returns an `ImportedModel` that the
+caller owns; it must be deterministic (fixed seeds), so that the same request always gives the same operators.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class Frontend(abc.ABC):
         """
 
     @abc.abstractmethod
-    def load(self, request: ModelRequest) -> RelayModel:
+    def load(self, request: ModelRequest) -> ImportedModel:
         """Lower the model to Relay.
 
         Raises:

@@ -9,8 +9,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, UnknownNameError, UsageError
 from op_profiler.frontends.fingerprints import fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
@@ -77,7 +77,7 @@ class LocalFrontend(Frontend):
     def fingerprint(self, request: ModelRequest) -> str:
         return fingerprint(request, packages=_packages(request.name))
 
-    def load(self, request: ModelRequest) -> RelayModel:
+    def load(self, request: ModelRequest) -> ImportedModel:
         self.check(request)
         if request.name in _RECURRENT:
             return _recurrent(request)
@@ -98,14 +98,14 @@ def _packages(name: str) -> tuple[str, ...]:
     return ("torch", "torchvision", classifiers.package_of(name))
 
 
-def _random_wires(request: ModelRequest) -> RelayModel:
+def _random_wires(request: ModelRequest) -> ImportedModel:
     shape = classifiers.shape_of(request, randwire.IMAGE)
     module, params = randwire.randwire(randwire.seed_of(request.name) or 0, shape)
     inputs = (InputSpec("data", shape),)
-    return RelayModel(request.name, request.source, module, params, inputs, shape[0], (_RANDOM_WEIGHTS,))
+    return ImportedModel(request.name, request.source, module, params, inputs, shape[0], (_RANDOM_WEIGHTS,))
 
 
-def _from_testing(request: ModelRequest) -> RelayModel:
+def _from_testing(request: ModelRequest) -> ImportedModel:
     module_name, arguments, image = _TESTING[request.name]
     with _pytest_not_needed():
         load_tvm()
@@ -121,7 +121,7 @@ def _from_testing(request: ModelRequest) -> RelayModel:
         for v in load_tvm().relay.transform.InferType()(module)["main"].params
         if v.name_hint not in params
     )
-    return RelayModel(request.name, request.source, module, params, inputs, batch, (_RANDOM_WEIGHTS,))
+    return ImportedModel(request.name, request.source, module, params, inputs, batch, (_RANDOM_WEIGHTS,))
 
 
 def _batch_and_image(request: ModelRequest) -> tuple[int, tuple[int, ...]]:
@@ -133,7 +133,7 @@ def _batch_and_image(request: ModelRequest) -> tuple[int, tuple[int, ...]]:
     return batch_of(request, shape), shape[1:]
 
 
-def _recurrent(request: ModelRequest) -> RelayModel:
+def _recurrent(request: ModelRequest) -> ImportedModel:
     """One recurrent layer of 128 units, unrolled over the sequence; the last hidden state is the output."""
     tvm = load_tvm()
     import numpy as np
@@ -171,7 +171,7 @@ def _recurrent(request: ModelRequest) -> RelayModel:
     params = {n: tvm.nd.array(rng.standard_normal(s).astype("float32") / 8) for n, s in shapes.items()}
     module = relay.transform.InferType()(module)
     inputs = (InputSpec("data", (steps, batch, _HIDDEN)),)
-    return RelayModel(request.name, request.source, module, params, inputs, batch, (_RANDOM_WEIGHTS,))
+    return ImportedModel(request.name, request.source, module, params, inputs, batch, (_RANDOM_WEIGHTS,))
 
 
 @contextlib.contextmanager

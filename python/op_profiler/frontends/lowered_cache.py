@@ -13,8 +13,8 @@ from pathlib import Path
 
 from op_profiler import cache
 from op_profiler.cache import cache_folder
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.fingerprints import fingerprint_of
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 
@@ -22,7 +22,7 @@ _WORTH_KEEPING_SECONDS = 5.0
 _LARGEST_BYTES = 1 << 30
 
 
-def load_cached(frontend: Frontend, request: ModelRequest) -> RelayModel:
+def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
     """`frontend.load`, or the module that an earlier load of the same content left behind."""
     content = frontend.fingerprint(request)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
@@ -43,18 +43,18 @@ def load_cached(frontend: Frontend, request: ModelRequest) -> RelayModel:
     return dataclasses.replace(model, content=content)
 
 
-def _read(folder: Path) -> RelayModel:
+def _read(folder: Path) -> ImportedModel:
     tvm = load_tvm()
     about = json.loads((folder / cache.ABOUT).read_text())
     module = tvm.ir.load_json((folder / "module.json").read_text())
     params = tvm.relay.load_param_dict((folder / "params.bin").read_bytes())
     inputs = tuple(InputSpec(**{**i, "shape": tuple(i["shape"])}) for i in about["inputs"])
-    return RelayModel(
+    return ImportedModel(
         about["name"], about["source"], module, dict(params), inputs, about["batch_size"], tuple(about["notes"])
     )
 
 
-def _write(folder: Path, model: RelayModel) -> None:
+def _write(folder: Path, model: ImportedModel) -> None:
     tvm = load_tvm()
     params = tvm.relay.save_param_dict(model.params)
     if len(params) > _LARGEST_BYTES:

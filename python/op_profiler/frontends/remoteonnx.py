@@ -6,7 +6,7 @@ import functools
 import importlib.util
 from pathlib import Path
 
-from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
 from op_profiler.frontends import downloads
 from op_profiler.frontends.fingerprints import check_file, fingerprint, hash_files
@@ -47,7 +47,7 @@ class RemoteOnnxFrontend(Frontend):
         files = [file] if file.name.endswith(_ARCHIVES) else onnx_importer.files_of(file)
         return fingerprint(request, packages=("onnx",), files=files)
 
-    def load(self, request: ModelRequest) -> RelayModel:
+    def load(self, request: ModelRequest) -> ImportedModel:
         from op_profiler.frontends.importers import onnx as onnx_importer
 
         self.check(request)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.cache import cache_folder
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.files import atomic_file
 from op_profiler.frontends.fingerprints import check_file, fingerprint
@@ -111,7 +111,7 @@ class SampleFrontend(Frontend):
         self.check(request)
         return fingerprint(request, files=[batch_path(request.name)])
 
-    def load(self, request: ModelRequest) -> RelayModel:
+    def load(self, request: ModelRequest) -> ImportedModel:
         """Every operator of the batch between one that writes its inputs and one that reads an element of its output.
 
         The tensors in between belong to the storage plan, which reuses memory as in a network: as inputs and outputs of
@@ -156,7 +156,7 @@ class SampleFrontend(Frontend):
             outputs += [_first_element(result, len(ty.shape)) for result, ty in zip(results, types)]
         module = tvm.IRModule.from_expr(relay.Function(variables, relay.Tuple(outputs)))
         module = relay.transform.InferType()(module)
-        return RelayModel(request.name, request.source, module, params, tuple(inputs))
+        return ImportedModel(request.name, request.source, module, params, tuple(inputs))
 
 
 def _first_element(tensor: Any, rank: int) -> Any:

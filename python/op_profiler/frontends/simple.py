@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.fingerprints import fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
@@ -173,7 +173,7 @@ class SimpleFrontend(Frontend):
     def fingerprint(self, request: ModelRequest) -> str:
         return fingerprint(request)
 
-    def load(self, request: ModelRequest) -> RelayModel:
+    def load(self, request: ModelRequest) -> ImportedModel:
         self.check(request)
         tvm = load_tvm()
         operator = OPERATORS[request.name]
@@ -189,7 +189,7 @@ class SimpleFrontend(Frontend):
             raise UsageError(f"{request.name}: these shapes do not fit together: {sizes}") from error
         batch = batch_of(request, given[operator.data]) if operator.data in given else request.batch_size
         inputs = tuple(InputSpec(n, s) for n, s in shapes.items() if n not in operator.weights)
-        return RelayModel(request.name, request.source, module, _weights(operator, shapes), inputs, batch)
+        return ImportedModel(request.name, request.source, module, _weights(operator, shapes), inputs, batch)
 
 
 def _weights(operator: _Operator, shapes: Mapping[str, Shape]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.frontends.fingerprints import fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 from op_profiler.frontends.importers import tflite as tflite_importer
@@ -25,7 +25,7 @@ class TfliteFrontend(Frontend):
         self.check(request)
         return fingerprint(request, packages=("tflite",), files=[Path(request.name)])
 
-    def load(self, request: ModelRequest) -> RelayModel:
+    def load(self, request: ModelRequest) -> ImportedModel:
         return tflite_importer.lower(Path(request.name), request)
 
 

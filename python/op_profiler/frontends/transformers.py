@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError
 from op_profiler.frontends.fingerprints import fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
@@ -62,7 +62,7 @@ class TransformersFrontend(Frontend):
             files = sorted(f for f in folder.rglob("*") if f.suffix in (".json", ".safetensors", ".bin"))
         return fingerprint(request, packages=("transformers", "torch"), files=files)
 
-    def load(self, request: ModelRequest) -> RelayModel:
+    def load(self, request: ModelRequest) -> ImportedModel:
         self.check(request)
         from op_profiler.frontends.importers import torch as torch_importer
         from op_profiler.frontends.zoo import transformers as transformers_zoo

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.lower import last_line
-from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import last_line
 
 DLTENSOR_HANDLE = 7
 """TVM's type code of a tensor as an argument."""

@@ -18,9 +18,9 @@ import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.relay.executor_graph import computes
-from op_profiler.compilers.relay.lower import last_line
-from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.compilers.runtime_types import DeviceArray, GraphExecutor, PackedFunction, RuntimeDevice
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import DLTENSOR_HANDLE, Call, Kernel, TimedCalls, array_address, call_overhead_us
 from op_profiler.measure.measurement import Cache

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
 from op_profiler.compilers.runtime_types import DeviceArray, RuntimeModule
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.threads import available_cores

@@ -9,7 +9,7 @@ from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.extract import attributes, plain, signature
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import TensorSpec
 from op_profiler.schedules.factors import factors_of

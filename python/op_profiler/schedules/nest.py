@@ -25,7 +25,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.factors import Factors
 
 MAXIMUM_REGISTER_TILE = 32

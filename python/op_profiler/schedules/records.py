@@ -26,7 +26,7 @@ from typing import Any
 
 import platformdirs
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.files import atomic_file
 from op_profiler.shipped import is_checkout, shipped_schedules

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compilers.relay.tvm_build import DEFAULT_BUILD, load_tvm, use_build
+from op_profiler.compilers.tvm_build import DEFAULT_BUILD, load_tvm, use_build
 from op_profiler.errors import UsageError
 from op_profiler.targets import TARGETS
 from op_profiler.targets.target_kind import TargetKind

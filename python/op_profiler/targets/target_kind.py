@@ -9,7 +9,7 @@ import abc
 import importlib.util
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from op_profiler.compilers.relay.tvm_build import DEFAULT_BUILD
+from op_profiler.compilers.tvm_build import DEFAULT_BUILD
 from op_profiler.errors import MissingPackageError, UsageError
 
 if TYPE_CHECKING:

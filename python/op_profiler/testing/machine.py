@@ -17,7 +17,7 @@ class MachineSuite:
 
     Fixtures:
         machine: an `op_profiler.targets.machine.Machine` that is open; the fixture closes it.
-        compiled: a model that was compiled for it (`op_profiler.compilers.relay.lower.CompiledModel`).
+        compiled: a model that was compiled for it (`op_profiler.compilers.compiled_model.CompiledModel`).
         inputs: arrays by the names of its inputs.
     """
 

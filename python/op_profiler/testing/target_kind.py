@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MeasureError, MissingPackageError, UsageError
 from op_profiler.resources import local_resources
 from op_profiler.targets import TARGETS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.tuners.tuner import Tuner, TunerFactory
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 
 Failure = Literal["invalid", "build", "timeout", "crash", "memory", "wrong", "run", "lost"]
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.tuning.candidate import Candidate, Runner, TaskSpec, TrialResult
 from op_profiler.tuning.points import default_schedule, schedule_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.extract import describe
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.chosen import ChosenSchedules, anchor_call
 from op_profiler.schedules.templates import SUFFIX, TEMPLATES

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay import lower
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.relay.lower import compile_model, optimize
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
 from op_profiler.errors import ModelError
 from op_profiler.measure.kernels import load_graph
 
@@ -45,7 +45,7 @@ def test_networks_of_many_convolutions_are_lowered_to_the_same_operators(
     network = relay.nn.relu(relay.nn.conv2d(padded, w, channels=16, kernel_size=(3, 3)))
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, w], network)))
     weights = {"w": tvm.nd.array(np.ones((16, 16, 3, 3), "float32"))}
-    model = RelayModel("padded", "test", module, weights, (InputSpec("x", (1, 16, 14, 14)),))
+    model = ImportedModel("padded", "test", module, weights, (InputSpec("x", (1, 16, 14, 14)),))
     usual = [o.operator.key for o in optimize(model, target)]
     monkeypatch.setattr(lower, "_MOST_CONVOLUTIONS", 0)
     assert [o.operator.key for o in optimize(model, target)] == usual
@@ -62,7 +62,7 @@ def test_kernels_whose_debug_information_llvm_refuses_are_built_without_it(tvm: 
         x, size=(12, 12), layout="NHWC", method="linear", coordinate_transformation_mode="half_pixel"
     )
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], resized)))
-    compiled = compile_model(RelayModel("resize", "test", module, {}, (InputSpec("x", (1, 6, 6, 8)),)), target)
+    compiled = compile_model(ImportedModel("resize", "test", module, {}, (InputSpec("x", (1, 6, 6, 8)),)), target)
     assert [o.operator.anchor for o in compiled.occurrences] == ["image.resize2d"]
     assert compiled.left_out == ("tir.CommonSubexprElim",)
     data = np.arange(6 * 6 * 8, dtype="float32").reshape(1, 6, 6, 8)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay import lower, shortcuts
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.targets.target import resolve_target
 
 
 @pytest.fixture(scope="module")
-def model() -> RelayModel:
+def model() -> ImportedModel:
     """Convolutions with batch normalization, two branches, and what the simplification changes: a clip twice."""
     tvm = load_tvm()
     relay = tvm.relay
@@ -36,10 +36,10 @@ def model() -> RelayModel:
     both = relay.add(block(first, 16, 16, "left"), relay.nn.max_pool2d(first, (3, 3), padding=(1, 1)))
     body = relay.clip(relay.clip(block(both, 16, 32, "last"), 0.0, 6.0), 0.0, 6.0)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body)))
-    return RelayModel("blocks", "test", module, params, (InputSpec("data", (1, 3, 20, 20)),))
+    return ImportedModel("blocks", "test", module, params, (InputSpec("data", (1, 3, 20, 20)),))
 
 
-def _run(model: RelayModel) -> tuple[list[str], np.ndarray]:
+def _run(model: ImportedModel) -> tuple[list[str], np.ndarray]:
     tvm = load_tvm()
     from tvm.contrib.graph_executor import GraphModule
 
@@ -51,7 +51,7 @@ def _run(model: RelayModel) -> tuple[list[str], np.ndarray]:
 
 
 def test_a_build_has_the_same_operators_and_computes_the_same(
-    model: RelayModel, monkeypatch: pytest.MonkeyPatch
+    model: ImportedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys, output = _run(model)
     lowered = [occurrence.operator.key for occurrence in lower.optimize(model, resolve_target("llvm"))]
@@ -62,7 +62,7 @@ def test_a_build_has_the_same_operators_and_computes_the_same(
     np.testing.assert_array_equal(output, plain_output)
 
 
-def test_lowering_compiles_no_kernel(model: RelayModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lowering_compiles_no_kernel(model: ImportedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
     tvm = load_tvm()
     build = tvm.driver.build

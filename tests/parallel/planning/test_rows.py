@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay.launch import parallel_loops_of
 from op_profiler.compilers.relay.lower import compile_model
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
 from op_profiler.measure.calls import Call
 from op_profiler.measure.threads import available_cores
 from op_profiler.operators.operator import Operator, TensorSpec
@@ -100,7 +100,7 @@ def test_a_kernel_with_a_barrier_is_never_cut_by_rows(
     out = relay.nn.bitserial_conv2d(*whole, channels=32, kernel_size=(3, 3), padding=(1, 1), **bits)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([data, weight], out)))
     weights = np.random.default_rng(0).integers(0, 2, (32, 32, 3, 3)).astype("float32")
-    network = RelayModel("bits", "test", module, {"w": tvm.nd.array(weights)}, (InputSpec("data", (1, 32, 14, 14)),))
+    network = ImportedModel("bits", "test", module, {"w": tvm.nd.array(weights)}, (InputSpec("data", (1, 32, 14, 14)),))
     compiled = compile_model(network, target)
     (label,) = (label for label, one in compiled.by_label.items() if one.operator.anchor == "nn.bitserial_conv2d")
     assert "TVMBackendParallelBarrier" in compiled.library.get_lib().get_source("ll")

@@ -255,7 +255,7 @@ def test_signals_lie_on_cache_lines_of_their_own(tvm: Any) -> None:
 _FOR_EVER = """
 import sys
 import op_profiler.parallel.corun.run
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.threads import available_cores
 from op_profiler.parallel.runtime.interrupt import ended_by_interrupt

@@ -122,7 +122,7 @@ def gpu(tvm: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
 @pytest.fixture(scope="module")
 def branches(tvm: Any, target: Any) -> CompiledModel:
     """Four branches of convolutions of one size, added up twice: many tensors that could share memory."""
-    from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 
     relay = tvm.relay
     data = relay.var("data", shape=(1, 8, 16, 16))
@@ -142,7 +142,7 @@ def branches(tvm: Any, target: Any) -> CompiledModel:
         x = relay.nn.max_pool2d(relay.concatenate(ends, 1), pool_size=(3, 3), padding=(1, 1))
         x = relay.strided_slice(x, begin=[0, 4, 0, 0], end=[1, 12, 16, 16])
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(variables, x)))
-    model = RelayModel("branches", "test", module, params, (InputSpec("data", INPUTS["data"].shape),))
+    model = ImportedModel("branches", "test", module, params, (InputSpec("data", INPUTS["data"].shape),))
     compiled = compile_model(model, target)
     return dataclasses.replace(compiled, launches=dict.fromkeys(compiled.by_label, ONCE))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from op_profiler.collection.sampling.kinds import Point, Scope
 from op_profiler.compilers.compiled_model import Occurrence
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.sample import Sampled
 
 _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape"})

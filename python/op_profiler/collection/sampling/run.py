@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.collection.supervisor import Collection, Progress
     from op_profiler.compilers.compiled_model import Occurrence
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
 
 P = TypeVar("P", bound=Point)
 
@@ -111,7 +111,7 @@ def _operators_of_model(request: ModelRequest, target: object) -> list[Occurrenc
     return distinct(compiler_in_use().operators(_lowered(request), target))
 
 
-def _lowered(request: ModelRequest) -> RelayModel:
+def _lowered(request: ModelRequest) -> ImportedModel:
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.lowered_cache import load_cached
 
@@ -206,7 +206,7 @@ def _written(batch: Batch, request: BuildRequest, progress: Progress) -> str:
     """The name of the batch, once a file holds it."""
     from op_profiler.building.build import fuse_operators
     from op_profiler.collection.sampling.batches import batch_name, sampled
-    from op_profiler.compilers.relay.tvm_build import load_tvm
+    from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.frontends.sample import kept_batches, write_batch
     from op_profiler.targets.llvm.identity import processor_name
     from op_profiler.targets.target import compiler_identity, resolve_target, use_build_for

@@ -14,7 +14,7 @@ from op_profiler.schedules.records import NONE
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import LoadedModel
 
@@ -65,7 +65,7 @@ class Compared:
 class ModelComparison(Study):
     """Runs the model with default and with recorded schedules."""
 
-    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+    def run(self, model: ImportedModel) -> list[dict[str, Any]]:
         """A `Compared` for each thread count, as plain values."""
         if not self.build.usable_records().chosen:
             raise ModelError("there are no schedule records to compare with; tune first, with --iftune true")
@@ -119,7 +119,7 @@ class Build:
     templates: dict[str, str]
 
 
-def load_build(study: Study, model: RelayModel, schedules: str) -> Build:
+def load_build(study: Study, model: ImportedModel, schedules: str) -> Build:
     """Build the model and load it.
 
     Args:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.collection.studies.study import Study
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.measure.measurement import Cache
     from op_profiler.schedules.records import Record
     from op_profiler.tuning.tasks import Tunable
@@ -63,7 +63,7 @@ class InModel:
         ModelError, MeasureError: the model cannot be built or run as a whole.
     """
 
-    def __init__(self, study: Study, model: RelayModel) -> None:
+    def __init__(self, study: Study, model: ImportedModel) -> None:
         self._study = study
         self._model = model
         self._default = load_build(study, model, records.NONE)

@@ -11,7 +11,7 @@ from op_profiler.collection.request import CollectRequest, TuneRequest
 from op_profiler.measure.measurement import Device
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.dataset import Dataset
     from op_profiler.targets.machine import Machine
 
@@ -61,6 +61,6 @@ class Study:
         """That operators alone run with: the most that were asked for."""
         return max(self.build.threads)
 
-    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+    def run(self, model: ImportedModel) -> list[dict[str, Any]]:
         """Do it; plain values, one entry an anchor or a thread count."""
         raise NotImplementedError

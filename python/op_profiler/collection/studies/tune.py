@@ -14,7 +14,7 @@ from op_profiler.measure.measurement import Cache, Device, Measurement, Settings
 
 if TYPE_CHECKING:
     from op_profiler.collection.studies.in_model import Decision, Entry, InModel
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.dataset import Row
     from op_profiler.schedules.records import Conditions, Record
     from op_profiler.targets.remote.trial_runner import BoardRunner
@@ -73,7 +73,7 @@ class ModelTuner(Study):
     decided_in: Cache | None = None
     began: float = dataclasses.field(default_factory=time.time)
 
-    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+    def run(self, model: ImportedModel) -> list[dict[str, Any]]:
         """Search for one anchor after the other, then decide for all of them in the model; a `Tuned` each, plain."""
         self.announce(stage="fusing")
         items = tunables_of(model, self.target, self.operators)[0]
@@ -103,7 +103,7 @@ class ModelTuner(Study):
         most = max(counts, key=counts.__getitem__)
         return most if counts[most] else None
 
-    def _in_model(self, model: RelayModel) -> InModel | None:
+    def _in_model(self, model: ImportedModel) -> InModel | None:
         """The model to decide in; None on boards, which searches hold, and where it does not run as a whole."""
         from op_profiler.collection.studies.in_model import InModel
 
@@ -316,7 +316,7 @@ def trial_result(measurement: Measurement) -> TrialResult:
     return TrialResult(samples_us=samples, stopped_early=len(samples) == 1)
 
 
-def tunables_of(model: RelayModel, target: Any, keys: Collection[str] | None = None) -> tuple[list[Tunable], int]:
+def tunables_of(model: ImportedModel, target: Any, keys: Collection[str] | None = None) -> tuple[list[Tunable], int]:
     """What can be tuned in a model, without building it, and the bytes of all its weights.
 
     Args:

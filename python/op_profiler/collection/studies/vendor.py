@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from op_profiler.collection.studies.study import Study
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.tuning.tasks import Tunable
     from op_profiler.tuning.trials.runner import TrialRunner
 
@@ -37,7 +37,7 @@ class VendorTimes:
 class VendorComparison(Study):
     """Times the vendor's kernels beside the default and the best recorded schedule."""
 
-    def run(self, model: RelayModel) -> list[dict[str, Any]]:
+    def run(self, model: ImportedModel) -> list[dict[str, Any]]:
         """A `VendorTimes` for each anchor, as plain values."""
         from op_profiler.collection.studies.tune import tunables_of
         from op_profiler.tuning.trials.runner import TrialRunner

@@ -17,7 +17,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
 from op_profiler.compilers.compiler import NotKept
 from op_profiler.compilers.relay.extract import describe
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 
 _GPU_FORMATS = ("ptx", "cubin", "fatbin")
 _ABOUT, _FUNCTIONS, _GRAPH, _CODE, _PARAMS = "build.json", "functions.json", "graph.json", "vm.bin", "params.bin"

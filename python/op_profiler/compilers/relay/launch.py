@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from op_profiler.compilers.compiled_model import Launch
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 
 _Launched = TypeVar("_Launched")
 _DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}

@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurrence
+from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launch_capture, launches_of, parallel_loops_of
-from op_profiler.compilers.relay.relay_model import RelayModel
 from op_profiler.compilers.relay.shortcuts import shortcuts
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import ModelError
 from op_profiler.operators import cost
 
@@ -29,7 +30,7 @@ _WHY = {
 }
 
 
-def optimize(model: RelayModel, target: Any) -> list[Occurrence]:
+def optimize(model: ImportedModel, target: Any) -> list[Occurrence]:
     """Lower and fuse only: the operators that a build would compile, without generating code.
 
     The weights of heavy operators stay variables, so that nothing is computed from them: folding their layouts takes
@@ -55,7 +56,7 @@ def fuse(module: Any, target: Any, params: dict[str, Any], weights: Collection[s
     return extract(optimized, weights)
 
 
-def _weights_of_heavy_ops(model: RelayModel) -> set[str]:
+def _weights_of_heavy_ops(model: ImportedModel) -> set[str]:
     """Names of the parameters that reach a heavy op as its second argument, directly or through ops of one argument."""
     relay = load_tvm().relay
     found: set[str] = set()
@@ -73,7 +74,7 @@ def _weights_of_heavy_ops(model: RelayModel) -> set[str]:
     return found
 
 
-def compile_model(model: RelayModel, target: Any, executor: str = "graph") -> CompiledModel:
+def compile_model(model: ImportedModel, target: Any, executor: str = "graph") -> CompiledModel:
     """Build a model once; its kernels and its operators come from the same compilation.
 
     Raises:
@@ -144,12 +145,12 @@ def _labels(library: Any) -> dict[str, str]:
     return {str(a.get("hash", a["func_name"])): str(a["func_name"]) for a in nodes if "func_name" in a}
 
 
-def single_operator_model(occurrence: Occurrence) -> RelayModel:
+def single_operator_model(occurrence: Occurrence) -> ImportedModel:
     """An operator as a model of its own, for where the model around it cannot be built.
 
     The function stays marked as primitive, so that the compiler neither takes it apart nor changes its layouts.
     """
-    from op_profiler.compilers.relay.relay_model import InputSpec
+    from op_profiler.compilers.imported_model import InputSpec
 
     tvm = load_tvm()
     relay = tvm.relay
@@ -161,7 +162,7 @@ def single_operator_model(occurrence: Occurrence) -> RelayModel:
         InputSpec(v.name_hint, tuple(int(d) for d in v.checked_type.shape), str(v.checked_type.dtype))
         for v in module["main"].params
     )
-    return RelayModel(occurrence.operator.name, "operator", module, {}, inputs)
+    return ImportedModel(occurrence.operator.name, "operator", module, {}, inputs)
 
 
 def _config() -> dict[str, Any]:
@@ -204,19 +205,9 @@ def _quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _compile_errors(model: RelayModel) -> Iterator[None]:
+def _compile_errors(model: ImportedModel) -> Iterator[None]:
     tvm = load_tvm()
     try:
         yield
     except (tvm.TVMError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError) as error:
         raise ModelError(f"{model.name} does not compile: {last_line(error)}") from error
-
-
-def last_line(error: BaseException) -> str:
-    """The sentence of a TVM error that says what happened, without its stack."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "Check failed" in line or "error:" in line.lower() or "Error:" in line]
-    chosen = telling[-1] if telling else (lines[-1] if lines else type(error).__name__)
-    if chosen.endswith(":") and chosen != lines[-1]:
-        chosen += " " + lines[lines.index(chosen) + 1]
-    return chosen[:500]

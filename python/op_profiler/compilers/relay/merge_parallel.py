@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
 
 KINDS = ("conv2d", "dense", "batch_matmul")
 
 
-def merged(model: RelayModel) -> tuple[RelayModel, tuple[str, ...]]:
+def merged(model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
     """The model with its parallel operators merged by Relay's CombineParallel passes, and the kinds that were merged.
 
     Its results may differ from the model's in the last digits: a wider kernel adds in another order.

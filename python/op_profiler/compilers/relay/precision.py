@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.lower import last_line
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import ModelError
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
 
 
-def in_precision(model: RelayModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any) -> RelayModel:
+def in_precision(model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any) -> ImportedModel:
     """The same model computing in another precision; its inputs stay as they are.
 
     Args:
@@ -42,7 +42,7 @@ def in_precision(model: RelayModel, precision: str, inputs: Mapping[str, np.ndar
     return dataclasses.replace(model, mod=module, params={}, notes=(*model.notes, note))
 
 
-def _bound(model: RelayModel) -> Any:
+def _bound(model: ImportedModel) -> Any:
     """The module with its parameters as constants, so that what is done to them is done by the compiler."""
     relay = load_tvm().relay
     module = model.mod
@@ -52,12 +52,12 @@ def _bound(model: RelayModel) -> Any:
     return relay.transform.InferType()(module)
 
 
-def _half(model: RelayModel) -> Any:
+def _half(model: ImportedModel) -> Any:
     relay = load_tvm().relay
     return relay.transform.FoldConstant()(relay.transform.ToMixedPrecision("float16")(_bound(model)))
 
 
-def _quantized(model: RelayModel, inputs: Mapping[str, np.ndarray], host: Any) -> Any:
+def _quantized(model: ImportedModel, inputs: Mapping[str, np.ndarray], host: Any) -> Any:
     if not hasattr(np, "math"):  # gone from NumPy 2; Relay's quantizer takes it from there
         np.math = math  # type: ignore[attr-defined]
     tvm = load_tvm()

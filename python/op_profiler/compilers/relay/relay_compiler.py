@@ -14,7 +14,7 @@ from op_profiler.operators.cost import HEAVY
 if TYPE_CHECKING:
     import numpy as np
 
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.schedules.chosen import ChosenSchedules
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.tuning.candidate import TaskSpec
@@ -26,12 +26,14 @@ class RelayCompiler(Compiler):
 
     name = "relay"
 
-    def convert(self, model: RelayModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any) -> RelayModel:
+    def convert(
+        self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any
+    ) -> ImportedModel:
         from op_profiler.compilers.relay.precision import in_precision
 
         return in_precision(model, precision, inputs, host)
 
-    def operators(self, model: RelayModel, target: Any) -> list[Occurrence]:
+    def operators(self, model: ImportedModel, target: Any) -> list[Occurrence]:
         return lower.optimize(model, target)
 
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Any, records: UsableRecords) -> FusedOperators:
@@ -44,12 +46,12 @@ class RelayCompiler(Compiler):
             weigh_all(occurrences, target)
         return FusedOperators(occurrences, frozenset(asked))
 
-    def build(self, model: RelayModel, target: Any, records: UsableRecords, executor: str = "graph") -> BuiltModel:
+    def build(self, model: ImportedModel, target: Any, records: UsableRecords, executor: str = "graph") -> BuiltModel:
         compiled, choices, asked = _compile(model, target, records, executor)
         schedules = {o.operator.key: choices.schedule_of(o) for o in compiled.by_label.values()}
         return BuiltModel(compiled, schedules, asked)
 
-    def single_operator(self, occurrence: Occurrence) -> RelayModel:
+    def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         return lower.single_operator_model(occurrence)
 
     def build_operator(self, occurrence: Occurrence, target: Any, records: UsableRecords) -> BuiltModel:
@@ -57,7 +59,7 @@ class RelayCompiler(Compiler):
         return BuiltModel(compiled, {occurrence.operator.key: choices.schedule_of(occurrence)}, asked)
 
     def tunables(
-        self, model: RelayModel, target: Any, keys: Collection[str] | None
+        self, model: ImportedModel, target: Any, keys: Collection[str] | None
     ) -> tuple[list[Tunable], list[Occurrence]]:
         from op_profiler.schedules.chosen import chosen_schedules
         from op_profiler.schedules.templates import register_templates
@@ -93,7 +95,7 @@ class RelayCompiler(Compiler):
 
 
 def _compile(
-    model: RelayModel, target: Any, records: UsableRecords, executor: str
+    model: ImportedModel, target: Any, records: UsableRecords, executor: str
 ) -> tuple[CompiledModel, ChosenSchedules, frozenset[str]]:
     """The kernels, the schedules that the compiler chose, and what it looked for records of."""
     from op_profiler.schedules.chosen import chosen_schedules

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 
 _FLOATS = ("float32", "float64")
 _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.compilers.relay.extract import describe
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.dataset.formats import autotvm_export
 from op_profiler.dataset.formats.format import Imported, Progress
 from op_profiler.dataset.formats.importing import report

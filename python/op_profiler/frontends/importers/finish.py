@@ -1,4 +1,4 @@
-"""What all importers share: the error that names unsupported operators, and the last step to a `RelayModel`."""
+"""What all importers share: the error that names unsupported operators, and the last step to an `ImportedModel`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 
 # How TVM's importers of torch, ONNX and TFLite name what they do not know.
@@ -66,7 +66,7 @@ def finish(
     source: str,
     batch_size: int,
     notes: Sequence[str] = (),
-) -> RelayModel:
+) -> ImportedModel:
     """Type the module, drop what it does not use, and describe its inputs.
 
     Args:
@@ -88,4 +88,4 @@ def finish(
         shape = tuple(None if isinstance(d, tvm.tir.Any) else int(d) for d in kind.shape)
         inputs.append(InputSpec(variable.name_hint, shape, str(kind.dtype), high=spec.high if spec else 2))
     weights = {n: value for n, value in params.items() if n in used}
-    return RelayModel(name, source, module, weights, tuple(inputs), batch_size, tuple(notes))
+    return ImportedModel(name, source, module, weights, tuple(inputs), batch_size, tuple(notes))

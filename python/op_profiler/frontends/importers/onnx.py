@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.fingerprints import check_file
 from op_profiler.frontends.frontend import ModelRequest
@@ -95,7 +95,7 @@ def _tensors(message: Any) -> Iterator[Any]:
                 yield from _tensors(inner)
 
 
-def lower(path: Path, request: ModelRequest) -> RelayModel:
+def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """Lower the model in a file.
 
     Raises:
@@ -260,7 +260,7 @@ def _vocabulary(graph: Any, name: str, weights: Mapping[str, Any]) -> int:
     return 2
 
 
-def _check_batch(lowered: RelayModel, graph: Any, own: Mapping[str, Dims], batch: int | None) -> None:
+def _check_batch(lowered: ImportedModel, graph: Any, own: Mapping[str, Dims], batch: int | None) -> None:
     """The batch must reach the outputs: a model may hold its own size where it cannot be found.
 
     Raises:

@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.fingerprints import check_file
 from op_profiler.frontends.frontend import ModelRequest
@@ -30,7 +30,7 @@ def check_tflite(path: Path) -> None:
             raise ModelError(f"{path} is no TFLite model: it does not start as one")
 
 
-def lower(path: Path, request: ModelRequest) -> RelayModel:
+def lower(path: Path, request: ModelRequest) -> ImportedModel:
     """Lower the model in a file.
 
     Raises:

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from op_profiler.compilers.relay.relay_model import InputSpec, RelayModel
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, unsupported
 from op_profiler.frontends.importers.torch_graph import prepare
@@ -87,7 +87,7 @@ def lower(
     batch_size: int,
     highs: Mapping[str, int] | None = None,
     notes: Sequence[str] = (),
-) -> RelayModel:
+) -> ImportedModel:
     """Trace a module with example inputs and convert the trace.
 
     Args:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.importers import torch as torch_importer
@@ -23,7 +23,7 @@ from op_profiler.frontends.importers.finish import said
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 
 
-def lower_torchscript(path: Path, request: ModelRequest) -> RelayModel:
+def lower_torchscript(path: Path, request: ModelRequest) -> ImportedModel:
     """A file of torch.jit.save; the shapes of its inputs come with the request."""
     torch = torch_importer.load_torch()
     try:
@@ -86,7 +86,7 @@ def _example(shape: Sequence[int], vocabulary: int | None = None) -> Any:
     return torch.randn(tuple(shape), generator=generator)
 
 
-def lower_exported(path: Path, request: ModelRequest) -> RelayModel:
+def lower_exported(path: Path, request: ModelRequest) -> ImportedModel:
     """A file of torch.export.save; the shapes of its inputs are in it."""
     program = _load_exported(path)
     names = list(program.graph_signature.user_inputs)
@@ -163,7 +163,7 @@ def _filled(kind: Any, sizes: tuple[int, ...]) -> Any:
     return torch.zeros(sizes, dtype=kind.dtype)
 
 
-def lower_function(request: ModelRequest) -> RelayModel:
+def lower_function(request: ModelRequest) -> ImportedModel:
     """What ``package.module:function`` returns: a torch module and its example inputs (a tensor, a list or a dict)."""
     torch = torch_importer.load_torch()
     torch.manual_seed(0)

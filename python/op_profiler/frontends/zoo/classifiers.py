@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compilers.relay.relay_model import RelayModel
+from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.errors import MissingPackageError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.input_shapes import INPUT, batch_of, shapes_by_name
@@ -65,7 +65,7 @@ def package_of(name: str) -> str:
     return "torchvision" if name in torchvision_names() else "pretrainedmodels"
 
 
-def load(request: ModelRequest) -> RelayModel:
+def load(request: ModelRequest) -> ImportedModel:
     """A model by name."""
     from op_profiler.frontends.importers import torch as torch_importer
 

@@ -12,7 +12,7 @@ import math
 import re
 from typing import Any
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 
 PREFIX = "randwire-"
 IMAGE = (3, 224, 224)

@@ -39,7 +39,7 @@ class Models:
         loaded: in TVM's graph executor, over the storage that the compiler planned.
         inputs: of each model, random or the user's.
         batch_sizes: of each model, as it was lowered.
-        contents: of each model, see `RelayModel.content`.
+        contents: of each model, see `ImportedModel.content`.
         asked: of each model, see `BuiltModel.asked`.
         merged: kinds of operators that were merged (parallel type ``full``).
         schedules: what the builds gave to the operators, by workload key.

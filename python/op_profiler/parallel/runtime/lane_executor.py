@@ -14,7 +14,7 @@ import numpy as np
 
 from op_profiler.c_compiler import make_library
 from op_profiler.compilers.relay.compiled_files import Library
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.calls import Call, Kernel
 from op_profiler.measure.kernels import bind_graph
 from op_profiler.parallel.planning.plan import ROWS

@@ -22,7 +22,7 @@ import numpy as np
 
 from op_profiler.c_compiler import compiler, make_library
 from op_profiler.cache import cache_folder
-from op_profiler.compilers.relay.lower import last_line
+from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
 from op_profiler.files import atomic_file
 from op_profiler.measure.calls import Call

@@ -18,7 +18,7 @@ import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.relay.executor_graph import Entry
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.kernels import kernel_calls, only_read
 

@@ -14,7 +14,7 @@ import numpy as np
 from op_profiler.building.build import build_operator
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.relay.executor_graph import kernels_with_inputs
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.parallel.planning.plan import PlanError
 from op_profiler.parallel.runtime.lane_executor import on_lanes

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from op_profiler.compilers.relay.executor_graph import kernels_with_inputs
-from op_profiler.compilers.relay.lower import last_line
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel
 from op_profiler.parallel.planning.plan import Group, Stage

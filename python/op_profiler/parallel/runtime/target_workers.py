@@ -95,7 +95,7 @@ def load_on_target(
         builds: of the models, for the target.
         inputs: of each model, one array per input.
     """
-    from op_profiler.compilers.relay.tvm_build import runtime_device
+    from op_profiler.compilers.tvm_build import runtime_device
     from op_profiler.measure.kernels import load_graph
 
     pairs = list(zip(builds, inputs, strict=True))
@@ -171,7 +171,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             graph.run_model()
             return graph.output_arrays()  # waits for the device
         except RuntimeError as error:
-            from op_profiler.compilers.relay.lower import last_line
+            from op_profiler.compilers.tvm_errors import last_line
 
             model = self.loaded.models[number]
             raise MeasureError(f"{model} failed on {self.loaded.name}: {last_line(error)}") from error

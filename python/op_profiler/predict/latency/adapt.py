@@ -148,7 +148,7 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
 
 def _vector_ratio(known: DeviceName, new: DeviceName) -> float:
     """How much longer the vectors of the device are that is known; 1 where one of the two is no processor."""
-    from op_profiler.compilers.relay.tvm_build import vector_lanes
+    from op_profiler.compilers.tvm_build import vector_lanes
     from op_profiler.targets import TARGETS
     from op_profiler.targets.target import resolve_target
 

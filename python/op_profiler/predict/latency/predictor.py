@@ -21,7 +21,7 @@ from op_profiler.predict.latency.regression import Fitted
 from op_profiler.predict.latency.roofline import Roofline
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.relay.relay_model import RelayModel
+    from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.predict.latency.method import Method
     from op_profiler.predict.latency.network import Network, NetworkPrediction
 
@@ -144,7 +144,7 @@ class Predictor:
 
         return open_predictor(choice, db=db, device=device)
 
-    def predict_model(self, model: RelayModel | Network, *, threads: int = 1) -> NetworkPrediction:
+    def predict_model(self, model: ImportedModel | Network, *, threads: int = 1) -> NetworkPrediction:
         """The latency of a network, and of every operator in it.
 
         Args:

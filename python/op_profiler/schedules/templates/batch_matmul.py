@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.nest import Nest
 from op_profiler.schedules.templates.conv2d import shape

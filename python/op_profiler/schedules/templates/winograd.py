@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.nest import MAXIMUM_REGISTER_TILE, UNROLLED, output_of, restrict, tile_sizes, value

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
-from op_profiler.compilers.relay.tvm_build import load_tvm, runtime_device
+from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.kernels import GraphKernels, load_graph
@@ -137,7 +137,7 @@ class GpuKernels:
             try:
                 self.runtime.sync()
             except load_tvm().TVMError as failure:
-                from op_profiler.compilers.relay.lower import last_line
+                from op_profiler.compilers.tvm_errors import last_line
 
                 return last_line(failure)
         return error

@@ -20,7 +20,7 @@ class GpuWorker(Worker):
     cold_mechanism = "copy over the L2"
 
     def _open(self) -> tuple[Any, Threads]:
-        from op_profiler.compilers.relay.tvm_build import runtime_device
+        from op_profiler.compilers.tvm_build import runtime_device
         from op_profiler.targets.cuda.gpu import NoThreads
 
         return runtime_device(self.target), NoThreads()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
-from op_profiler.compilers.relay.tvm_build import runtime_device
+from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.measure.energy import Rapl
 from op_profiler.measure.kernels import GraphKernels, load_in_turns
 from op_profiler.measure.load import CoreMeter

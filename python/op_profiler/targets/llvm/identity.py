@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from op_profiler.compilers.relay.tvm_build import llvm_version, load_tvm
+from op_profiler.compilers.tvm_build import llvm_version, load_tvm
 from op_profiler.cores import usable_cores
 from op_profiler.measure.measurement import Device
 

@@ -20,7 +20,7 @@ class LlvmKind(TargetKind):
     on_host = True
 
     def resolve(self, target: str) -> Any:
-        from op_profiler.compilers.relay.tvm_build import host_cpu
+        from op_profiler.compilers.tvm_build import host_cpu
         from op_profiler.targets.llvm.options import checked
         from op_profiler.targets.target import options_of
 

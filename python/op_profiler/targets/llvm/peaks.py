@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.cache import cache_folder
-from op_profiler.compilers.relay.tvm_build import load_tvm, vector_lanes
+from op_profiler.compilers.tvm_build import load_tvm, vector_lanes
 from op_profiler.files import atomic_file
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.calls import Kernel

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
-from op_profiler.compilers.relay.lower import last_line
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.kernels import expose_every_entry, kernel_calls
 from op_profiler.measure.measurement import Cache

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.tvm_build import llvm_version, load_tvm
+from op_profiler.compilers.tvm_build import llvm_version, load_tvm
 from op_profiler.measure.measurement import Device
 
 _TEXT_ARGUMENT_BYTES = 128

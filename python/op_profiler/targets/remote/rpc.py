@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.targets.machine import Place
 

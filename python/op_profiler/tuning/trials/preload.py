@@ -5,7 +5,7 @@ import os
 # numpy's threads spin for a while after a product, on cores where something is being timed.
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 
-from op_profiler.compilers.relay.tvm_build import load_tvm  # noqa: E402
+from op_profiler.compilers.tvm_build import load_tvm  # noqa: E402
 
 load_tvm()
 

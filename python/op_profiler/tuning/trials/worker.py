@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.measurement import Cache, Settings
@@ -329,7 +329,7 @@ class Worker:
 
 
 def _short(error: BaseException) -> str:
-    from op_profiler.compilers.relay.lower import last_line
+    from op_profiler.compilers.tvm_errors import last_line
 
     return f"{type(error).__name__}: {last_line(error)}"
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.tuning.tuners import TUNERS
 
 

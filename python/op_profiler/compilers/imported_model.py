@@ -1,4 +1,4 @@
-"""A model in Relay, as sources of models give it and the compiler takes it."""
+"""A model as sources of models give it and the compiler takes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class InputSpec:
     """One input of a model: values are drawn uniformly from [low, high) (integers) or a standard normal (floats).
 
     Attributes:
-        name: name of the Relay variable.
+        name: of the parameter of ``main``.
         shape: sizes; a None is a dimension that is only known at run time (vm executor).
         dtype: numpy dtype name.
         low, high: range of integer inputs; `high` is the vocabulary size for token ids.
@@ -38,13 +38,13 @@ class InputSpec:
 
 
 @dataclasses.dataclass(frozen=True)
-class RelayModel:
-    """A model lowered to Relay.
+class ImportedModel:
+    """A model in the representation of the compiler in use.
 
     Attributes:
         name, source: where it comes from.
         mod: `tvm.IRModule` with a typed `main`.
-        params: weights by Relay variable name.
+        params: weights by the name of the parameter of ``main`` that each is.
         inputs: the remaining parameters of `main`, in order.
         batch_size: the batch size that the shapes of `inputs` were made with.
         notes: what the user should know, e.g. that the weights are random.

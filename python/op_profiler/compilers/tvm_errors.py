@@ -1,0 +1,13 @@
+"""What TVM says when it refuses something."""
+
+from __future__ import annotations
+
+
+def last_line(error: BaseException) -> str:
+    """The sentence of a TVM error that says what happened, without its stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for line in lines if "Check failed" in line or "error:" in line.lower() or "Error:" in line]
+    chosen = telling[-1] if telling else (lines[-1] if lines else type(error).__name__)
+    if chosen.endswith(":") and chosen != lines[-1]:
+        chosen += " " + lines[lines.index(chosen) + 1]
+    return chosen[:500]
