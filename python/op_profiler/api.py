@@ -35,6 +35,7 @@ def collect(
     precision: Precision = "float32",
     threads: Sequence[int] | None = None,
     schedules: str = AUTO,
+    label: str = "",
     db: str = DEFAULT_DB,
 ) -> ModelReport:
     """Measure every operator of a model, as the compiler emits it, and the whole model beside them.
@@ -54,6 +55,7 @@ def collect(
         precision: ``float32``, ``float16`` or ``int8``.
         threads: thread counts to measure at; None for a few from one to all cores.
         schedules: schedule records to compile with: ``auto`` (those of this processor), ``none``, or a folder.
+        label: name of the run, which keeps it beside others of the same model.
         db: SQLAlchemy address of the dataset; it is made where it does not exist.
 
     Returns:
@@ -74,7 +76,9 @@ def collect(
         schedules=schedules,
     )
     with Collection(db) as collection:
-        return collection.run(FRONTENDS.get(source), [CollectRequest(build=build, db=db)], Screen(quiet=True))[0]
+        return collection.run(
+            FRONTENDS.get(source), [CollectRequest(build=build, db=db, label=label)], Screen(quiet=True)
+        )[0]
 
 
 def sample(

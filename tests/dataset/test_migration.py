@@ -20,9 +20,9 @@ from op_profiler.schedules.schedule import Schedule
 KNOBS = {"tile_ic": [4, 16], "tile_oc": [4, 16], "tile_ow": [8, 14], "unroll_kw": True}
 
 
-@pytest.fixture(params=["version1.sql", "version2.sql", "version3.sql", "version4.sql"])
+@pytest.fixture(params=[f"version{number}.sql" for number in range(1, schema.VERSION)])
 def old(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    path = tmp_path / "old.db"
+    path = tmp_path / f"{request.param}.db"
     connection = sqlite3.connect(path)
     connection.executescript(Path(__file__).with_name(request.param).read_text())
     connection.close()
@@ -40,7 +40,9 @@ def test_an_older_dataset_gets_new_columns_and_keeps_its_rows(old: str) -> None:
             assert row["core_type"] == "common" and row["launches"] is None
             assert row["threads"] == 2 and row["governor"] is None and row["numa_node_effective"] is None
             assert row["vectorize"] == 16 and row["unroll"] == "unroll_kw" and row["reorder"] is None
+            assert row["run_label"] == "" and row["project_revision"] is None and row["user_revision"] is None
         assert len(dataset.measurements_of("m", threads=2, cache="model")) == 2
+        assert [model.recipe for model in dataset.models()] == [None]
 
 
 def test_an_older_dataset_takes_devices_without_cores_afterwards(old: str, example: Any) -> None:
@@ -93,6 +95,8 @@ def test_a_resumed_collection_finds_what_an_older_version_stored(old: str, examp
 
 def test_failures_of_an_older_dataset_are_kept_with_their_cause(old: str) -> None:
     path = old.removeprefix("sqlite:///")
+    if "version5" in path:
+        pytest.skip("failures are kept since version 5")
     threads = "asked for 2 threads, TVM's pool answers 1; TVM_NUM_THREADS was 1 when TVM was imported"
     with sqlite3.connect(path) as connection:
         no_times = "median_us = NULL, min_us = NULL, mean_us = NULL, rounds = 0"
@@ -155,7 +159,10 @@ def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) ->
             for name in ("error_cause", "settled", "energy_cache", "call_overhead_us", *between):
                 connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {name}")
         connection.exec_driver_sql("ALTER TABLE model_timings DROP COLUMN coverage")
-        connection.exec_driver_sql("ALTER TABLE models DROP COLUMN base_key, DROP COLUMN asked")
+        for name in ("base_key", "asked", "label", "recipe"):
+            connection.exec_driver_sql(f"ALTER TABLE models DROP COLUMN {name}")
+        for name in ("project_revision", "user_revision"):
+            connection.exec_driver_sql(f"ALTER TABLE model_timings DROP COLUMN {name}")
         connection.exec_driver_sql("ALTER TABLE devices DROP COLUMN machine_id")
         connection.exec_driver_sql("UPDATE op_profiler_schema SET version = 1")
     with Dataset.open(postgres_url) as dataset:

@@ -34,7 +34,8 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Any) -> Bui
     if built is None:
         built = compiler_in_use().build(model, target, records, "vm" if request.executor == "vm" else "graph")
         kept.keep(built)
-    return dataclasses.replace(built, notes=(*built.compiled.notes, *records.notes(built.asked)))
+    notes = (*built.compiled.notes, *records.notes(built.asked))
+    return dataclasses.replace(built, notes=notes, kept=kept.place(built.asked))
 
 
 def build_operator(occurrence: Occurrence, target: Any, records: UsableRecords) -> tuple[ImportedModel, BuiltModel]:

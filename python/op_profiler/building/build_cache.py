@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.schedules.usable_records import UsableRecords
 
 _FORMAT = 1
+_PLACE = re.compile(r"[0-9a-f]{32}/(default|[0-9a-f]{16})")
 _DEFAULT = "default"  # the name of a build that no schedule record had a part in
 
 
@@ -41,23 +43,23 @@ class BuildCache:
     def __init__(self, request: BuildRequest, model: ImportedModel, target: Any, records: UsableRecords) -> None:
         self._request = request
         self._content = model.content
-        self._folder = cache_folder() / "built" / _base(request, model, target)
+        self._folder = _builds() / _base(request, model, target)
         self._records = records
 
     def find(self) -> BuiltModel | None:
         """The kept build whose records are those that it would find today; None where none can be used."""
         for place in sorted(self._folder.glob("[!.]*")):
-            try:
-                about = json.loads((place / cache.ABOUT).read_text())
-                if self._name(about["asked"]) != place.name or not _is_whole(place, about):
-                    continue
-                schedules = {key: _schedule(fields) for key, fields in about["schedules"].items()}
-                built = BuiltModel(compiler_in_use().read(place), schedules, frozenset(about["asked"]))
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
-            cache.touch(place)
-            return built
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                if self._name(json.loads((place / cache.ABOUT).read_text())["asked"]) == place.name:
+                    built = read_kept(f"{self._folder.name}/{place.name}")
+                    if built is not None:
+                        return built
         return None
+
+    def place(self, asked: frozenset[str]) -> str:
+        """Where the build with today's records lies, for `read_kept`; empty where it is not kept."""
+        name = self._name(asked)
+        return f"{self._folder.name}/{name}" if (self._folder / name).is_dir() else ""
 
     def keep(self, built: BuiltModel) -> None:
         """Write it, where the model can be told again and there is room."""
@@ -81,6 +83,31 @@ class BuildCache:
 
     def _name(self, asked: frozenset[str] | list[str]) -> str:
         return self._records.digest(asked) or _DEFAULT
+
+
+def read_kept(place: str) -> BuiltModel | None:
+    """The build that lies there, whatever it was made by; None where it is gone or not as it was written.
+
+    Args:
+        place: as `BuildCache.place` told it.
+    """
+    if not _PLACE.fullmatch(place):
+        return None
+    folder = _builds() / place
+    try:
+        about = json.loads((folder / cache.ABOUT).read_text())
+        if not _is_whole(folder, about):
+            return None
+        schedules = {key: _schedule(fields) for key, fields in about["schedules"].items()}
+        built = BuiltModel(compiler_in_use().read(folder), schedules, frozenset(about["asked"]), kept=place)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    cache.touch(folder)
+    return built
+
+
+def _builds() -> Path:
+    return cache_folder() / "built"
 
 
 def _base(request: BuildRequest, model: ImportedModel, target: Any) -> str:

@@ -35,6 +35,8 @@ op_performance_collector.py --modelsource local            (all default models, 
 
 op_performance_collector.py --modelsource local --modelname resnet-18 --remeasure noisy
 
+op_performance_collector.py --modelsource local --modelname resnet-18 --label before   (then: op-profiler compare)
+
 op_performance_collector.py --modelsource local --modelname resnet-18 --target cuda --precision float32,float16
 
 op_performance_collector.py --modelsource local --modelname mobilenet --target pynq --host 192.168.2.99 --port 9190
@@ -104,6 +106,13 @@ def collect(  # noqa: PLR0913 - the options are the interface
         ),
     ] = None,
     remeasure: options.Remeasure = "",
+    label: Annotated[
+        str,
+        typer.Option(
+            help="Name of this run: the dataset keeps it beside other runs of the same model, to compare them.",
+            rich_help_panel="Output",
+        ),
+    ] = "",
     iftune: Annotated[
         str, typer.Option(help="true or false: search for better schedules first.", rich_help_panel="Tuning")
     ] = "false",
@@ -190,6 +199,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
     place = values.parse_place(host, port, device_key, kind_of(target).name)
     if (module is not None or entry is not None) and modelname is not None:
         raise UsageError("--module and --entry time a function in place of a model; leave out --modelname")
+    if (module is not None or entry is not None) and label:
+        raise UsageError("--label names a run of a model; leave it out beside --module and --entry")
     if module is not None or entry is not None:
         _measure_module(module, entry, target, place, inputshape, db, summary_json, quiet=quiet)
         return
@@ -225,6 +236,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         studies=studies,
         db=db,
         dry_run=dry_run,
+        label=label,
     )
     lengths = values.lengths_of([(frontend, name) for name in names], sequence_length)
     models = [dataclasses.replace(model, name=name, sequence_length=length) for name, length in zip(names, lengths)]

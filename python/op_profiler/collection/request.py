@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
+import re
 from typing import Any
 
 from op_profiler.building.request import BuildRequest, one_of
@@ -15,6 +18,7 @@ from op_profiler.tuning.tuners import TUNERS
 ResourceValue = str | int | tuple[int, ...]
 TRIALS = (10, 3000)
 REMEASURE = ("failed", "noisy", "all")
+_LABEL = re.compile(r"\w([\w./+-]{0,62}\w)?")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,6 +121,7 @@ class CollectRequest:
         build: which model, for which machine, at which thread counts.
         db: SQLAlchemy address of the dataset.
         dry_run: compile only.
+        label: name of the run, which keeps it apart from others of the same model in the dataset; empty for none.
     """
 
     build: BuildRequest
@@ -124,6 +129,7 @@ class CollectRequest:
     studies: Studies = Studies()
     db: str = DEFAULT_DB
     dry_run: bool = False
+    label: str = ""
 
     def check(self) -> None:
         """Refuse what cannot work, in the order in which a user would want to hear of it.
@@ -134,6 +140,15 @@ class CollectRequest:
         self._check_studies()
         self.build.check(dry_run=self.dry_run, tuned=self.studies.tune is not None)
         self.measuring.check(self.build)
+        if self.label and not _LABEL.fullmatch(self.label):
+            raise UsageError(f"--label {self.label!r} is no name; give up to 64 letters, digits, and . _ / + - inside")
+        if self.label and self.build.cache != "model":
+            raise UsageError(f"--label: times with {self.build.cache} caches hold in every run; leave out one of both")
+
+    def base_key(self, content: str, machine: str) -> str:
+        """`BuildRequest.base_key`, which is another one for a run with a label: it is a model of its own in the dataset."""
+        key = self.build.base_key(content, machine)
+        return hashlib.sha256(json.dumps([key, self.label]).encode()).hexdigest()[:16] if self.label else key
 
     def _check_studies(self) -> None:
         studies = self.studies

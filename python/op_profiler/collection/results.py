@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection.one_by_one import refused_threads, whole_model_failed
 from op_profiler.collection.resume import StoredResults
+from op_profiler.collection.revisions import project_revision, user_revision
 from op_profiler.dataset import Row
 from op_profiler.measure.failures import machine_state
 from op_profiler.schedules.schedule import UNKNOWN, Schedule
@@ -14,6 +15,7 @@ from op_profiler.schedules.schedule import UNKNOWN, Schedule
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from op_profiler.building.recipe import Recipe
     from op_profiler.collection.session import OperatorResult, ThreadResult
     from op_profiler.collection.worker_task import WorkerTask
     from op_profiler.compilers.imported_model import ImportedModel
@@ -31,6 +33,7 @@ class Results:
         schedules: what the build gave to the operators, by workload key.
         launches: grid and block of each launch of a GPU, by workload key.
         details: of the build, stored with the time of the model.
+        recipe: how to build it again; None where it is not built as a whole.
         request: the one of the task; from `identify` on with those thread counts only that are still to be measured.
         model_key: of the model in the dataset, known from `identify` on.
         earlier: what the dataset has of it already.
@@ -41,6 +44,7 @@ class Results:
         self.schedules: dict[str, Schedule] = {}
         self.launches: dict[str, list[dict[str, Any]]] = {}
         self.details: dict[str, Any] = {}
+        self.recipe: Recipe | None = None
         self.request = task.request
         self.model_key = ""
         self._dataset = dataset
@@ -56,7 +60,7 @@ class Results:
         ordered, build = self._task.request, self._task.request.build
         machine = self.device.identity if self.device is not None else ordered.machine() or ""
         self._asked = tuple(sorted(asked))
-        self._base_key = build.base_key(content, machine)
+        self._base_key = ordered.base_key(content, machine)
         self.model_key = build.model_key(self._base_key, self._asked)
         self.earlier = StoredResults(self._dataset, ordered, self.model_key, self._task.since)
         self._narrow(tuple(n for n in ordered.build.threads if not self.earlier.answers(n)))
@@ -100,6 +104,8 @@ class Results:
                 device_key=self.device.key if self.device is not None else None,
                 base_key=self._base_key,
                 asked=self._asked,
+                label=request.label,
+                recipe=self.recipe.to_json() if self.recipe is not None else None,
             )
             self._dataset.add_operators(
                 self.model_key,
@@ -127,6 +133,8 @@ class Results:
             complete=complete,
             replace=complete and self.earlier.replaced(settings.threads),
             machine_state=machine_state() if timing.whole_model.error is not None else None,
+            project_revision=project_revision(),
+            user_revision=user_revision(),
         )
 
     def record(self, results: Sequence[OperatorResult], *, complete: bool = True, replace: bool = False) -> None:

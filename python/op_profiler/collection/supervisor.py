@@ -204,7 +204,7 @@ class Collection:
         content, machine = frontend.fingerprint(request.build.model), request.machine()
         if content is None or machine is None:
             return None
-        return lookup.find(self.dataset, request, request.build.base_key(content, machine), since)
+        return lookup.find(self.dataset, request, request.base_key(content, machine), since)
 
     def _work_with_resources(
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]

@@ -136,7 +136,7 @@ class Worker:
             self.machine(target).close()
             self._machine, machine = None, self.device.identity
             self._begin_compiling()
-        base_key = self.build.base_key(model.content, machine)
+        base_key = self.request.base_key(model.content, machine)
         found = lookup.find(self.dataset, self.request, base_key, self.task.since)
         if found is None or not (self.request.dry_run or found.answered >= set(self.build.threads)):
             return False
@@ -203,6 +203,7 @@ class Worker:
     def _compile(self, model: ImportedModel, target: Any) -> tuple[CompiledModel, list[Any]]:
         """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
         from op_profiler.building.build import build_model
+        from op_profiler.building.recipe import Recipe
         from op_profiler.building.requested_model import static_inputs
 
         specs = static_inputs(model, self.build)
@@ -217,6 +218,8 @@ class Worker:
         self.results.details["build_seconds"] = round(compiled.build_seconds, 3)
         if compiled.left_out:
             self.results.details["left_out_passes"] = list(compiled.left_out)
+        if compiled.executor == "graph":
+            self.results.recipe = Recipe.of(self.build, model.content, specs, built)
         self._note(*built.notes)
         return compiled, specs
 

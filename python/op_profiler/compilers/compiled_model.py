@@ -85,12 +85,14 @@ class BuiltModel:
         schedules: what the build gave to the operators, by workload key.
         asked: computations that it looked for schedule records of.
         notes: what the user should know about the build and the records that it took.
+        kept: where the cache keeps it (`building.build_cache.read_kept`); empty where it does not.
     """
 
     compiled: CompiledModel
     schedules: dict[str, Schedule]
     asked: frozenset[str]
     notes: tuple[str, ...] = ()
+    kept: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

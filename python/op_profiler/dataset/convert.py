@@ -117,6 +117,8 @@ def stored_timing(row: Mapping[str, Any]) -> StoredTiming:
         timing=timing,
         complete=row["complete"],
         measured_at=row["measured_at"],
+        project_revision=row["project_revision"],
+        user_revision=row["user_revision"],
     )
 
 

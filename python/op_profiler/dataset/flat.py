@@ -113,6 +113,7 @@ COLUMNS: tuple[Column, ...] = (
     *shown(schedules, settings, devices, models, model_operators),
     Column("whole_model_us", "real", "median of that whole model, microseconds", _timing.median_us),
     Column("timing_details", "json", "how that was timed; gauge_us: fixed kernels beside it", _timing.details, since=5),
+    *shown(_timing.project_revision, _timing.user_revision),
     *_times,
 )
 """Name, type and meaning of every column, in order; writers, readers and documentation are made from this."""

@@ -40,6 +40,7 @@ class ModelIdentity:
 
     Attributes:
         key: fingerprint of its content and of everything that decides what the compiler makes of it.
+        label: name of the run that it was collected in; empty where none was given.
     """
 
     key: str
@@ -49,6 +50,7 @@ class ModelIdentity:
     precision: str
     executor: str
     target: str
+    label: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,7 @@ class Model(ModelIdentity):
         notes: what the user should know about the model.
         base_key: the same without the schedule records; None where an older version stored it.
         asked: computations that its build looked for schedule records of (`building.build.BuiltModel.asked`).
+        recipe: how to build it again (`building.recipe.Recipe`), plain values; None where that is not known.
         extracted: True once all its operators are stored.
         added_at: when it was first stored, UTC, ISO 8601.
     """
@@ -68,6 +71,7 @@ class Model(ModelIdentity):
     device_key: str | None
     base_key: str | None
     asked: tuple[str, ...]
+    recipe: dict[str, Any] | None
     extracted: bool
     added_at: str
 
@@ -96,6 +100,8 @@ class StoredTiming:
 
     Attributes:
         measured_at: when it was stored, UTC, ISO 8601.
+        project_revision, user_revision: git's, of op_profiler and of the folder that the command ran in; None where
+            there is none.
     """
 
     model_key: str
@@ -104,6 +110,8 @@ class StoredTiming:
     timing: ModelTiming
     complete: bool
     measured_at: str
+    project_revision: str | None = None
+    user_revision: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ from op_profiler.dataset.row import CorunMember
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import Settings
 
-VERSION = 5
+VERSION = 6
 """Version of the tables below; counts up with every change to them."""
 
 metadata = MetaData()
@@ -133,6 +133,8 @@ models = Table(
     _column("device_key", ForeignKey("devices.key")),
     _column("base_key", Text, since=5),  # what is known of it without building it; NULL: written by an older version
     _column("asked", Json, since=5, nullable=False, server_default="[]"),  # `Model.asked`
+    _column("label", Text, "name of the run (--label)", flat="run_label", since=6, nullable=False, server_default=""),
+    _column("recipe", Json, since=6),  # how to build it again: `building.recipe.Recipe`; NULL: not known
     _column("extracted", Boolean, nullable=False),
     _column("added_at", Text, nullable=False),
 )
@@ -288,6 +290,8 @@ model_timings = Table(
     _column("sum_of_operators_us", Double),
     _column("unmeasured", Json, nullable=False),
     _column("coverage", Double, since=5),  # share of the time whose operators had to settle; NULL: not known
+    _column("project_revision", Text, "of op_profiler: git's, else its version", since=6),
+    _column("user_revision", Text, "git's of the folder that the command ran in; empty: none", since=6),
     _column("details", Json, nullable=False),
     *_time_columns("model_timings"),
     Index("model_timings_of_model", "model_key"),

@@ -122,6 +122,8 @@ class Dataset:
         device_key: str | None = None,
         base_key: str | None = None,
         asked: Iterable[str] = (),
+        label: str = "",
+        recipe: Mapping[str, Any] | None = None,
     ) -> None:
         """Store a lowered model; its operators follow with `add_operators`.
 
@@ -129,7 +131,7 @@ class Dataset:
             key: fingerprint of its content and of everything that decides what the compiler makes of it.
             device_key: the device that it was lowered for, which has to be stored; what was measured on other devices
                 then never counts as this model's.
-            base_key, asked: see `Model`.
+            base_key, asked, label, recipe: see `Model`; without a recipe the one that is there stays.
         """
         row = {
             "key": key,
@@ -143,10 +145,13 @@ class Dataset:
             "device_key": device_key,
             "base_key": base_key,
             "asked": sorted(asked),
+            "label": label,
+            "recipe": recipe,
             "extracted": False,
             "added_at": utc_now(),
         }
-        renewed = [column for column in row if column not in ("key", "extracted", "added_at")]
+        kept = {"key", "extracted", "added_at"} | ({"recipe"} if recipe is None else set())
+        renewed = [column for column in row if column not in kept]
         with self._write() as connection:
             upsert(connection, schema.models, [row], replace=renewed)
 
@@ -225,12 +230,15 @@ class Dataset:
         complete: bool = True,
         replace: bool = False,
         machine_state: Mapping[str, Any] | None = None,
+        project_revision: str | None = None,
+        user_revision: str | None = None,
     ) -> bool:
         """Store the timing of a whole model, by the rule of `record_all`.
 
         Args:
             complete: False for a check point of a measurement that is still going on.
             machine_state: see `Row`.
+            project_revision, user_revision: see `StoredTiming`.
 
         Returns:
             Whether it was stored; the operators that were measured beside it then belong in place of older ones.
@@ -242,6 +250,8 @@ class Dataset:
             "device_key": device.key,
             "complete": complete,
             "measured_at": utc_now(),
+            "project_revision": project_revision,
+            "user_revision": user_revision,
         }
         with self._write() as connection:
             upsert(connection, schema.devices, convert.distinct([device]))

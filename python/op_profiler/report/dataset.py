@@ -33,7 +33,7 @@ def show_contents(held: Contents) -> None:
         counts = (model.operators, model.measured, model.failed, model.foreign_load, model.unsettled, model.unfinished)
         table.add_row(
             model.key,
-            f"{model.source}:{model.name}, batch {model.batch_size}",
+            f"{model.source}:{model.name}, batch {model.batch_size}" + (f", run {model.label}" if model.label else ""),
             model.precision,
             model.target,
             ",".join(map(str, model.threads)),

@@ -50,6 +50,7 @@ def _add_model(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
         target=row.device.target,
         notes=[_NOTE],
         device_key=row.device.key,
+        label=flat["run_label"] or "",
     )
 
 
@@ -88,4 +89,5 @@ def _add_timing(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
         sum_of_operators_us=None,
         details=flat["timing_details"] or {},
     )
-    dataset.record_model_timing(row.model_key, row.settings, row.device, timing)
+    revisions = {name: flat[name] for name in ("project_revision", "user_revision")}
+    dataset.record_model_timing(row.model_key, row.settings, row.device, timing, **revisions)

@@ -1,0 +1,125 @@
+"""How a model was built, kept with what was measured of it, so that the same kernels can be had again later.
+
+The kept build comes first: it is there whatever has become of the model's files and of this package since. Where it is
+gone, the model is built again from its source, as long as that still has the same content.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from op_profiler.building.request import BuildRequest
+from op_profiler.errors import DatasetError, ModelError
+from op_profiler.schedules import records
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from op_profiler.compilers.compiled_model import BuiltModel
+    from op_profiler.compilers.imported_model import InputSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """All that the kernels of a built model follow from.
+
+    Attributes:
+        request: what was built; where its schedule records lie is not part of it, since they may change there.
+        content: fingerprint of the model (`ImportedModel.content`).
+        inputs: the model's inputs as they were run, a name, a shape, a dtype and a range each (`InputSpec`).
+        schedules: the records that the build took, as lines.
+        kept: where the cache keeps the build; empty where it does not.
+    """
+
+    request: BuildRequest
+    content: str
+    inputs: tuple[dict[str, Any], ...]
+    schedules: tuple[str, ...] = ()
+    kept: str = ""
+
+    @classmethod
+    def of(cls, request: BuildRequest, content: str, inputs: Sequence[InputSpec], built: BuiltModel) -> Recipe:
+        """The recipe of a build that was made just now."""
+        from op_profiler.compilers.tvm_build import load_tvm
+
+        version = str(load_tvm().__version__)
+        chosen = request.usable_records().chosen
+        used = [chosen[computation].to_json(version) for computation in sorted(built.asked & chosen.keys())]
+        return cls(
+            request=dataclasses.replace(request, schedules=records.NONE),
+            content=content,
+            inputs=tuple(dataclasses.asdict(spec) for spec in inputs),
+            schedules=tuple(used),
+            kept=built.kept,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Recipe:
+        """What `to_json` made.
+
+        Raises:
+            DatasetError: it is of another version, or damaged.
+        """
+        try:
+            return msgspec.convert(plain, cls)
+        except msgspec.ValidationError as error:
+            raise DatasetError(f"how a model was built cannot be read ({error}); collect it again") from error
+
+    def build(self, target: Any, announce: Callable[[str], None]) -> BuiltModel:
+        """The same kernels again.
+
+        Args:
+            target: `tvm.target.Target`.
+            announce: told what takes long.
+
+        Raises:
+            ModelError: neither the kept build nor the model of that content is there any more.
+        """
+        from op_profiler.building.build_cache import read_kept
+
+        found = read_kept(self.kept) if self.kept else None
+        return found if found is not None else self._built_again(target, announce)
+
+    def input_arrays(self) -> dict[str, np.ndarray]:
+        """The inputs as they were given, or the same random ones."""
+        from op_profiler.building.input_arrays import read_arrays
+        from op_profiler.building.requested_model import random_inputs
+        from op_profiler.compilers.imported_model import InputSpec
+
+        specs = [InputSpec(**(spec | {"shape": tuple(spec["shape"])})) for spec in self.inputs]
+        if self.request.input_data is None:
+            return random_inputs(specs)
+        arrays = read_arrays(Path(self.request.input_data))
+        return {spec.name: arrays[spec.name].astype(spec.dtype) for spec in specs}
+
+    def _built_again(self, target: Any, announce: Callable[[str], None]) -> BuiltModel:
+        from op_profiler.building.build import build_model
+        from op_profiler.building.requested_model import load_model
+
+        name = f"{self.request.model.source}:{self.request.model.name}"
+        announce(f"lowering {name}")
+        model, _, _ = load_model(self.request)
+        if model.content != self.content:
+            raise ModelError(
+                f"{name} is not what it was when it was collected, and the build of then is no longer in the cache "
+                "folder; collect it again from the older files (op-profiler cache shows what is kept)"
+            )
+        announce(f"compiling {name}")
+        with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+            request = dataclasses.replace(self.request, schedules=folder)
+            file = request.record_file()
+            assert file is not None  # only `records.NONE` has none
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("".join(line + "\n" for line in self.schedules))
+            return build_model(request, model, target)

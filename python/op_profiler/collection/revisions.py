@@ -1,0 +1,37 @@
+"""Which revision of which code measured: of this project, and of whatever the user keeps in the current folder."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from pathlib import Path
+
+import op_profiler
+from op_profiler.shipped import is_checkout
+
+_PATIENCE_SECONDS = 10.0
+
+
+@functools.cache
+def project_revision() -> str:
+    """Git's of the checkout that this package runs from, else the version of the package."""
+    found = _revision(Path(op_profiler.__file__).parent) if is_checkout() else None
+    return found or op_profiler.__version__
+
+
+@functools.cache
+def user_revision() -> str | None:
+    """Git's of the current folder, as it was when it was first asked for; None where that is no checkout."""
+    return _revision(Path.cwd())
+
+
+def _revision(folder: Path) -> str | None:
+    """Commit of a checkout, with ``-dirty`` behind it where a file that git knows was changed."""
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty"]
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=_PATIENCE_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None
