@@ -146,7 +146,7 @@ class CollectRequest:
             raise UsageError(f"--label: times with {self.build.cache} caches hold in every run; leave out one of both")
 
     def base_key(self, content: str, machine: str) -> str:
-        """`BuildRequest.base_key`, which is another one for a run with a label: it is a model of its own in the dataset."""
+        """`BuildRequest.base_key`, and another one for a run with a label: a model of its own in the dataset."""
         key = self.build.base_key(content, machine)
         return hashlib.sha256(json.dumps([key, self.label]).encode()).hexdigest()[:16] if self.label else key
 
