@@ -47,7 +47,8 @@ body = relay.nn.conv2d(data, weight, padding=(1, 1), channels=64, kernel_size=(3
 kernel, image = (rng.standard_normal(shape).astype("float32") for shape in ((64, 64, 3, 3), (1, 64, 56, 56)))
 module = tvm.IRModule.from_expr(relay.Function([data, weight], body))
 with tvm.transform.PassContext(opt_level=3):
-    executor = graph_executor.GraphModule(relay.build(module, target=target, params={"weight": kernel})["default"](device))
+    library = relay.build(module, target=target, params={"weight": kernel})
+executor = graph_executor.GraphModule(library["default"](device))
 executor.run(data=image)
 found = executor.get_output(0).numpy()
 padded = np.pad(image.astype("float64"), ((0, 0), (0, 0), (1, 1), (1, 1)))
