@@ -32,6 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 REGISTRIES = {
     "frontends": "op_profiler.frontends:FRONTENDS",
+    "compilers": "op_profiler.compilers:COMPILERS",
     "targets": "op_profiler.targets:TARGETS",
     "templates": "op_profiler.schedules.templates:TEMPLATES",
     "tuners": "op_profiler.tuning.tuners:TUNERS",

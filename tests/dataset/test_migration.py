@@ -37,7 +37,7 @@ def test_an_older_dataset_gets_new_columns_and_keeps_its_rows(old: str) -> None:
         for row in rows:
             assert row["knobs"]["tile_ow"] == [8, 14]
             assert row["tile"] == {"oc": 16, "ow": 14} and row["split"] == {"ic": 16}
-            assert row["core_type"] == "common" and row["launches"] is None
+            assert row["compiler"] == "relay" and row["core_type"] == "common" and row["launches"] is None
             assert row["threads"] == 2 and row["governor"] is None and row["numa_node_effective"] is None
             assert row["vectorize"] == 16 and row["unroll"] == "unroll_kw" and row["reorder"] is None
             assert row["run_label"] == "" and row["project_revision"] is None and row["user_revision"] is None

@@ -1,8 +1,9 @@
-"""A package from outside adds a model source and a format, which the commands then list and use."""
+"""A package from outside adds a model source, a format and a compiler, which the commands then list and use."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ py-modules = ["{module}"]
 CODE = '''
 import dataclasses
 
+from op_profiler.compilers.relay.relay_compiler import RelayCompiler
 from op_profiler.dataset.formats.line_format import TableFormat, convolution
 from op_profiler.dataset.formats.format import numbered_lines, read_entries
 from op_profiler.dataset.formats import tinynas
@@ -77,7 +79,13 @@ class Backwards(TableFormat):
         return tinynas.format_row(convolution(shape), row["median_us"])[::-1]
 
 
-FRONTEND, FORMAT = Twins(), Backwards()
+class Mirror(RelayCompiler):
+    """The compiler relay, by another name."""
+
+    name = "mirror"
+
+
+FRONTEND, FORMAT, COMPILER = Twins(), Backwards(), Mirror()
 '''
 ENTRY_POINTS = """
 [project.entry-points."op_profiler.frontends"]
@@ -87,6 +95,9 @@ broken = "twins_for_op_profiler:MISSING"
 
 [project.entry-points."op_profiler.formats"]
 backwards = "twins_for_op_profiler:FORMAT"
+
+[project.entry-points."op_profiler.compilers"]
+mirror = "twins_for_op_profiler:COMPILER"
 
 [project.entry-points."op_profiler.tunner"]
 misspelt = "twins_for_op_profiler:FRONTEND"
@@ -141,6 +152,28 @@ def test_a_format_of_another_package_is_read_and_written(installed: Path, tmp_pa
     done = run(installed, ["export", "out", *words], tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted((tmp_path / "out").read_text().splitlines()) == sorted(lines)
+
+
+def test_rows_of_another_compiler_stand_beside_relays_and_answer_only_for_it(installed: Path, tmp_path: Path) -> None:
+    words = ["collect", "--modelname=mlp", "--threads=1", "--db=sqlite:///x.db"]
+    assert run(installed, words, tmp_path).returncode == 0
+    (relay,) = rows_of_model(tmp_path / "x.db")
+    mirrored = run(installed, [*words, "--compiler=mirror"], tmp_path)
+    assert mirrored.returncode == 0, mirrored.stderr
+    both = rows_of_model(tmp_path / "x.db")
+    assert relay in both and sorted(compiler for compiler, *_ in both) == ["mirror", "relay"]
+    assert run(installed, [*words, "--compiler=mirror"], tmp_path).returncode == 0
+    assert rows_of_model(tmp_path / "x.db") == both
+    refused = run(installed, [*words, "--compiler=miror"], tmp_path)
+    assert refused.returncode == 2 and "unknown compiler 'miror'; the nearest known: mirror" in refused.stderr
+
+
+def rows_of_model(path: Path) -> list[tuple[str, ...]]:
+    """Compiler, key and time of every model that was timed."""
+    with sqlite3.connect(path) as connection:
+        columns = "d.compiler, t.model_key, t.measured_at"
+        joined = "model_timings t JOIN devices d ON d.key = t.device_key"
+        return list(connection.execute(f"SELECT {columns} FROM {joined} ORDER BY t.measured_at"))
 
 
 def test_what_is_broken_is_named_by_who_asks_for_it_and_breaks_nothing_else(installed: Path, tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def _builds() -> Path:
 
 def _base(request: BuildRequest, model: ImportedModel, target: Any) -> str:
     """Of all that decides a build but the records: the model, the target, TVM, and this package's own part in it."""
-    from op_profiler.targets.target import compiler_identity
+    from op_profiler.targets.target import tvm_identity
 
     parts = [
         _FORMAT,
@@ -120,7 +120,7 @@ def _base(request: BuildRequest, model: ImportedModel, target: Any) -> str:
         str(target),
         request.precision,
         request.executor,
-        compiler_identity(request.target),
+        tvm_identity(request.target, request.compiler),
         str(load_tvm().__version__),  # the TVM with CUDA, once imported, compiles for processors too
     ]
     if request.input_data is not None and request.precision == "int8":

@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
+from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.measurement import Cache, Precision
 from op_profiler.schedules import records
 from op_profiler.schedules.usable_records import UsableRecords
 from op_profiler.targets.machine import Place
-from op_profiler.targets.target import compiler_identity, kind_of
+from op_profiler.targets.target import kind_of, tvm_identity
 from op_profiler.targets.target_kind import TargetKind
 
 EXECUTORS = ("default", "vm")
@@ -28,6 +29,7 @@ class BuildRequest:
     Attributes:
         model: which model, with which inputs.
         target: TVM target string; ``llvm`` alone means this processor.
+        compiler: name of the compiler.
         place: of the machine that it is to run on; None for this one.
         precision: that it is converted to.
         executor: ``default`` (graph), or ``vm`` for dynamic shapes.
@@ -40,6 +42,7 @@ class BuildRequest:
 
     model: ModelRequest
     target: str = "llvm"
+    compiler: str = DEFAULT_COMPILER
     place: Place | None = None
     precision: Precision = "float32"
     executor: str = "default"
@@ -60,6 +63,7 @@ class BuildRequest:
         """
         from op_profiler.building.input_arrays import read_arrays
 
+        COMPILERS.check(self.compiler)
         self.kind.check(self.target, remote=self.place is not None, dry_run=dry_run)
         one_of("precision", self.precision, get_args(Precision))
         one_of("executor", self.executor, EXECUTORS)
@@ -69,6 +73,7 @@ class BuildRequest:
                 raise UsageError(f"--executor vm measures with --cache model only, not {self.cache}")
             if not self.on_host or self.precision != "float32":
                 raise UsageError("--executor vm measures float32 on this machine's processor only")
+        COMPILERS.get(self.compiler).check(self)
         if self.input_data is not None:
             read_arrays(Path(self.input_data))
         if not tuned:
@@ -101,9 +106,10 @@ class BuildRequest:
     def record_file(self) -> Path | None:
         """The file of the schedule records for this target and processor; None where they are switched off."""
         kind = self.kind
+        folder = kind.name if self.compiler == DEFAULT_COMPILER else f"{self.compiler}/{kind.name}"
         name = kind.processor_name() if self.place is None else self.place.key  # all machines of a key share them
         name = name if self.target.strip() == kind.name else f"{name} {self.target}"
-        return records.record_file(self.schedules, kind.name, name)
+        return records.record_file(self.schedules, folder, name)
 
     def base_key(self, content: str, machine: str) -> str:
         """Identity of what is measured, as far as it is known without building it.
@@ -112,7 +118,14 @@ class BuildRequest:
             content: of the model (`ImportedModel.content`).
             machine: `Device.identity` of the one that it is measured on.
         """
-        identity = [content, self.target, self.precision, self.executor, compiler_identity(self.target), machine]
+        identity = [
+            content,
+            self.target,
+            self.precision,
+            self.executor,
+            tvm_identity(self.target, self.compiler),
+            machine,
+        ]
         if self.input_data is not None:  # its accuracy is that of these values, and int8 is calibrated with them
             identity.append(hashlib.sha256(Path(self.input_data).read_bytes()).hexdigest())
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]

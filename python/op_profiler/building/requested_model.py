@@ -35,7 +35,7 @@ def load_model(
     from op_profiler.targets.target import resolve_target, use_build_for
 
     announce(stage="loading TVM")
-    use_build_for(request.target)
+    use_build_for(request.target, compiler=request.compiler)
     load_tvm()
     target = resolve_target(request.target)
     announce(stage="lowering")

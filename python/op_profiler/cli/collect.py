@@ -10,6 +10,7 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         ),
     ] = False,
     target: options.Target = "llvm",
+    compiler: options.Compiler = DEFAULT_COMPILER,
     precision: Annotated[
         str,
         typer.Option(
@@ -223,6 +225,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     build = BuildRequest(
         model=model,
         target=target,
+        compiler=compiler,
         place=place,
         executor=executor,
         input_data=str(inputdata) if inputdata is not None else None,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from op_profiler.cli import options
+from op_profiler.compilers import DEFAULT_COMPILER
 
 EXAMPLES = """Examples:
 
@@ -70,6 +71,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="Model",
         ),
     ] = "llvm",
+    compiler: options.Compiler = DEFAULT_COMPILER,
     modelsource: options.ModelSource = "local",
     batchsize: options.BatchSize = 1,
     sequence_length: options.SequenceLength = None,
@@ -106,6 +108,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     request = CorunRequest(
         models=values.parse_models(models, modelsource, batchsize, sequence_length),
         targets=targets,
+        compiler=compiler,
         place=values.parse_place(host, port, device_key, values.usual_key(targets)),
         schedules=schedules,
         policy=policy,

@@ -30,6 +30,7 @@ Target = Annotated[
         rich_help_panel=_MEASURING,
     ),
 ]
+Compiler = Annotated[str, typer.Option(help="What makes the kernels: {compilers}.", rich_help_panel=_MODEL)]
 Threads = Annotated[
     str | None,
     typer.Option(

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from op_profiler.cli import options
+from op_profiler.compilers import DEFAULT_COMPILER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.building.request import BuildRequest
     from op_profiler.measure.measurement import Precision
     from op_profiler.predict.latency.network import Network
     from op_profiler.predict.latency.predictor import Predictor
@@ -66,6 +67,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         str | None,
         typer.Option(help="What the model is lowered for; default: the predictor's device.", rich_help_panel="Device"),
     ] = None,
+    compiler: options.Compiler = DEFAULT_COMPILER,
     precision: Annotated[str, typer.Option(help="float32 or float16.", rich_help_panel="Device")] = "float32",
     threads: Annotated[str, typer.Option(help="Thread counts that were measured.", rich_help_panel="Device")] = "1",
     device: Annotated[
@@ -97,6 +99,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     quiet: options.Quiet = False,
 ) -> None:
     """Predict the latency of every operator of a model, and of the model, without measuring anything."""
+    from op_profiler.building.request import BuildRequest
     from op_profiler.cli import values
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_writable
@@ -138,7 +141,14 @@ def predict(  # noqa: PLR0913 - the options are the interface
         found.check_threads(counts)
         if save is not None:
             predictor_files.save(found, save)
-        network = _network(request, target or found.device.target, precision, input_dtype, status.step)
+        build = BuildRequest(
+            model=request,
+            target=target or found.device.target,
+            compiler=compiler,
+            precision=cast("Precision", precision),
+            schedules="none",
+        )
+        network = _network(build, input_dtype, status.step)
         each_regressor = format == "csv" and name.endswith(".tflite")
         parts = {
             choice: _predictor(choice, db, device, None, status.step)
@@ -190,16 +200,14 @@ def _dims(text: str) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
     return tuple(found), shapes
 
 
-def _network(request: ModelRequest, target: str, precision: str, dtype: str, note: Note) -> Network:
+def _network(build: BuildRequest, dtype: str, note: Note) -> Network:
     """The model's operators; what takes long is said."""
-    from op_profiler.building.request import BuildRequest
     from op_profiler.errors import UsageError
     from op_profiler.predict.latency.lowered_models import lowered_model
 
-    asked = BuildRequest(model=request, target=target, precision=cast("Precision", precision), schedules="none")
-    asked.check(dry_run=True)
-    model = lowered_model(asked, note)
+    build.check(dry_run=True)
+    model = lowered_model(build, note)
     if dtype and any(found != dtype for found in model.input_dtypes.values()):
         takes = ", ".join(f"{name}: {found}" for name, found in model.input_dtypes.items())
-        raise UsageError(f"--input_dtype {dtype}: {request.name} takes {takes}")
+        raise UsageError(f"--input_dtype {dtype}: {build.model.name} takes {takes}")
     return model.network()

@@ -10,6 +10,7 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     rounds: Annotated[int, typer.Option(help="Times that each operator is run.", rich_help_panel="How much")] = 21,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.", rich_help_panel="How much")] = 0,
     target: options.Target = "llvm",
+    compiler: options.Compiler = DEFAULT_COMPILER,
     threads: options.Threads = None,
     remeasure: options.Remeasure = "",
     schedules: options.Schedules = "none",
@@ -106,6 +108,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     build = BuildRequest(
         model=ModelRequest(source="sample", name=""),
         target=target,
+        compiler=compiler,
         place=place,
         threads=values.thread_counts(threads, target, place),
         schedules=schedules,

@@ -11,6 +11,7 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def schedule(
     batchsize: options.BatchSize = 1,
     sequence_length: options.SequenceLength = None,
     target: options.Target = "llvm",
+    compiler: options.Compiler = DEFAULT_COMPILER,
     threads: Annotated[int | None, typer.Option(help="Threads to run with. Default: all usable cores.")] = None,
     cache: Annotated[
         str, typer.Option(help="Caches that it meets: model (the records' decision), hot or cold (its weights).")
@@ -83,10 +85,15 @@ def schedule(
         raise UsageError("--verify measures operators alone; give --cache hot or --cache cold")
     model = ModelRequest(source=modelsource, name=subject or "", batch_size=batchsize, sequence_length=sequence_length)
     request = BuildRequest(
-        model=model, target=target, threads=(count,), schedules=schedules, cache=cast("Cache", cache)
+        model=model,
+        target=target,
+        compiler=compiler,
+        threads=(count,),
+        schedules=schedules,
+        cache=cast("Cache", cache),
     )
     request.check(dry_run=not verify)
-    use_build_for(target)
+    use_build_for(target, compiler=compiler)
     with Status(quiet=quiet) as status:
         status.step("reading trials")
         query, named = _query(request, device, *datasets, quiet=quiet)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.cache import cache_folder
+from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.files import atomic_file
 from op_profiler.schedules.records import NONE
 from op_profiler.targets.target import resolve_target
@@ -63,6 +65,9 @@ class References:
 
     def __init__(self, model_fingerprint: str, inputs: Mapping[str, np.ndarray]) -> None:
         digest = hashlib.sha256(model_fingerprint.encode())
+        compiler = compiler_in_use().name
+        if compiler != DEFAULT_COMPILER:
+            digest.update(compiler.encode())
         for name in sorted(inputs):
             digest.update(name.encode() + inputs[name].tobytes())
         self._path = cache_folder() / "outputs" / f"{digest.hexdigest()[:32]}.npz"
@@ -93,5 +98,7 @@ class References:
         from op_profiler.measure.kernels import load_graph
 
         target: Any = resolve_target("llvm")
-        built = build_model(BuildRequest(model=model, schedules=NONE), original_model(model), target)
+        built = build_model(
+            BuildRequest(model=model, compiler=compiler_in_use().name, schedules=NONE), original_model(model), target
+        )
         return load_graph(built.compiled, runtime_device(target), dict(self._inputs)).output_arrays()

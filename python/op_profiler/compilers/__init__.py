@@ -1,1 +1,23 @@
-"""What the rest of the package needs of a compiler: one folder a compiler."""
+"""Compilers: from models to kernels. The contract is here; each compiler has a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from op_profiler.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.compiler import Compiler
+
+DEFAULT_COMPILER = "relay"
+
+COMPILERS: Registry[Compiler] = Registry(
+    "compilers",
+    "compiler",
+    "op_profiler.compilers.compiler:Compiler",
+    {
+        "relay": Entry(
+            "op_profiler.compilers.relay.relay_compiler:RELAY", "Relay and AutoTVM's schedules, of TVM 0.8 to 0.19"
+        ),
+    },
+)

@@ -2,18 +2,25 @@
 
 A process holds one build of TVM, and so one compiler: `compiler_in_use` gives it. What a compiler returns are the types
 of `op_profiler.compilers.compiled_model`; the functions, tasks and libraries in them are its own, and go back to it.
+
+A compiler is a module in a folder of its own, and an entry of `op_profiler.compilers.COMPILERS`.
 """
 
 from __future__ import annotations
 
 import abc
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.schedules.usable_records import UsableRecords
@@ -21,18 +28,68 @@ if TYPE_CHECKING:
     from op_profiler.tuning.tasks import Tunable
 
 
+_VARIABLE = "OP_PROFILER_COMPILER"
+
+
 class NotKept(ValueError):
     """A built model that cannot be written to files, or files that hold none."""
 
 
 class Compiler(abc.ABC):
-    """One compiler. It has no state; a ``target`` is a `tvm.target.Target`.
+    """One compiler. It has no state, and imports nothing heavy before a question needs it; a ``target`` is a
+    `tvm.target.Target`.
 
     Attributes:
-        name: folder of `op_profiler.compilers` that implements it.
+        name: that it is chosen by.
+        takes_builds_of_targets: a kind of targets may bring the build of TVM that compiles for it
+            (`TargetKind.tvm_build`); else one build compiles for all of them.
+        needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
     """
 
     name: ClassVar[str]
+    takes_builds_of_targets: ClassVar[bool] = False
+    needs: ClassVar[str]
+
+    def check(self, request: BuildRequest) -> None:
+        """Refuse what it cannot do, without importing TVM.
+
+        Args:
+            request: which could be done by another compiler.
+
+        Raises:
+            UsageError: names the option, and what it may be.
+        """
+        return
+
+    def tvm_identity(self, packages: Sequence[str]) -> str:
+        """Which TVM it uses, told without importing it: ``none`` where there is none.
+
+        Args:
+            packages: that bring TVM for a kind of target; the first that is installed is used.
+        """
+        for name in packages:
+            try:
+                return f"{name} {metadata.version(name)}"
+            except metadata.PackageNotFoundError:
+                continue
+        return "none"
+
+    def activate_tvm(self) -> None:
+        """Put its TVM in front of any other on the path of this process and of those that it starts, before the first
+        import. Not called where ``TVM_HOME`` or a kind of target brings one.
+
+        Raises:
+            OpProfilerError: something is missing; says what.
+        """
+        return
+
+    @abc.abstractmethod
+    def prepare_tvm(self, tvm: Any) -> None:
+        """Import what it needs of a TVM that was just imported, and set that up.
+
+        Raises:
+            ImportError: this TVM has no such thing.
+        """
 
     @abc.abstractmethod
     def convert(
@@ -121,8 +178,16 @@ class Compiler(abc.ABC):
         """
 
 
-def compiler_in_use() -> Compiler:
-    """The compiler of this process."""
-    from op_profiler.compilers.relay.relay_compiler import RelayCompiler
+def use_compiler(name: str) -> None:
+    """Let this process, and those that it starts, use a compiler; see `op_profiler.compilers.tvm_build.use_build`.
 
-    return RelayCompiler()
+    Raises:
+        UnknownNameError: there is no such compiler.
+    """
+    COMPILERS.check(name)
+    os.environ[_VARIABLE] = name
+
+
+def compiler_in_use() -> Compiler:
+    """The compiler of this process: relay where nobody has chosen."""
+    return COMPILERS.get(os.environ.get(_VARIABLE, DEFAULT_COMPILER))

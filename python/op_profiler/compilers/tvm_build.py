@@ -6,8 +6,8 @@ TVM reads its environment when it is imported, so everything that has to be set 
   swallowed in a thread and tasks vanish.
 - ``TVM_NUM_THREADS``: TVM counts half the logical cores and caps its thread pool there without a word.
 
-One process holds one TVM. Which one, a target decides before the first import (`use_build`); processes that this one
-starts take the same.
+One process holds one TVM. Which one, compiler and target decide before the first import (`use_build`); processes that
+this one starts take the same.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.cache import cache_folder
+from op_profiler.compilers import COMPILERS
+from op_profiler.compilers.compiler import compiler_in_use, use_compiler
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError, OpProfilerError
 
@@ -27,21 +29,32 @@ DEFAULT_BUILD = "default"
 _BUILD = "OP_PROFILER_TVM_BUILD"
 
 
-def use_build(build: str, target: str) -> None:
-    """Let this process, and those that it starts, use one of the builds.
+def use_build(compiler: str, build: str, target: str) -> None:
+    """Let this process, and those that it starts, use a compiler and one of the builds.
 
     A build that ``TVM_HOME`` names is used for every target.
 
     Args:
+        compiler: its name.
         build: `DEFAULT_BUILD`, or the name of the kind of targets that brings one of its own.
         target: that needs it.
 
     Raises:
+        UnknownNameError: there is no such compiler.
         OpProfilerError: this process has imported another TVM already.
     """
-    wanted = DEFAULT_BUILD if os.environ.get("TVM_HOME") else build
-    if "tvm" in sys.modules and _build_in_use() != wanted:
-        raise OpProfilerError(f"this process uses another TVM already; target {target!r} needs a process of its own")
+    of_target = COMPILERS.get(compiler).takes_builds_of_targets and not os.environ.get("TVM_HOME")
+    wanted = build if of_target else DEFAULT_BUILD
+    if "tvm" in sys.modules:
+        if compiler_in_use().name != compiler:
+            raise OpProfilerError(
+                f"this process uses another compiler already; the compiler {compiler!r} needs a process of its own"
+            )
+        if _build_in_use() != wanted:
+            raise OpProfilerError(
+                f"this process uses another TVM already; target {target!r} needs a process of its own"
+            )
+    use_compiler(compiler)
     os.environ[_BUILD] = wanted
 
 
@@ -50,7 +63,7 @@ def _build_in_use() -> str:
 
 
 def _select_build() -> None:
-    """Put the build that ``TVM_HOME`` names, or that of a kind of targets, in front of the installed one."""
+    """Put the build that ``TVM_HOME`` names, that of a kind of targets, or the compiler's in front of others."""
     if _build_in_use() != DEFAULT_BUILD:
         from op_profiler.targets import TARGETS
 
@@ -58,6 +71,7 @@ def _select_build() -> None:
         return
     home = os.environ.get("TVM_HOME")
     if not home:
+        compiler_in_use().activate_tvm()
         return
     python = Path(home) / "python"
     if not (python / "tvm" / "__init__.py").is_file():
@@ -74,26 +88,23 @@ def _select_build() -> None:
 
 @functools.cache
 def load_tvm() -> Any:
-    """Import TVM with its environment set, and make sure that it has Relay and AutoTVM.
+    """Import TVM with its environment set, and make sure that it has what the compiler in use needs.
 
     Raises:
-        OpProfilerError: no TVM, or one without Relay (0.20 and later); says what to do.
+        OpProfilerError: no TVM, or one that the compiler cannot use; says what to do.
     """
     _select_build()
     os.environ["TOPHUB_LOCATION"] = "NONE"
     os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))
+    compiler = compiler_in_use()
     if importlib.util.find_spec("tvm") is None:
-        raise OpProfilerError("TVM is not installed. Install it with: source ./env_var.sh")
+        raise OpProfilerError(f"TVM is not installed. {compiler.needs}")
     try:
         import tvm
-        from tvm import autotvm, relay  # noqa: F401
+
+        compiler.prepare_tvm(tvm)
     except (ImportError, OSError, RuntimeError) as error:
-        raise OpProfilerError(
-            f"this build of TVM cannot be used ({error}). op_profiler needs Relay and AutoTVM, TVM 0.8 to 0.19: "
-            "source ./env_var.sh installs one, or set TVM_HOME to a build of your own."
-        ) from error
-    # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
-    autotvm.tophub.load_reference_log = lambda *_: []
+        raise OpProfilerError(f"this build of TVM cannot be used ({error}). {compiler.needs}") from error
     return tvm
 
 
@@ -106,6 +117,7 @@ def build_info() -> dict[str, Any]:
         k.removeprefix("USE_") for k, v in info.items() if k.startswith("USE_") and v not in off and "/path/" not in v
     )
     return {
+        "compiler": compiler_in_use().name,
         "tvm_version": tvm.__version__,
         "path": str(Path(tvm.__file__).parent),
         "selected_by": _selected_by(),

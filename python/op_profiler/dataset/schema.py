@@ -30,6 +30,7 @@ from sqlalchemy import (
     types,
 )
 
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.dataset.row import CorunMember
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import Settings
@@ -110,6 +111,14 @@ devices = Table(
     _column("l3_bytes", BigInteger, "third-level cache, bytes"),
     _column("memory_bytes", BigInteger, "memory of the device, bytes"),
     _column("driver", Text, "driver version"),
+    _column(
+        "compiler",
+        Text,
+        "relay or another that made the code",
+        since=6,
+        nullable=False,
+        server_default=DEFAULT_COMPILER,
+    ),
     _column("tvm_version", Text, "version of TVM", nullable=False),
     _column("llvm_version", Text, "version of LLVM"),
     _column("host_fingerprint", Text, "equal on machines whose times can be compared", nullable=False),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from op_profiler import cache
 from op_profiler.cache import cache_folder
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.fingerprints import fingerprint_of
@@ -28,7 +29,7 @@ def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
         model = frontend.load(request)
         return dataclasses.replace(model, content=fingerprint_of(request, model))
-    folder = cache_folder() / "relay" / load_tvm().__version__ / content
+    folder = cache_folder() / compiler_in_use().name / load_tvm().__version__ / content
     try:
         found = dataclasses.replace(_read(folder), content=content)
     except (OSError, ValueError, KeyError, load_tvm().TVMError):
@@ -47,7 +48,7 @@ def _read(folder: Path) -> ImportedModel:
     tvm = load_tvm()
     about = json.loads((folder / cache.ABOUT).read_text())
     module = tvm.ir.load_json((folder / "module.json").read_text())
-    params = tvm.relay.load_param_dict((folder / "params.bin").read_bytes())
+    params = tvm.runtime.load_param_dict((folder / "params.bin").read_bytes())
     inputs = tuple(InputSpec(**{**i, "shape": tuple(i["shape"])}) for i in about["inputs"])
     return ImportedModel(
         about["name"], about["source"], module, dict(params), inputs, about["batch_size"], tuple(about["notes"])
@@ -56,7 +57,7 @@ def _read(folder: Path) -> ImportedModel:
 
 def _write(folder: Path, model: ImportedModel) -> None:
     tvm = load_tvm()
-    params = tvm.relay.save_param_dict(model.params)
+    params = tvm.runtime.save_param_dict(model.params)
     if len(params) > _LARGEST_BYTES:
         return
     about = {

@@ -7,6 +7,8 @@ import hashlib
 import json
 from typing import Any, Literal
 
+from op_profiler.compilers import DEFAULT_COMPILER
+
 Cache = Literal["model", "hot", "cold"]
 CoreType = Literal["common", "SM", "IP"]
 Precision = Literal["float32", "float16", "int8"]
@@ -96,6 +98,7 @@ class Device:
         host_fingerprint: 16 hex digits; equal on machines of one kind.
         machine_id: tells machines of one kind apart: of a GPU its UUID, of a host and a board a hash of what is theirs
             alone. None where it is not known (imported measurements).
+        compiler: that made the code, by its name.
         core_type: ``common`` (a processor's), ``SM`` (a GPU's) or ``IP`` (of an FPGA, in a module of the user's).
         properties: further plain JSON values that do not fit a column (driver, SM count, ...).
     """
@@ -110,6 +113,7 @@ class Device:
     l3_bytes: int | None = None
     memory_bytes: int | None = None
     driver: str | None = None
+    compiler: str = DEFAULT_COMPILER
     tvm_version: str = ""
     llvm_version: str | None = None
     host_fingerprint: str = ""
@@ -129,6 +133,8 @@ class Device:
             del fields["core_type"]
         if self.machine_id is None:
             del fields["machine_id"]
+        if self.compiler == DEFAULT_COMPILER:
+            del fields["compiler"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
 
     @property

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.tvm_build import DEFAULT_BUILD, load_tvm, use_build
 from op_profiler.errors import UsageError
 from op_profiler.targets import TARGETS
@@ -35,8 +36,8 @@ def options_of(target: str) -> str:
     return " ".join(target.split()[1:])
 
 
-def use_build_for(*targets: str) -> None:
-    """Let this process, and those that it starts, use the TVM that can compile for these targets.
+def use_build_for(*targets: str, compiler: str = DEFAULT_COMPILER) -> None:
+    """Let this process, and those that it starts, use a compiler, with the TVM that can compile for these targets.
 
     The default compiles for processors alone; any other does that too, and a process holds one.
 
@@ -44,7 +45,7 @@ def use_build_for(*targets: str) -> None:
         OpProfilerError: this process has imported another TVM already.
     """
     named = next((target for target in targets if kind_of(target).tvm_build != DEFAULT_BUILD), targets[0])
-    use_build(kind_of(named).tvm_build, named)
+    use_build(compiler, kind_of(named).tvm_build, named)
 
 
 def resolve_target(target: str) -> Any:
@@ -70,17 +71,17 @@ def tvm_target(text: str) -> Any:
         raise UsageError(f"TVM does not understand the target {text!r}: {reason}") from error
 
 
-def compiler_identity(target: str) -> str:
-    """The TVM build that a worker will use for a target, told without importing it."""
+def tvm_identity(target: str, compiler: str = DEFAULT_COMPILER) -> str:
+    """The TVM build that a worker will use for a target, told without importing it; of another compiler than relay
+    behind the compiler's name."""
+    found = _tvm_in_home() or COMPILERS.get(compiler).tvm_identity(kind_of(target).tvm_packages)
+    return found if compiler == DEFAULT_COMPILER else f"{compiler} {found}"
+
+
+def _tvm_in_home() -> str:
+    """The build that ``TVM_HOME`` names; empty where it names none."""
     home = os.environ.get("TVM_HOME")
     if home:
         libraries = sorted(Path(home).glob("build/libtvm.*"))
         return f"{home}:{[lib.stat().st_mtime_ns for lib in libraries]}"
-    from importlib import metadata
-
-    for name in kind_of(target).tvm_packages:
-        try:
-            return f"{name} {metadata.version(name)}"
-        except metadata.PackageNotFoundError:
-            continue
-    return "none"
+    return ""

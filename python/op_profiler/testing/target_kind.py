@@ -14,7 +14,7 @@ from op_profiler.errors import MeasureError, MissingPackageError, UsageError
 from op_profiler.resources import local_resources
 from op_profiler.targets import TARGETS
 from op_profiler.targets.machine import Place
-from op_profiler.targets.target import compiler_identity, kind_of, resolve_target
+from op_profiler.targets.target import kind_of, resolve_target, tvm_identity
 from op_profiler.targets.target_kind import TargetKind
 
 PLACE = Place(host="127.0.0.1", port=9, key="a board")
@@ -45,7 +45,7 @@ class TargetKindSuite:
         assert [kind.on_host, kind.on_gpu, kind.is_board].count(True) == 1
         assert (kind.driving_cores == 0) == kind.is_board
         assert kind.tvm_packages and kind.tvm_build in ("default", *TARGETS)
-        assert compiler_identity(kind.name)
+        assert tvm_identity(kind.name)
 
     def test_usual_thread_counts_are_accepted(self, kind: TargetKind) -> None:
         for place in (None, PLACE):

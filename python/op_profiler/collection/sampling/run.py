@@ -209,12 +209,12 @@ def _written(batch: Batch, request: BuildRequest, progress: Progress) -> str:
     from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.frontends.sample import kept_batches, write_batch
     from op_profiler.targets.llvm.identity import processor_name
-    from op_profiler.targets.target import compiler_identity, resolve_target, use_build_for
+    from op_profiler.targets.target import resolve_target, tvm_identity, use_build_for
 
     machine = request.target if not request.on_host else [request.target, processor_name()]
-    use_build_for(request.target)
+    use_build_for(request.target, compiler=request.compiler)
     identity = batch.identity() if callable(batch.identity) else batch.identity
-    base = batch_name(batch.label, [identity, machine, compiler_identity(request.target)])
+    base = batch_name(batch.label, [identity, machine, tvm_identity(request.target, request.compiler)])
     records = request.usable_records()
 
     def named(asked: Iterable[str]) -> str:

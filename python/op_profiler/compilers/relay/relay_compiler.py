@@ -25,6 +25,17 @@ class RelayCompiler(Compiler):
     """One `relay.build` a model."""
 
     name = "relay"
+    takes_builds_of_targets = True
+    needs = (
+        "The compiler relay needs Relay and AutoTVM, TVM 0.8 to 0.19: source ./env_var.sh installs one, or set "
+        "TVM_HOME to a build of your own."
+    )
+
+    def prepare_tvm(self, tvm: Any) -> None:
+        from tvm import autotvm, relay  # noqa: F401
+
+        # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
+        autotvm.tophub.load_reference_log = lambda *_: []
 
     def convert(
         self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any
@@ -92,6 +103,9 @@ class RelayCompiler(Compiler):
 
     def read(self, folder: Path) -> CompiledModel:
         return compiled_files.read_compiled(folder)
+
+
+RELAY = RelayCompiler()
 
 
 def _compile(

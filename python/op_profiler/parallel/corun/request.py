@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from op_profiler.building.request import BuildRequest
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.planning.policies import POLICIES
@@ -37,6 +38,7 @@ class CorunRequest:
         models: one or several.
         targets: one, which runs operators of all models side by side; or several, of which each model chooses one: at
             most one of them cuda and one a board's.
+        compiler: as in `BuildRequest`.
         place: of the board.
         schedules: records to build with, as in `BuildRequest`.
         policy: one of `CHOICES`. With several targets ``nash`` runs the best equilibrium, and ``auto`` too, unless
@@ -52,6 +54,7 @@ class CorunRequest:
 
     models: tuple[ModelRequest, ...]
     targets: tuple[str, ...] = ("llvm",)
+    compiler: str = DEFAULT_COMPILER
     place: Place | None = None
     schedules: str = records.AUTO
     policy: str = AUTO
@@ -84,7 +87,14 @@ class CorunRequest:
         place = self.place if kind.is_board else None
         threads = kind.default_thread_counts(place)
         return tuple(
-            BuildRequest(model=model, target=target, threads=threads, schedules=self.schedules, place=place)
+            BuildRequest(
+                model=model,
+                target=target,
+                compiler=self.compiler,
+                threads=threads,
+                schedules=self.schedules,
+                place=place,
+            )
             for model in self.models
         )
 

@@ -130,7 +130,7 @@ def _load(request: CorunRequest, announce: Announce) -> list[OnTarget]:
     from op_profiler.building.build import build_model
     from op_profiler.building.requested_model import original_model, random_inputs, static_inputs
 
-    use_build_for(*request.targets)
+    use_build_for(*request.targets, compiler=request.compiler)
     targets = [resolve_target(name) for name in request.targets]
     inputs: list[dict[str, np.ndarray]] = []
     compiled: list[list[CompiledModel]] = [[] for _ in targets]

@@ -84,9 +84,9 @@ def _identity(request: BuildRequest, content: str) -> str:
     """Of all that decides which operators a model becomes; ``llvm`` alone means this processor."""
     import op_profiler
     from op_profiler.targets.llvm.identity import processor_name
-    from op_profiler.targets.target import compiler_identity
+    from op_profiler.targets.target import tvm_identity
 
-    compiler = compiler_identity(request.target)
+    compiler = tvm_identity(request.target, request.compiler)
     parts = [_VERSION, op_profiler.__version__, content, request.target, request.precision, compiler, processor_name()]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel
@@ -281,6 +282,7 @@ def describe_gpu(target: Any, runtime: Any, nvml: NoNvml) -> Device:
         l2_bytes=getattr(runtime, "l2_cache_size_bytes", None) or None,
         memory_bytes=getattr(runtime, "total_global_memory", None) or None,
         driver=nvml.driver(),
+        compiler=compiler_in_use().name,
         tvm_version=str(load_tvm().__version__),
         llvm_version=None,
         host_fingerprint=host_fingerprint(),

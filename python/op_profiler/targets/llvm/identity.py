@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import llvm_version, load_tvm
 from op_profiler.cores import usable_cores
 from op_profiler.measure.measurement import Device
@@ -40,6 +41,7 @@ def describe_host(target: Any) -> Device:
         l2_bytes=caches.get(2),
         l3_bytes=caches.get(3),
         memory_bytes=int(psutil.virtual_memory().total),
+        compiler=compiler_in_use().name,
         tvm_version=str(load_tvm().__version__),
         llvm_version=llvm_version(),
         host_fingerprint=host_fingerprint(),

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import llvm_version, load_tvm
 from op_profiler.measure.measurement import Device
 
@@ -144,6 +145,7 @@ def describe_board(kind: str, target: Any, address: str, key: str, files: Probe)
         l2_bytes=caches.get(2),
         l3_bytes=caches.get(3),
         memory_bytes=int(memory[0]) * 1024 if memory else None,
+        compiler=compiler_in_use().name,
         tvm_version=str(load_tvm().__version__),
         llvm_version=llvm_version(),
         host_fingerprint=_hash(
