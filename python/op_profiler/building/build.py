@@ -20,7 +20,7 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Any) -> Bui
 
     Args:
         request: says for which conditions and for which executor.
-        model: in its precision; what was made of it (`compilers.relay.merge_parallel`) is part of its name.
+        model: in its precision; what was made of it (`Compiler.merge_parallel`) is part of its name.
         target: `tvm.target.Target`.
 
     Raises:

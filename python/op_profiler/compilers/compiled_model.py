@@ -55,10 +55,11 @@ class CompiledModel:
 
     Attributes:
         library: of kernels, with the compiler's own plan of their calls.
-        occurrences: calls of operators in execution order, as the compiler has them.
+        occurrences: calls of operators in execution order, as the compiler has them before it plans their calls.
         by_label: one occurrence for every kernel that may be called, by its label.
         build_seconds: time that the compiler took.
         executor: ``graph``, or ``vm`` where shapes are known at run time only.
+        calls: of kernels in execution order, with who reads whose output; empty for the vm.
         launches: by label, how a GPU launches each kernel; empty for processors and for the vm.
         loops: the same for a processor: how many iterations each parallel loop of a kernel has, in order;
             kernels without such loops are left out.
@@ -71,6 +72,7 @@ class CompiledModel:
     by_label: dict[str, Occurrence]
     build_seconds: float
     executor: str
+    calls: tuple[KernelCall, ...] = ()
     launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
     loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     left_out: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.runtime_types import PackedFunction
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.tuning.candidate import TaskSpec
     from op_profiler.tuning.tasks import Tunable
@@ -107,6 +108,14 @@ class Compiler(abc.ABC):
         """
 
     @abc.abstractmethod
+    def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
+        """The model with operators that read the same input merged into one kernel, and the kinds that were merged
+        (none: the compiler cannot, or there are no such operators). It is part of `content` what was merged.
+
+        Its results may differ from the model's in the last digits: a wider kernel adds in another order.
+        """
+
+    @abc.abstractmethod
     def operators(self, model: ImportedModel, target: Any) -> list[Occurrence]:
         """Lower and fuse only: the operators that a build would compile, in the order of their calls.
 
@@ -131,6 +140,14 @@ class Compiler(abc.ABC):
 
         Raises:
             ModelError: it refuses the model; the message names the operator where it tells.
+        """
+
+    @abc.abstractmethod
+    def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
+        """The function of a kernel of a built model; it takes the arrays that it reads and then those that it writes.
+
+        Args:
+            name: `KernelCall.name`.
         """
 
     @abc.abstractmethod

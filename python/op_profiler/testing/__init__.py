@@ -30,9 +30,21 @@ except ImportError:
     raise MissingPackageError("pytest", "op_profiler.testing", extra="test") from None
 
 # So that a failed assertion shows its values; before the suites are imported.
-_SUITES = ("executor", "format", "frontend", "machine", "policy", "predictor", "resource", "target_kind", "tuner")
+_SUITES = (
+    "compiler",
+    "executor",
+    "format",
+    "frontend",
+    "machine",
+    "policy",
+    "predictor",
+    "resource",
+    "target_kind",
+    "tuner",
+)
 pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))
 
+from op_profiler.testing.compiler import CompilerSuite  # noqa: E402
 from op_profiler.testing.executor import ExecutorSuite  # noqa: E402
 from op_profiler.testing.format import FormatSuite  # noqa: E402
 from op_profiler.testing.frontend import FrontendSuite  # noqa: E402
@@ -44,6 +56,7 @@ from op_profiler.testing.target_kind import TargetKindSuite  # noqa: E402
 from op_profiler.testing.tuner import TunerSuite  # noqa: E402
 
 __all__ = [
+    "CompilerSuite",
     "ExecutorSuite",
     "FormatSuite",
     "FrontendSuite",

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
+from op_profiler.compilers.compiled_model import CompiledModel, KernelCall, Occurrence
 from op_profiler.compilers.compiler import NotKept
+from op_profiler.compilers.relay.executor_graph import kernel_calls
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.tvm_build import load_tvm
 
@@ -129,6 +130,7 @@ def read_compiled(folder: Path) -> CompiledModel:
     """
     tvm = load_tvm()
     about = json.loads((folder / _ABOUT).read_text())
+    calls: tuple[KernelCall, ...] = ()
     kernels, *imported = [_read_module(folder / name) for name in about["modules"]]
     for module in imported:
         kernels.import_module(module)
@@ -138,16 +140,19 @@ def read_compiled(folder: Path) -> CompiledModel:
         library: Any = Executable.load_exec((folder / _CODE).read_bytes(), kernels)
     else:
         params = tvm.relay.load_param_dict((folder / _PARAMS).read_bytes())
-        library = Library((folder / _GRAPH).read_text(), kernels, dict(params))
+        graph = (folder / _GRAPH).read_text()
+        library = Library(graph, kernels, dict(params))
+        calls = tuple(kernel_calls(json.loads(graph)))
     functions = tvm.ir.load_json((folder / _FUNCTIONS).read_text())
     occurrences = _occurrences([*about["occurrences"], *about["by_label"]], functions)
-    calls = len(about["occurrences"])
+    in_order = len(about["occurrences"])
     return CompiledModel(
         library,
-        tuple(occurrences[:calls]),
-        {o.label: o for o in occurrences[calls:]},
+        tuple(occurrences[:in_order]),
+        {o.label: o for o in occurrences[in_order:]},
         about["build_seconds"],
         about["executor"],
+        calls,
         launches=about["launches"],
         loops=about["loops"],
         left_out=tuple(about["left_out"]),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from op_profiler.compilers.compiled_model import KernelCall
+
 Entry = tuple[int, int]
 """A tensor of the graph: node and output."""
 
@@ -14,18 +16,16 @@ def computes(node: dict[str, Any]) -> bool:
     return node["op"] == "tvm_op" and node.get("attrs", {}).get("func_name", "__nop") != "__nop"
 
 
-def kernels_with_inputs(graph: dict[str, Any]) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Name, label and inputs of every kernel of a graph executor's graph, in execution order.
-
-    Inputs are numbers of kernels, counted as they are yielded. Nodes that compute nothing (reshapes) are seen through.
-    """
+def kernel_calls(graph: dict[str, Any]) -> Iterator[KernelCall]:
+    """Every call of a kernel in a graph executor's graph, in execution order; nodes that compute nothing (reshapes) are
+    seen through."""
     producers: dict[int, set[int]] = {}
     count = 0
     for index, node in enumerate(graph["nodes"]):
         inputs = set().union(*(producers.get(source, set()) for source, *_ in node["inputs"]))
         if computes(node):
             name = node["attrs"]["func_name"]
-            yield name, node["attrs"].get("hash", name), tuple(sorted(inputs))
+            yield KernelCall(name, str(node["attrs"].get("hash", name)), tuple(sorted(inputs)))
             inputs = {count}
             count += 1
         producers[index] = inputs

@@ -11,6 +11,7 @@ from typing import Any
 
 from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurrence
 from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.relay.executor_graph import kernel_calls
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launch_capture, launches_of, parallel_loops_of
 from op_profiler.compilers.relay.shortcuts import shortcuts
@@ -108,13 +109,15 @@ def compile_model(model: ImportedModel, target: Any, executor: str = "graph") ->
     seconds = time.perf_counter() - started
     extracted = [extract(module) for module in capture.modules]
     by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
-    labels = _labels(library) if executor == "graph" else {}
+    calls = tuple(kernel_calls(json.loads(library.get_graph_json()))) if executor == "graph" else ()
+    labels = {call.label: call.name for call in calls}
     return CompiledModel(
         library,
         tuple(extracted[0]),
         by_label,
         seconds,
         executor,
+        calls,
         launches={label: launches[name] for label, name in labels.items() if name in launches},
         loops={label: loops[name] for label, name in labels.items() if name in loops},
         left_out=tuple(left_out),
@@ -137,12 +140,6 @@ def _left_out(module: Any) -> list[str]:
 
     relay.analysis.post_order_visit(module["main"], visit)
     return [_SIMPLIFICATION] if convolutions > _MOST_CONVOLUTIONS else []
-
-
-def _labels(library: Any) -> dict[str, str]:
-    """Names of the kernels of an executor's graph, by the compiler's hash."""
-    nodes = [node["attrs"] for node in json.loads(library.get_graph_json())["nodes"] if "attrs" in node]
-    return {str(a.get("hash", a["func_name"])): str(a["func_name"]) for a in nodes if "func_name" in a}
 
 
 def single_operator_model(occurrence: Occurrence) -> ImportedModel:

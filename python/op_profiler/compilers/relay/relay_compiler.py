@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.runtime_types import PackedFunction
     from op_profiler.schedules.chosen import ChosenSchedules
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.tuning.candidate import TaskSpec
@@ -44,6 +45,11 @@ class RelayCompiler(Compiler):
 
         return in_precision(model, precision, inputs, host)
 
+    def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
+        from op_profiler.compilers.relay.merge_parallel import merged
+
+        return merged(model)
+
     def operators(self, model: ImportedModel, target: Any) -> list[Occurrence]:
         return lower.optimize(model, target)
 
@@ -61,6 +67,10 @@ class RelayCompiler(Compiler):
         compiled, choices, asked = _compile(model, target, records, executor)
         schedules = {o.operator.key: choices.schedule_of(o) for o in compiled.by_label.values()}
         return BuiltModel(compiled, schedules, asked)
+
+    def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
+        function: PackedFunction = compiled.library.get_lib().get_function(name, True)
+        return function
 
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         return lower.single_operator_model(occurrence)

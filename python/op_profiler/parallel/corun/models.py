@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.executor_graph import kernels_with_inputs
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import MeasureError
 from op_profiler.parallel.corun.timing import Way
 from op_profiler.parallel.planning.graph import KernelGraph, Node
@@ -79,8 +78,7 @@ class Models:
     @functools.cached_property
     def labels(self) -> tuple[str, ...]:
         """Of every node the compiler's hash of its operator."""
-        graphs = [json.loads(one.library.get_graph_json()) for one in self.compiled]
-        return tuple(label for graph in graphs for _, label, _ in kernels_with_inputs(graph))
+        return tuple(call.label for one in self.compiled for call in one.calls)
 
     @functools.cached_property
     def variants(self) -> Variants:
@@ -147,11 +145,11 @@ def kernel_graph(names: Sequence[str], compiled: Sequence[CompiledModel]) -> Ker
     nodes: list[Node] = []
     for model, one in enumerate(compiled):
         first = len(nodes)
-        for name, label, inputs in kernels_with_inputs(json.loads(one.library.get_graph_json())):
-            sources = tuple(first + source for source in inputs)
-            operator = one.by_label[label].operator
-            rows = cut_by_rows(operator, one.loops.get(label, ()))
-            nodes.append(Node(len(nodes), model, name, operator, sources, rows))
+        for call in one.calls:
+            sources = tuple(first + source for source in call.inputs)
+            operator = one.by_label[call.label].operator
+            rows = cut_by_rows(operator, one.loops.get(call.label, ()))
+            nodes.append(Node(len(nodes), model, call.name, operator, sources, rows))
     return KernelGraph(tuple(names), tuple(nodes))
 
 
@@ -178,11 +176,10 @@ def in_order(models: Models, threads: int) -> Plan:
 
 
 def mergeable(requests: Sequence[BuildRequest]) -> bool:
-    """Whether Relay finds parallel operators to merge in any of the models; lowers them, and compiles nothing."""
+    """Whether the compiler finds parallel operators to merge in any of the models, which are lowered and not built."""
     from op_profiler.building.requested_model import load_model
-    from op_profiler.compilers.relay.merge_parallel import merged
 
-    return any(merged(load_model(request)[0])[1] for request in requests)
+    return any(compiler_in_use().merge_parallel(load_model(request)[0])[1] for request in requests)
 
 
 def load_models(
@@ -193,7 +190,7 @@ def load_models(
     Args:
         requests: which models, for which target, with which schedules; all for the same target.
         cores: how many cores, of a GPU how many streams, plans may use.
-        merge: merge parallel operators into one kernel where Relay can.
+        merge: merge parallel operators into one kernel where the compiler can.
         announce: told what takes long.
 
     Raises:
@@ -243,7 +240,6 @@ class _Built:
 def _built(request: BuildRequest, merge: bool, announce: Callable[[str], None]) -> _Built:
     from op_profiler.building.build import build_model
     from op_profiler.building.requested_model import load_model, random_inputs, static_inputs
-    from op_profiler.compilers.relay.merge_parallel import merged
     from op_profiler.measure.turns import compiling
 
     kinds: tuple[str, ...] = ()
@@ -252,7 +248,7 @@ def _built(request: BuildRequest, merge: bool, announce: Callable[[str], None]) 
         model, given, target = load_model(request)
         specs = static_inputs(model, request)
         if merge:
-            model, kinds = merged(model)
+            model, kinds = compiler_in_use().merge_parallel(model)
         announce(f"compiling {request.model.name}" + (" with merged operators" if merge else ""))
         built = build_model(request, model, target)
     return _Built(built, target, given or random_inputs(specs), model.batch_size, model.content, kinds)

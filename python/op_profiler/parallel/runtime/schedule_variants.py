@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 
 from op_profiler.building.build import build_operator
 from op_profiler.compilers.compiler import compiler_in_use
-from op_profiler.compilers.relay.executor_graph import kernels_with_inputs
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.parallel.planning.plan import PlanError
@@ -57,9 +55,9 @@ class Variants:
         self._occurrences: dict[str, Occurrence] = {}
         self._own: dict[str, Any] = {}
         for one in compiled:
-            for name, label, _ in kernels_with_inputs(json.loads(one.library.get_graph_json())):
-                self._occurrences[label] = one.by_label[label]
-                self._own[label] = one.library.get_lib().get_function(name, True)
+            for call in one.calls:
+                self._occurrences[call.label] = one.by_label[call.label]
+                self._own[call.label] = compiler_in_use().kernel(one, call.name)
         self._built: dict[tuple[str, str], Any] = {}
         self.tasks = functools.cache(self._tasks)
 
@@ -97,9 +95,9 @@ class Variants:
         except ModelError as error:
             raise PlanError(f"cannot build {what}: {error}") from error
         with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
-            library = on_lanes(built.compiled, Path(folder)).library
-        ((name, _, _),) = kernels_with_inputs(json.loads(library.get_graph_json()))
-        function = library.get_lib().get_function(name, True)
+            compiled = on_lanes(built.compiled, Path(folder))
+        (call,) = compiled.calls
+        function = compiler_in_use().kernel(compiled, call.name)
         difference = self._difference(label, function)
         if not difference <= _TOLERANCE:
             raise PlanError(f"{what} computes something else: off by {difference:.1e} of the largest value")

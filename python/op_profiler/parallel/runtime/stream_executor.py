@@ -9,13 +9,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from op_profiler.compilers.relay.executor_graph import kernels_with_inputs
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
@@ -208,11 +206,7 @@ def temporaries_in_turn(graph: KernelGraph, plan: Plan, compiled: Sequence[Compi
     no use for it: it is what one kernel of an operator hands to the next (and what libraries take, whose kernels are
     not seen here). What another schedule makes of an operator is not known.
     """
-    kernels = [
-        len(one.launches.get(label, ()))
-        for one in compiled
-        for _, label, _ in kernels_with_inputs(json.loads(one.library.get_graph_json()))
-    ]
+    kernels = [len(one.launches.get(call.label, ())) for one in compiled for call in one.calls]
     nodes = list(graph.nodes)
     users = [step.node for step, _ in plan.steps if kernels[step.node] != 1 or step.schedule is not None]
     for before, user in itertools.pairwise(users):

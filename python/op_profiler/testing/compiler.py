@@ -1,0 +1,126 @@
+"""What every compiler keeps to."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.compilers import COMPILERS
+from op_profiler.compilers.compiled_model import BuiltModel
+from op_profiler.compilers.compiler import Compiler, NotKept
+from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.operators.cost import HEAVY
+from op_profiler.schedules.records import Conditions
+from op_profiler.schedules.usable_records import UsableRecords
+
+NO_RECORDS = UsableRecords.of_file(None, Conditions(1))
+
+
+class CompilerSuite:
+    """Operators, kernels and schedules of a model come from one compilation, and what is written is read back.
+
+    The process has to use the compiler: `op_profiler.targets.target.use_build_for` before TVM is imported.
+
+    Fixtures:
+        compiler: a registered `Compiler`.
+        model: of it, an `ImportedModel` for the graph executor with a heavy operator whose schedules can be tuned; a
+            small one, since it is built.
+        target: `tvm.target.Target` of this machine's processor.
+    """
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def compiler(cls) -> Compiler:
+        raise NotImplementedError
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def model(cls) -> ImportedModel:
+        raise NotImplementedError
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def target(cls) -> Any:
+        raise NotImplementedError
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def built(cls, compiler: Compiler, model: ImportedModel, target: Any) -> BuiltModel:
+        return compiler.build(model, target, NO_RECORDS)
+
+    def test_it_answers_everything_and_has_the_name_that_it_is_registered_by(self, compiler: Compiler) -> None:
+        assert not inspect.isabstract(type(compiler))
+        assert compiler.name in COMPILERS and type(COMPILERS.get(compiler.name)) is type(compiler)
+        assert compiler.needs and compiler.tvm_identity(()).strip()
+
+    def test_fusing_gives_the_operators_of_a_build(
+        self, compiler: Compiler, model: ImportedModel, target: Any, built: BuiltModel
+    ) -> None:
+        operators = compiler.operators(model, target)
+        assert [o.operator.key for o in operators] == [o.operator.key for o in built.compiled.occurrences]
+        fused = compiler.fuse(lambda: operators, target, NO_RECORDS)
+        assert fused.occurrences == operators and fused.asked <= built.asked
+
+    def test_kernels_come_in_the_order_of_their_producers(self, compiler: Compiler, built: BuiltModel) -> None:
+        calls = built.compiled.calls
+        assert calls and {call.label for call in calls} <= built.compiled.by_label.keys()
+        for number, call in enumerate(calls):
+            assert list(call.inputs) == sorted(set(call.inputs)) and all(producer < number for producer in call.inputs)
+            assert callable(compiler.kernel(built.compiled, call.name))
+        assert {producer for call in calls for producer in call.inputs}
+
+    def test_every_operator_of_a_build_has_a_schedule(self, built: BuiltModel) -> None:
+        operators = {occurrence.operator.key for occurrence in built.compiled.by_label.values()}
+        assert built.schedules.keys() == operators
+
+    def test_an_operator_is_built_alone_with_the_schedule_of_the_model(
+        self, compiler: Compiler, built: BuiltModel, target: Any
+    ) -> None:
+        occurrence = next(o for o in built.compiled.occurrences if o.operator.anchor in HEAVY)
+        model = compiler.single_operator(occurrence)
+        assert len(model.inputs) == len(occurrence.operator.inputs) + len(occurrence.operator.params)
+        alone = compiler.build_operator(occurrence, target, NO_RECORDS)
+        assert [o.label for o in alone.compiled.occurrences] == [occurrence.label]
+        assert [call.label for call in alone.compiled.calls] == [occurrence.label]
+        assert alone.schedules == {occurrence.operator.key: built.schedules[occurrence.operator.key]}
+
+    def test_a_model_without_parallel_operators_stays_as_it_is(self, compiler: Compiler, model: ImportedModel) -> None:
+        merged, kinds = compiler.merge_parallel(model)
+        assert kinds == () and [spec.name for spec in merged.inputs] == [spec.name for spec in model.inputs]
+
+    def test_what_can_be_tuned_are_the_anchors_of_heavy_operators(
+        self, compiler: Compiler, model: ImportedModel, target: Any
+    ) -> None:
+        items, occurrences = compiler.tunables(model, target, None)
+        heavy = {o.operator.key for o in occurrences if o.operator.anchor in HEAVY}
+        assert {key for item in items for key in item.operators} == heavy
+        assert all(item.tasks and item.anchor.anchor in HEAVY for item in items)
+        one, _ = compiler.tunables(model, target, {items[0].operators[0]})
+        assert [item.anchor.key for item in one] == [items[0].anchor.key]
+
+    def test_only_heavy_operators_have_tasks_in_place(self, compiler: Compiler, built: BuiltModel, target: Any) -> None:
+        for occurrence in built.compiled.occurrences:
+            assert bool(compiler.tasks(occurrence, target)) == (occurrence.operator.anchor in HEAVY)
+
+    def test_a_built_model_is_read_back(self, compiler: Compiler, built: BuiltModel, tmp_path: Path) -> None:
+        written = built.compiled
+        compiler.write(tmp_path, written)
+        read = compiler.read(tmp_path)
+        assert read.by_label.keys() == written.by_label.keys()
+        assert [o.operator for o in read.occurrences] == [o.operator for o in written.occurrences]
+        assert (read.executor, read.calls, read.notes, read.loops) == (
+            written.executor,
+            written.calls,
+            written.notes,
+            written.loops,
+        )
+
+    def test_damaged_files_are_no_model(self, compiler: Compiler, built: BuiltModel, tmp_path: Path) -> None:
+        compiler.write(tmp_path, built.compiled)
+        for path in tmp_path.iterdir():
+            path.write_bytes(b"nothing")
+        with pytest.raises((NotKept, OSError, ValueError, KeyError, TypeError)):
+            compiler.read(tmp_path)
