@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from typing import Any
@@ -47,7 +48,7 @@ class Operator:
     bytes_read: int
     bytes_written: int
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         """The workload key: 16 hex digits over op names, shapes, dtypes, layouts and attributes; never over `name`."""
         identity = json.dumps(
@@ -63,6 +64,10 @@ class Operator:
             sort_keys=True,
         )
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
+
+    def __hash__(self) -> int:
+        """By the key, since attributes are dictionaries."""
+        return hash(self.key)
 
     @property
     def arithmetic_intensity(self) -> float:

@@ -19,7 +19,7 @@ from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.fit import fit
 from op_profiler.predict.latency.interpolation import families_of
 from op_profiler.predict.latency.intervals import conformal_quantile, first_half
-from op_profiler.predict.latency.network import Network, predict_network
+from op_profiler.predict.latency.network import Network, predict_network, predict_networks
 from op_profiler.predict.latency.predictor import MEASURED, UNSUPPORTED, Predictor, query_of
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.roofline import Roofline, Work
@@ -277,3 +277,14 @@ def test_repeated_operators_give_the_looked_up_interval(known: Examples) -> None
     )
     spread = fit(again, choice="lookup").measured.spread
     assert 1.2 * NOISE < np.median(spread) < 4 * NOISE
+
+
+def test_networks_asked_at_once_are_those_asked_one_by_one(predictor: Predictor, strangers: list[Operator]) -> None:
+    foreign = dataclasses.replace(strangers[0], op_names=("foreign",))
+    parts = strangers[:3], [foreign, *strangers[2:5]], strangers[:1]
+    networks = [Network.of(f"net {n}", part) for n, part in enumerate(parts)]
+    together = predict_networks(predictor, networks, threads=2)
+    for network, found in zip(networks, together, strict=True):
+        alone = predict_network(predictor, network, threads=2)
+        assert found.to_json() == alone.to_json()
+    assert predict_networks(predictor, []) == []

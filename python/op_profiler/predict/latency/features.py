@@ -6,6 +6,7 @@ Sizes are logarithms to base 2. What TVM's default schedules decide by divisibil
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -35,6 +36,7 @@ KINDS = (
 
 _TRANSCENDENTAL = frozenset({"exp", "erf", "tanh", "sigmoid", "log", "power", "fast_exp", "fast_tanh", "fast_erf"})
 _ROOTS = frozenset({"sqrt", "rsqrt", "divide"})
+_KEPT = 1 << 16
 _PAGE_BYTES = 4096
 """Reads this far apart fall into one set of the first-level cache and evict each other."""
 
@@ -98,8 +100,10 @@ def kind_of(operator: Operator) -> str:
     return "elementwise" if operator.flops else "other"
 
 
+@functools.lru_cache(maxsize=_KEPT)
 def operator_features(operator: Operator) -> np.ndarray:
-    """The columns `NAMES` of one operator, float32; it does not depend on threads, device or model."""
+    """The columns `NAMES` of one operator, float32; it does not depend on threads, device or model. Not for writing:
+    networks of an architecture search share most of their operators, so they are kept."""
     kind = kind_of(operator)
     sizes = _sizes(operator, kind)
     out = operator.outputs[0].shape if operator.outputs else (1,)

@@ -121,8 +121,40 @@ def predict_network(predictor: Predictor, network: Network, *, threads: int = 1)
     Raises:
         UsageError: there are no measurements at that thread count.
     """
-    query = network.query.under(np.full(len(network.calls), threads), network.query.traffic_bytes)
-    found = predictor.predict(query)
+    return predict_networks(predictor, [network], threads=threads)[0]
+
+
+def predict_networks(predictor: Predictor, networks: Sequence[Network], *, threads: int = 1) -> list[NetworkPrediction]:
+    """`predict_network` of many at once, which takes a fraction of the time: an architecture search asks so.
+
+    >>> from op_profiler import Predictor
+    >>> from op_profiler.collection.sampling.described import described
+    >>> from op_profiler.collection.sampling.kinds import Conv2d, Dense
+    >>> def network(width, depth):
+    ...     layers = [Conv2d(1, width, 28, 28, width, 3, 1, epilogue="bias_relu")] * depth
+    ...     return Network.of(f"{width}x{depth}", [described(layer) for layer in layers + [Dense(1, width, 10)]])
+    >>> networks = [network(width, depth) for width in (16, 32) for depth in (1, 8)]
+    >>> found = predict_networks(Predictor.from_dataset(), networks)
+    >>> found[0].total_us < found[1].total_us < found[3].total_us
+    True
+
+    Raises:
+        UsageError: there are no measurements at that thread count.
+    """
+    if not networks:
+        return []
+    query = Query.joined([network.query for network in networks])
+    found = predictor.predict(query.under(np.full(len(query), threads), query.traffic_bytes))
+    ends = np.cumsum([len(network.calls) for network in networks])[:-1]
+    parts = [np.split(getattr(found, field.name), ends) for field in dataclasses.fields(found)]
+    return [
+        _total(predictor, network, threads, OperatorPrediction(*of_one))
+        for network, of_one in zip(networks, zip(*parts))
+    ]
+
+
+def _total(predictor: Predictor, network: Network, threads: int, found: OperatorPrediction) -> NetworkPrediction:
+    """From the operators to the network."""
     supported = found.tier != UNSUPPORTED
     times = np.where(supported, found.latency_us, 0.0) * network.calls
     kernels = float(times.sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,8 @@ from op_profiler.predict.latency.roofline import Work
 SETTING_NAMES = ("threads", "traffic", "network")
 """Columns of `Query.columns` behind those of the operator: thread count, log2 of the bytes that all calls of the model
 move, and whether that is a network (1) or a batch of sampled operators (0)."""
+_ARRAYS = ("keys", "features", "work", "threads", "traffic_bytes", "network")
+_KEPT = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,10 +61,7 @@ class Query:
         return cls(
             keys=np.fromiter((int(o.key, 16) for o in operators), dtype=np.uint64, count=count),
             features=matrix(operators),
-            work=np.array(
-                [(o.flops, o.bytes_read + o.bytes_written, transcendental_work(o)) for o in operators],
-                dtype=np.float64,
-            ).reshape(count, 3),
+            work=np.array([_work(operator) for operator in operators], dtype=np.float64).reshape(count, 3),
             threads=np.broadcast_to(np.asarray(threads, dtype=np.int64), (count,)),
             traffic_bytes=np.broadcast_to(np.asarray(traffic_bytes, dtype=np.float64), (count,)),
             network=np.ones(count, dtype=bool),
@@ -69,9 +69,18 @@ class Query:
             op_sets=tuple(sets),
         )
 
+    @classmethod
+    def joined(cls, queries: Sequence[Query]) -> Query:
+        """The entries of several, one after the other; at least one."""
+        sets: dict[frozenset[str], int] = {}
+        places = [np.array([sets.setdefault(s, len(sets)) for s in q.op_sets], dtype=np.intp) for q in queries]
+        arrays = {name: np.concatenate([getattr(query, name) for query in queries]) for name in _ARRAYS}
+        vocabulary = np.concatenate([place[query.vocabulary] for place, query in zip(places, queries)])
+        return cls(**arrays, vocabulary=vocabulary, op_sets=tuple(sets))
+
     def take(self, indices: np.ndarray) -> Query:
         """The entries of indices or of a mask."""
-        names = ("keys", "features", "work", "threads", "traffic_bytes", "network", "vocabulary")
+        names = (*_ARRAYS, "vocabulary")
         return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
     def under(self, threads: np.ndarray, traffic_bytes: np.ndarray, network: np.ndarray | None = None) -> Query:
@@ -100,6 +109,12 @@ class Query:
         return values
 
 
+@functools.lru_cache(maxsize=_KEPT)
+def _work(operator: Operator) -> tuple[int, int, int]:
+    return operator.flops, operator.bytes_read + operator.bytes_written, transcendental_work(operator)
+
+
+@functools.lru_cache(maxsize=_KEPT)
 def _words(operator: Operator) -> frozenset[str]:
     """What a predictor has to have seen to know an operator: its ops, and the dtypes that it computes with."""
     dtypes = {f"dtype {t.dtype}" for t in (*operator.inputs, *operator.params, *operator.outputs)}
