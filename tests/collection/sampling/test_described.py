@@ -19,7 +19,7 @@ from op_profiler.collection.sampling.kinds import (
     Pool2d,
     Softmax,
 )
-from op_profiler.compilers.relay.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import UsageError
 from op_profiler.targets.target import resolve_target
 
