@@ -33,7 +33,8 @@ def described(point: Point, lanes: int = 16) -> Operator:
     """
     for kind, describe in _DESCRIBED.items():
         if isinstance(point, kind):
-            return describe(point, lanes)  # type: ignore[no-any-return]
+            operator: Operator = describe(point, lanes)
+            return operator
     raise UsageError(
         f"{type(point).__name__} is not described without a compiler; there are: "
         f"{', '.join(kind.__name__ for kind in _DESCRIBED)}"
