@@ -46,6 +46,7 @@ BASES: dict[str, list[str]] = {
     "corun": ["mlp", "--plan", "letter.db"],
     "schedule": ["mlp", "--trials-from", "none", "--db", "sqlite:///letter.db"],
     "analyze": ["--db", "sqlite:///letter.db"],
+    "report": ["resnet-18", "--db", "sqlite:///letter.db"],
     "export": ["--output", "older.csv", "--db", "sqlite:///letter.db"],
     "import": ["letter.db", "--db", "sqlite:///letter.db"],
     "devices": ["--host", "127.0.0.1", "--port", "1"],

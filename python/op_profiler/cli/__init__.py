@@ -27,6 +27,7 @@ def application() -> typer.Typer:
         import_,
         models,
         predict,
+        report,
         sample,
         schedule,
     )
@@ -50,6 +51,7 @@ def application() -> typer.Typer:
         schedule.schedule: schedule.EXAMPLES,
         evaluate.evaluate: evaluate.EXAMPLES,
         analyze.analyze: analyze.EXAMPLES,
+        report.report: report.EXAMPLES,
         corun.corun: corun.EXAMPLES,
         cache.cache: cache.EXAMPLES,
         devices.devices: devices.EXAMPLES,

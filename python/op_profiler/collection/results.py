@@ -32,6 +32,8 @@ class Results:
         device: the one that the model is measured on; None until its machine is open.
         schedules: what the build gave to the operators, by workload key.
         launches: grid and block of each launch of a GPU, by workload key.
+        code: of the kernels, by workload key.
+        reads: for each call in execution order the calls whose outputs it reads.
         details: of the build, stored with the time of the model.
         recipe: how to build it again; None where it is not built as a whole.
         request: the one of the task; from `identify` on with those thread counts only that are still to be measured.
@@ -43,6 +45,8 @@ class Results:
         self.device: Device | None = None
         self.schedules: dict[str, Schedule] = {}
         self.launches: dict[str, list[dict[str, Any]]] = {}
+        self.code: dict[str, str] = {}
+        self.reads: tuple[tuple[int, ...], ...] = ()
         self.details: dict[str, Any] = {}
         self.recipe: Recipe | None = None
         self.request = task.request
@@ -106,12 +110,14 @@ class Results:
                 asked=self._asked,
                 label=request.label,
                 recipe=self.recipe.to_json() if self.recipe is not None else None,
+                reads=self.reads if len(self.reads) == len(operators) else None,
             )
             self._dataset.add_operators(
                 self.model_key,
                 [(by_key[k], tuple(p)) for k, p in positions.items()],
                 self.schedules,
                 self.launches,
+                self.code,
             )
 
     def keep(self, results: Sequence[ThreadResult]) -> None:

@@ -215,6 +215,9 @@ class Worker:
         for occurrence in compiled.by_label.values():
             if occurrence.label in compiled.launches:
                 self.results.launches[occurrence.operator.key] = compiled.launches[occurrence.label]
+            if occurrence.label in compiled.code:
+                self.results.code[occurrence.operator.key] = compiled.code[occurrence.label]
+        self.results.reads = tuple(call.inputs for call in compiled.calls)
         self.results.details["build_seconds"] = round(compiled.build_seconds, 3)
         if compiled.left_out:
             self.results.details["left_out_passes"] = list(compiled.left_out)

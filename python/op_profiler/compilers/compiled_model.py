@@ -63,6 +63,8 @@ class CompiledModel:
         launches: by label, how a GPU launches each kernel; empty for processors and for the vm.
         loops: the same for a processor: how many iterations each parallel loop of a kernel has, in order;
             kernels without such loops are left out.
+        code: by label, the code of each kernel before its loops are unrolled, for people to read; those that are too
+            long are left out.
         left_out: names of the compiler's passes that could not be used.
         notes: what the user should know about the build.
     """
@@ -75,6 +77,7 @@ class CompiledModel:
     calls: tuple[KernelCall, ...] = ()
     launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
     loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    code: dict[str, str] = dataclasses.field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

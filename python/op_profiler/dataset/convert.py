@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -77,6 +78,9 @@ def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
     """JSON has no tuples; the dataclasses compare and hash by them."""
+    if typing.get_origin(hint) is types.UnionType:
+        (read, *_) = map(_reader, typing.get_args(hint))
+        return lambda value: None if value is None else read(value)
     if typing.get_origin(hint) is not tuple:
         return lambda value: value
     (inner, *_) = typing.get_args(hint)

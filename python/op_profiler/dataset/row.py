@@ -63,6 +63,8 @@ class Model(ModelIdentity):
         base_key: the same without the schedule records; None where an older version stored it.
         asked: computations that its build looked for schedule records of (`building.build.BuiltModel.asked`).
         recipe: how to build it again (`building.recipe.Recipe`), plain values; None where that is not known.
+        reads: for each call of an operator, by its position, the calls whose outputs it reads; None where that is not
+            known.
         extracted: True once all its operators are stored.
         added_at: when it was first stored, UTC, ISO 8601.
     """
@@ -72,6 +74,7 @@ class Model(ModelIdentity):
     base_key: str | None
     asked: tuple[str, ...]
     recipe: dict[str, Any] | None
+    reads: tuple[tuple[int, ...], ...] | None
     extracted: bool
     added_at: str
 

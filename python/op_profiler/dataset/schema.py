@@ -144,6 +144,7 @@ models = Table(
     _column("asked", Json, since=5, nullable=False, server_default="[]"),  # `Model.asked`
     _column("label", Text, "name of the run (--label)", flat="run_label", since=6, nullable=False, server_default=""),
     _column("recipe", Json, since=6),  # how to build it again: `building.recipe.Recipe`; NULL: not known
+    _column("reads", Json, since=6),  # for each call the calls whose outputs it reads; NULL: not known
     _column("extracted", Boolean, nullable=False),
     _column("added_at", Text, nullable=False),
 )
@@ -178,6 +179,7 @@ model_operators = Table(
     _column("positions", Json, "where in that model's call order, from 0", nullable=False),
     _column("schedule_key", Text, since=2),  # what the build of this model gave it; NULL: not known
     _column("launches", Json, "of a GPU: grid and block of each launch", since=3),  # NULL: not known, or no GPU
+    _column("code", Text, since=6),  # of the kernel, for people to read (TVMScript); NULL: not known
     Index("model_operators_of_operator", "operator_key"),
 )
 

@@ -124,6 +124,7 @@ class Dataset:
         asked: Iterable[str] = (),
         label: str = "",
         recipe: Mapping[str, Any] | None = None,
+        reads: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """Store a lowered model; its operators follow with `add_operators`.
 
@@ -131,7 +132,7 @@ class Dataset:
             key: fingerprint of its content and of everything that decides what the compiler makes of it.
             device_key: the device that it was lowered for, which has to be stored; what was measured on other devices
                 then never counts as this model's.
-            base_key, asked, label, recipe: see `Model`; without a recipe the one that is there stays.
+            base_key, asked, label, recipe, reads: see `Model`; without `recipe` or `reads` what is there stays.
         """
         row = {
             "key": key,
@@ -147,10 +148,12 @@ class Dataset:
             "asked": sorted(asked),
             "label": label,
             "recipe": recipe,
+            "reads": reads,
             "extracted": False,
             "added_at": utc_now(),
         }
-        kept = {"key", "extracted", "added_at"} | ({"recipe"} if recipe is None else set())
+        unknown = {name for name in ("recipe", "reads") if row[name] is None}
+        kept = {"key", "extracted", "added_at"} | unknown
         renewed = [column for column in row if column not in kept]
         with self._write() as connection:
             upsert(connection, schema.models, [row], replace=renewed)
@@ -161,6 +164,7 @@ class Dataset:
         operators: Iterable[tuple[Operator, Positions]],
         schedules: Mapping[str, Schedule] | None = None,
         launches: Mapping[str, Sequence[Mapping[str, Sequence[int]]]] | None = None,
+        code: Mapping[str, str] | None = None,
     ) -> None:
         """Store all operators of a model in one transaction, in place of those that it had; marks it `extracted`.
 
@@ -168,6 +172,7 @@ class Dataset:
             operators: each distinct operator once, with the places where the model calls it, counted from 0.
             schedules: by workload key, what the build of the model gave to them, as far as that is known.
             launches: by workload key, grid and block of each launch of a GPU.
+            code: by workload key, the code of the kernel.
         """
         operators = list(operators)
         rows = convert.distinct(operator for operator, _ in operators)
@@ -180,6 +185,7 @@ class Dataset:
                 "positions": positions,
                 "schedule_key": schedules[operator.key].key if schedules and operator.key in schedules else None,
                 "launches": launches.get(operator.key) if launches else None,
+                "code": code.get(operator.key) if code else None,
             }
             for operator, positions in operators
         ]

@@ -71,6 +71,7 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
         "build_seconds": compiled.build_seconds,
         "launches": compiled.launches,
         "loops": compiled.loops,
+        "code": compiled.code,
         "left_out": compiled.left_out,
         "notes": compiled.notes,
     }
@@ -155,6 +156,7 @@ def read_compiled(folder: Path) -> CompiledModel:
         calls,
         launches=about["launches"],
         loops=about["loops"],
+        code=about["code"],
         left_out=tuple(about["left_out"]),
         notes=tuple(about["notes"]),
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurrence
 from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.relay.code_capture import code_capture
 from op_profiler.compilers.relay.executor_graph import kernel_calls
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launch_capture, launches_of, parallel_loops_of
@@ -85,9 +86,10 @@ def compile_model(model: ImportedModel, target: Any, executor: str = "graph") ->
     capture = _label_capture()
     launches: dict[str, list[Launch]] = {}
     loops: dict[str, list[int]] = {}
+    code: dict[str, str] = {}
     note = launch_capture(loops, parallel_loops_of) if "cpu" in target.keys else launch_capture(launches, launches_of)
     started = time.perf_counter()
-    config = _config() | {"tir.add_lower_pass": [(3, note)]}
+    config = _config() | {"tir.add_lower_pass": [(0, code_capture(code)), (3, note)]}
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
 
     left_out = _left_out(model.mod)
@@ -120,6 +122,7 @@ def compile_model(model: ImportedModel, target: Any, executor: str = "graph") ->
         calls,
         launches={label: launches[name] for label, name in labels.items() if name in launches},
         loops={label: loops[name] for label, name in labels.items() if name in loops},
+        code={label: code[name] for label, name in labels.items() if name in code},
         left_out=tuple(left_out),
         notes=tuple(f"compiled without TVM's pass {name}, which {_WHY[name]}" for name in left_out),
     )

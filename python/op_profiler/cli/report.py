@@ -1,0 +1,51 @@
+"""``op-profiler report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from op_profiler.cli import options
+from op_profiler.dataset import DEFAULT_DB
+
+EXAMPLES = """Examples:
+
+op-profiler report resnet-18                                  (writes report.html; open it in any browser)
+
+op-profiler report resnet-18 mobilenet --output both.html     (one page, with both to choose from)
+
+op-profiler report 11c2f265f199 --db sqlite:///other.db       (the beginning of a model's key)
+
+Exit codes: 0 written; 2 wrong usage, or no such model in the dataset; 5 the dataset or the file cannot be used.
+"""
+
+
+def report(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL|KEY...",
+            help="Names of collected models, source:name, or the beginnings of their keys. Of several with one name, "
+            "the one that was stored last.",
+        ),
+    ],
+    db: options.Db = DEFAULT_DB,
+    output: Annotated[
+        Path, typer.Option(help="File to write: one HTML file, which needs no network.", rich_help_panel="Output")
+    ] = Path("report.html"),
+    quiet: options.Quiet = False,
+) -> None:
+    """Write what is known of models as one HTML page: operators, where the time goes, roofline, timeline."""
+    from op_profiler.dataset import Dataset
+    from op_profiler.files import check_writable
+    from op_profiler.report.page.report import write_model_report
+    from op_profiler.report.status import Status
+
+    check_writable({"--output": output})
+    with Status(quiet=quiet) as status, Dataset.open(db, create=False, read_only=True) as dataset:
+        status.step("reading the dataset")
+        written = write_model_report(output, dataset, names)
+    if not quiet:
+        print(f"{output}: {', '.join(model.title for model in written.models)}")

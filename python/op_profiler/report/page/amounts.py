@@ -1,0 +1,43 @@
+"""Times, rates and sizes as people write them."""
+
+from __future__ import annotations
+
+_TIMES = (("s", 1e6), ("ms", 1e3), ("us", 1.0), ("ns", 1e-3))
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def time_text(us: float) -> str:
+    """Three digits and the unit that fits: ``27.3 ms``."""
+    unit, scale = next(((u, s) for u, s in _TIMES if abs(us) >= s), _TIMES[-1])
+    return f"{_three_digits(us / scale)} {unit}"
+
+
+def size_text(count: float) -> str:
+    """A size with a binary prefix."""
+    power = 0
+    while abs(count) >= 1024 and power < len(_SIZES) - 1:
+        count /= 1024
+        power += 1
+    return f"{count:.4g} {_SIZES[power]}"
+
+
+def rate_text(per_us: float, unit: str) -> str:
+    """A rate a microsecond as one a second: FLOP and bytes."""
+    scale, prefix = (1e6, "T") if per_us >= 1e6 else (1e3, "G") if per_us >= 1e3 else (1.0, "M")
+    return f"{_three_digits(per_us / scale)} {prefix}{unit}/s"
+
+
+def amount_text(count: float, unit: str) -> str:
+    """An amount with a decimal prefix."""
+    scale, prefix = next(((s, p) for s, p in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if count >= s), (1.0, ""))
+    return f"{_three_digits(count / scale)} {prefix}{unit}"
+
+
+def several(count: int, what: str) -> str:
+    """``1 call`` and ``2 calls``."""
+    return f"{count} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _three_digits(value: float) -> str:
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    return f"{value:,.{digits}f}"

@@ -1,0 +1,115 @@
+// The table of operators.
+
+import { h, operatorLink } from "#dom";
+import * as format from "#format";
+import { ranked, shareOf, shareOfPeak, timeOf, view } from "#state";
+
+let shown = null;
+
+export const section = {
+  id: "operators",
+  title: "Operators",
+  there: () => true,
+  render(parent, model) {
+    const kinds = [...new Set(ranked(model).map((operator) => format.kind(operator.anchor)))];
+    const search = h("input", { type: "search", id: "search", placeholder: "Name, layer, kind, shape or schedule  ( / )",
+      "aria-label": "Search operators", oninput: filter });
+    const kind = h("select", { "aria-label": "Kind of operator", onchange: filter },
+      h("option", { value: "" }, "All kinds"), kinds.map((name) => h("option", { value: name }, name)));
+    const count = h("span", { class: "label", role: "status" });
+    const place = h("div");
+    parent.append(h("div", { class: "controls" }, search, kind, count), place);
+    const rows = ranked(model).map((operator) => row(model, operator));
+    const table = new Tabulator(place, {
+      data: rows,
+      columns: columns(rows),
+      layout: "fitDataStretch",
+      autoResize: false, // it would draw all rows anew for nothing, and take the focus from the one that has it
+      height: rows.length > 24 ? 720 : undefined,
+      initialSort: [{ column: "share", dir: "desc" }],
+      columnDefaults: { headerSortTristate: false, resizable: false },
+      placeholder: "No operator fits.",
+      printAsHtml: true,
+      printStyled: true,
+      printRowRange: "active",
+    });
+    table.on("rowClick", (event, one) => {
+      if (!event.target.closest("a")) location.hash = `op=${one.getData().operator.key}`;
+    });
+    table.on("dataFiltered", (_, found) => tell(count, found.length, rows.length));
+    tell(count, rows.length, rows.length);
+    shown = table;
+
+    function filter() {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      table.setFilter((one) => (!kind.value || one.kind === kind.value) && words.every((word) => one.text.includes(word)));
+    }
+  },
+  resize: () => shown?.redraw(),
+  clear() {
+    shown?.destroy();
+    shown = null;
+  },
+};
+
+const tell = (place, found, all) => {
+  place.textContent = found === all ? format.several(all, "operator") : `${found} of ${format.several(all, "operator")}`;
+};
+
+function row(model, operator) {
+  const us = timeOf(operator);
+  const time = operator.times?.[view.threads] ?? {};
+  const peak = shareOfPeak(model, operator);
+  const half = format.isNumber(time.low_us) && us ? (time.high_us - time.low_us) / 2 / us : null;
+  return {
+    operator,
+    name: format.title(operator),
+    kind: format.kind(operator.anchor),
+    shape: format.shape(operator.outputs[0]),
+    layers: (operator.layers ?? []).join(", "),
+    calls: operator.calls.length,
+    share: shareOf(model, operator),
+    us,
+    half,
+    error: time.error,
+    flopRate: us && operator.flops ? operator.flops / us : null,
+    byteRate: us ? operator.bytes / us : null,
+    peak: peak?.share ?? null,
+    limit: peak?.limit ?? "",
+    schedule: operator.schedule ? operator.schedule.template : "",
+    origin: operator.schedule?.origin ?? "",
+    text: [operator.name, operator.anchor, operator.key, ...(operator.layers ?? []), ...operator.outputs, ...operator.ops,
+      operator.schedule?.template ?? "", operator.schedule?.origin ?? ""].join(" ").toLowerCase(),
+  };
+}
+
+function columns(rows) {
+  const number = (title, field, text, more = {}) => ({
+    title, field, hozAlign: "right", headerHozAlign: "right", sorter: "number", headerSortStartingDir: "desc",
+    sorterParams: { alignEmptyValues: "bottom" }, formatter: (cell) => text(cell.getValue(), cell.getData()), ...more,
+  });
+  const text = (title, field, more = {}) => ({ title, field, sorter: "string", formatter: "plaintext", ...more });
+  return [
+    text("operator", "name", { frozen: document.documentElement.clientWidth >= 700, width: 300,
+      formatter: (cell) => operatorLink(cell.getData().operator) }),
+    text("output", "shape", { width: 165 }),
+    number("share", "share", bar, { width: 110 }),
+    number("µs a call", "us", (us, one) => (one.error ? "failed" : format.microseconds(us))),
+    number("± 95 %", "half", (half) => (half === null ? "–" : format.percent(half))),
+    number("calls", "calls", String),
+    number("GFLOP/s", "flopRate", (rate) => (rate === null ? "–" : format.microseconds(rate / 1e3))),
+    number("GB/s", "byteRate", (rate) => (rate === null ? "–" : format.microseconds(rate / 1e3))),
+    number("of peak", "peak", (share, one) => (share === null ? "–" : `${format.percent(share, 0)} ${one.limit === "memory" ? "mem" : "arith"}`),
+      { headerTooltip: "Of the peak that limits it: arithmetic, or reading and writing every tensor once in memory. What lies in caches can be above 100 %." }),
+    text("kind", "kind"),
+    ...(rows.some((one) => one.layers) ? [text("layers", "layers", { width: 220 })] : []),
+    text("schedule", "schedule"),
+    text("origin", "origin"),
+  ];
+}
+
+function bar(share) {
+  if (share === null) return "–";
+  return h("span", { class: "bar" }, h("span", { style: `width:${Math.min(share * 100, 100).toFixed(2)}%` }),
+    h("b", {}, format.percent(share)));
+}

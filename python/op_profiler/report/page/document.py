@@ -1,0 +1,316 @@
+"""What a page of a report holds: plain data, which is the JSON inside the page.
+
+Times are in microseconds, rates in FLOP and bytes a microsecond. None is what is not known; the page says so. Thread
+counts are keys as text, since JSON has no others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Part(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A piece of a page; what has its default is not written."""
+
+
+class Time(Part):
+    """Of an operator or a model at one thread count; see `op_profiler.measure.measurement.Measurement`.
+
+    Attributes:
+        rounds_us: of each round, the mean over its calls.
+    """
+
+    median_us: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+    again_low_us: float | None = None
+    again_high_us: float | None = None
+    rounds_us: list[float] = []
+    settled: bool | None = None
+    foreign_load: bool = False
+    energy_mj: float | None = None
+    error: str | None = None
+    measured_at: str = ""
+
+
+class Run(Part):
+    """The whole model at one thread count.
+
+    Attributes:
+        sum_us: of its operators, each as often as it is called; None where one has no time.
+        remark: why the whole model and the sum cannot be compared.
+        missing: operators that are not in the sum.
+        one_run_us: of one round, the time of each call by its position; None for those without.
+    """
+
+    threads: int
+    whole: Time
+    before_us: float | None = None
+    after_us: float | None = None
+    sum_us: float | None = None
+    ratio: float | None = None
+    remark: str | None = None
+    missing: list[str] = []
+    one_run_us: list[float | None] = []
+
+
+class Loop(Part):
+    """One loop of a kernel.
+
+    Attributes:
+        depth: loops around it.
+        kind: serial, parallel, vectorized, unrolled, or the axis of a GPU that it is bound to.
+        body: what it computes, where no further loop is inside.
+    """
+
+    depth: int
+    name: str
+    extent: str
+    kind: str
+    body: str = ""
+
+
+class Schedule(Part):
+    """Template, knobs, and what they do to the loops."""
+
+    template: str
+    origin: str
+    knobs: dict[str, Any] = {}
+    factors: dict[str, Any] = {}
+
+
+class Alone(Part):
+    """An operator called outside its model, with hot or cold caches; or the vendor's kernel for its heavy op.
+
+    Attributes:
+        what: the state of the caches, or the vendor's kernel.
+        of_anchor: of the heavy op alone, without what is fused to it.
+    """
+
+    what: str
+    origin: str
+    cache: str
+    threads: int
+    of_anchor: bool
+    median_us: float
+    low_us: float | None = None
+    high_us: float | None = None
+
+
+class Estimate(Part):
+    """Of a predictor, with a 90 % interval; see `op_profiler.predict.latency.predictor.TIERS`."""
+
+    tier: str
+    us: float | None = None
+    low_us: float | None = None
+    high_us: float | None = None
+
+
+class Turnaround(Part):
+    """From which thread count on more do not pay; or why there is no such count."""
+
+    threads: int | None = None
+    reason: str | None = None
+
+
+class Operator(Part):
+    """A fused operator of a model.
+
+    Attributes:
+        calls: positions in the model's call order.
+        layers: of the user's model that it computes; empty where that is not known.
+        times, estimates: by thread count.
+        tuning: index in `Model.tunings`; None where its heavy op was not searched for.
+    """
+
+    key: str
+    name: str
+    anchor: str
+    ops: list[str]
+    attrs: list[dict[str, Any]]
+    layouts: dict[str, str]
+    inputs: list[str]
+    params: list[str]
+    outputs: list[str]
+    flops: int
+    bytes: int
+    calls: list[int]
+    layers: list[str] = []
+    schedule: Schedule | None = None
+    loops: list[Loop] = []
+    code: str | None = None
+    times: dict[str, Time] = {}
+    alone: list[Alone] = []
+    turnaround: Turnaround | None = None
+    estimates: dict[str, Estimate] = {}
+    tuning: int | None = None
+
+
+class Roof(Part):
+    """How much a level of the memory gives to so many threads."""
+
+    level: str
+    bytes_per_us: float
+
+
+class Roofline(Part):
+    """Peaks at one thread count, as the probe of the device attained them."""
+
+    threads: int
+    flops_per_us: float
+    roofs: list[Roof]
+
+
+class Trial(Part):
+    """One schedule that a search tried; without a time where it failed."""
+
+    template: str
+    us: float | None
+    knobs: dict[str, Any] = {}
+    factors: dict[str, Any] = {}
+    error: str | None = None
+
+
+class Search(Part):
+    """Trials of one heavy op under the same conditions.
+
+    Attributes:
+        progress: by template, pairs of the number of the trial and the best time so far.
+        best: the fastest trials.
+        default_us, record_us: with the compiler's own schedule and with the one that won, measured in turns.
+    """
+
+    cache: str
+    threads: int
+    trials: int
+    failed: int
+    progress: dict[str, list[tuple[int, float]]]
+    best: list[Trial]
+    default_us: float | None = None
+    record_us: float | None = None
+
+
+class Factor(Part):
+    """How the time of trials goes with what a schedule does; ranks within the operator."""
+
+    name: str
+    spearman: float
+    p: float
+    trials: int
+
+
+class Tuning(Part):
+    """What is known of the schedules of one heavy op.
+
+    Attributes:
+        operators: keys of the fused operators that hold it.
+    """
+
+    key: str
+    anchor: str
+    shape: str
+    operators: list[str]
+    searches: list[Search]
+    factors: list[Factor] = []
+
+
+class Prediction(Part):
+    """Of the whole model at one thread count.
+
+    Attributes:
+        tiers: share of the sum by name of the tier.
+    """
+
+    threads: int
+    us: float | None
+    low_us: float | None
+    high_us: float | None
+    tiers: dict[str, float]
+    unsupported: list[str] = []
+
+
+class Device(Part):
+    """Where it ran; `facts` are for people to read, name and value."""
+
+    key: str
+    processor: str
+    target: str
+    facts: list[tuple[str, str]]
+
+
+class Model(Part):
+    """One model of the dataset.
+
+    Attributes:
+        verdict: what came out, in sentences; the first is the most important.
+        warnings: what to know before trusting it: unsettled, under load, failed.
+        reads: for each call the calls whose outputs it reads; None where that is not known.
+        unknown: why something is not there, by name of the section.
+        predictor: whose estimates these are.
+    """
+
+    key: str
+    name: str
+    title: str
+    source: str
+    batch_size: int
+    precision: str
+    executor: str
+    added_at: str
+    device: Device
+    verdict: list[str]
+    warnings: list[str]
+    notes: list[str]
+    runs: list[Run]
+    operators: list[Operator]
+    reads: list[list[int]] | None = None
+    rooflines: list[Roofline] = []
+    tunings: list[Tuning] = []
+    predictor: str = ""
+    predictions: list[Prediction] = []
+    unknown: dict[str, str] = {}
+
+
+class Bar(Part):
+    """An operator on the lanes of a plan."""
+
+    name: str
+    model: int
+    anchor: str
+    lanes: list[int]
+    threads: int
+    stage: int
+    start_us: float
+    end_us: float
+
+
+class Corun(Part):
+    """Models whose operators ran side by side.
+
+    Attributes:
+        bars: of one run of the plan; `sequential`: of one operator after the other.
+        lane: what a lane is: a core or a stream.
+    """
+
+    title: str
+    models: list[str]
+    policy: str
+    lane: str
+    verdict: list[str]
+    warnings: list[str]
+    bars: list[Bar]
+    sequential: list[Bar]
+    sequential_us: float
+    plan_us: float
+
+
+class Report(Part):
+    """All of a page of the command ``report``."""
+
+    title: str
+    made_at: str
+    version: str
+    models: list[Model] = []
+    coruns: list[Corun] = []

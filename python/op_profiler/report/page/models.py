@@ -1,0 +1,173 @@
+"""A model of the dataset as a part of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from op_profiler.dataset import schema
+from op_profiler.report.page.amounts import size_text
+from op_profiler.report.page.document import Device, Model, Run, Time
+from op_profiler.report.page.operators import operators_of, time_part
+from op_profiler.report.page.rooflines import NOT_PROBED, rooflines_of
+from op_profiler.report.page.verdict import verdict, warnings
+
+if TYPE_CHECKING:
+    from op_profiler import measure
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.row import Model as StoredModel
+    from op_profiler.dataset.row import StoredMeasurement, StoredTiming
+    from op_profiler.measure.measurement import Cache
+    from op_profiler.operators.operator import Operator
+
+Measured = Mapping[int, Mapping[str, "StoredMeasurement"]]
+"""Of a model's operators by thread count and workload key."""
+
+
+def model_part(dataset: Dataset, model: StoredModel) -> Model:
+    """All that a dataset knows of a model, and what is stored beside it.
+
+    Raises:
+        DatasetError: the dataset cannot be read.
+    """
+    cache = _cache(dataset, model.key)
+    timings = _timings(dataset, model.key, cache)
+    operators = dataset.model_operators(model.key)
+    measured = {n: dataset.measurements_of(model.key, threads=n, cache=cache) for n in timings}
+    device = _device(dataset, model, timings, measured)
+    parts = operators_of(dataset, model.key, operators, measured, device.key if device else None)
+    names = {operator.key: operator.name for operator, _ in operators}
+    runs = [_run(n, timing, names, operators, measured[n]) for n, timing in timings.items()]
+    rooflines = rooflines_of(device) if device is not None else []
+    unknown = {} if rooflines else {"roofline": NOT_PROBED}
+    if model.reads is None:
+        unknown["graph"] = (
+            "Who reads whose output is not known: the model was collected by an older version, or runs in the vm. The "
+            "calls are shown in their order."
+        )
+    return Model(
+        key=model.key,
+        name=model.name,
+        title=f"{model.name}, batch {model.batch_size}, {model.precision}",
+        source=model.source,
+        batch_size=model.batch_size,
+        precision=model.precision,
+        executor=model.executor,
+        added_at=model.added_at,
+        device=device_part(device, model.target),
+        verdict=verdict(runs, parts, rooflines),
+        warnings=warnings(runs, parts),
+        notes=list(model.notes),
+        runs=runs,
+        operators=parts,
+        reads=[list(one) for one in model.reads] if model.reads is not None else None,
+        rooflines=rooflines,
+        unknown=unknown,
+    )
+
+
+def _cache(dataset: Dataset, model_key: str) -> Cache:
+    """The state of the caches that the model was measured with: as its operators meet it, where that is there."""
+    table = schema.model_timings
+    query = select(schema.settings.c.cache).join(table, table.c.settings_key == schema.settings.c.key)
+    found = {row["cache"] for row in dataset.rows(query.where(table.c.model_key == model_key))}
+    states: tuple[Cache, ...] = ("model", "hot", "cold")
+    return next((state for state in states if state in found), "model")
+
+
+def _timings(dataset: Dataset, model_key: str, cache: Cache) -> dict[int, StoredTiming]:
+    """Of the whole model by thread count, rising."""
+    table = schema.model_timings
+    query = (
+        select(schema.settings.c.threads)
+        .join(table, table.c.settings_key == schema.settings.c.key)
+        .where(table.c.model_key == model_key, schema.settings.c.cache == cache)
+        .distinct()
+    )
+    counts = sorted(row["threads"] for row in dataset.rows(query))
+    found = {n: dataset.find_model_timing(model_key, threads=n, cache=cache) for n in counts}
+    return {n: timing for n, timing in found.items() if timing is not None}
+
+
+def _device(
+    dataset: Dataset, model: StoredModel, timings: Mapping[int, StoredTiming], measured: Measured
+) -> measure.measurement.Device | None:
+    keys = [t.device_key for t in timings.values()]
+    keys += [m.device_key for rows in measured.values() for m in rows.values()]
+    key = next(iter(keys), model.device_key)
+    return dataset.find_device(key) if key is not None else None
+
+
+def device_part(device: measure.measurement.Device | None, target: str) -> Device:
+    """What people ask of a device."""
+    if device is None:
+        return Device(key="", processor="unknown device", target=target, facts=[])
+    caches = {level: getattr(device, f"l{level}_bytes") for level in (1, 2, 3)}
+    facts = {
+        "processor": device.processor,
+        "usable cores": device.cores,
+        "clock": f"{device.clock_mhz:,.0f} MHz" if device.clock_mhz else None,
+        "caches": ", ".join(f"L{level} {size_text(size)}" for level, size in caches.items() if size),
+        "memory": size_text(device.memory_bytes) if device.memory_bytes else None,
+        "target": device.target,
+        "TVM": device.tvm_version,
+        "LLVM": device.llvm_version,
+        "driver": device.driver,
+        "system": device.properties.get("system"),
+        "virtual machine": "yes" if device.properties.get("hypervisor") else None,
+        "device key": device.key,
+    }
+    told = [(name, str(value)) for name, value in facts.items() if value]
+    return Device(key=device.key, processor=device.processor, target=device.target, facts=told)
+
+
+def _run(
+    threads: int,
+    stored: StoredTiming,
+    names: Mapping[str, str],
+    operators: Sequence[tuple[Operator, tuple[int, ...]]],
+    measured: Mapping[str, StoredMeasurement],
+) -> Run:
+    timing = stored.timing
+    return Run(
+        threads=threads,
+        whole=_whole(stored),
+        before_us=timing.before_us,
+        after_us=timing.after_us,
+        sum_us=timing.sum_of_operators_us,
+        ratio=timing.ratio,
+        remark=timing.not_a_pair,
+        missing=[names.get(key, key) for key in timing.unmeasured],
+        one_run_us=one_run(operators, measured),
+    )
+
+
+def _whole(stored: StoredTiming) -> Time:
+    return time_part(stored.timing.whole_model, stored.measured_at)
+
+
+def one_run(
+    operators: Sequence[tuple[Operator, tuple[int, ...]]], measured: Mapping[str, StoredMeasurement]
+) -> list[float | None]:
+    """The time of every call in one round: of those in which all operators were timed the one in the middle, else the
+    median of each call. None for calls without a time."""
+    samples = {key: m.measurement.samples_us for key, m in measured.items() if m.measurement.samples_us}
+    calls = sum(len(positions) for _, positions in operators)
+    rounds = {len(rows) for rows in samples.values()}
+    together = len(rounds) == 1 and all(operator.key in samples for operator, _ in operators)
+    chosen = None
+    if together:
+        (count,) = rounds
+        totals = [sum(sum(rows[i]) for rows in samples.values()) for i in range(count)]
+        chosen = sorted(range(count), key=lambda i: totals[i])[count // 2]
+    found: list[float | None] = [None] * calls
+    for operator, positions in operators:
+        rows = samples.get(operator.key)
+        for column, position in enumerate(positions if rows else ()):
+            assert rows is not None
+            if position < calls and column < len(rows[0]):
+                times = [rows[chosen][column]] if chosen is not None else sorted(row[column] for row in rows)
+                found[position] = round(times[len(times) // 2], 3)
+    return found

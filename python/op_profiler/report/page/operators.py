@@ -1,0 +1,173 @@
+"""The operators of a model as parts of a page."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from op_profiler.analysis.turnaround import find_knee
+from op_profiler.dataset import schema
+from op_profiler.report.page.document import Alone, Operator, Schedule, Time, Turnaround
+from op_profiler.report.page.loops import loops_of
+
+if TYPE_CHECKING:
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.row import StoredMeasurement
+    from op_profiler.measure.measurement import Cache, Measurement
+    from op_profiler.operators.operator import Operator as Described
+    from op_profiler.operators.operator import TensorSpec
+    from op_profiler.schedules.factors import Factors
+    from op_profiler.schedules.schedule import Schedule as StoredSchedule
+
+_MOST_ROUNDS = 200
+_STATES: tuple[Cache, ...] = ("hot", "cold")
+
+
+def operators_of(
+    dataset: Dataset,
+    model_key: str,
+    operators: Sequence[tuple[Described, tuple[int, ...]]],
+    measured: Mapping[int, Mapping[str, StoredMeasurement]],
+    device_key: str | None,
+) -> list[Operator]:
+    """One part an operator, in the order of their first call.
+
+    Args:
+        measured: in the model, by thread count and workload key.
+        device_key: where.
+    """
+    code = _code_of(dataset, model_key)
+    alone: dict[str, list[Alone]] = {}
+    for threads in measured:
+        for state in _STATES:
+            rows = dataset.measurements_of(model_key, threads=threads, cache=state)
+            for key, row in rows.items():
+                if row.device_key == device_key and row.measurement.median_us is not None:
+                    alone.setdefault(key, []).append(_alone(row))
+    return [
+        _part(
+            operator,
+            positions,
+            {n: rows[operator.key] for n, rows in measured.items() if operator.key in rows},
+            alone.get(operator.key, []),
+            code.get(operator.key),
+        )
+        for operator, positions in operators
+    ]
+
+
+def _code_of(dataset: Dataset, model_key: str) -> dict[str, str]:
+    """Of the kernels by workload key, where it is known."""
+    link = schema.model_operators
+    query = select(link.c.operator_key, link.c.code).where(link.c.model_key == model_key, link.c.code.is_not(None))
+    return {row["operator_key"]: row["code"] for row in dataset.rows(query)}
+
+
+def _part(
+    operator: Described,
+    positions: tuple[int, ...],
+    rows: Mapping[int, StoredMeasurement],
+    alone: list[Alone],
+    code: str | None,
+) -> Operator:
+    schedule = next((row.schedule for row in rows.values()), None)
+    return Operator(
+        key=operator.key,
+        name=short_name(operator.name),
+        anchor=operator.anchor,
+        ops=list(operator.op_names),
+        attrs=list(operator.attrs),
+        layouts=operator.layouts,
+        inputs=list(map(tensor_text, operator.inputs)),
+        params=list(map(tensor_text, operator.params)),
+        outputs=list(map(tensor_text, operator.outputs)),
+        flops=operator.flops,
+        bytes=operator.bytes_read + operator.bytes_written,
+        calls=list(positions),
+        schedule=schedule_part(schedule) if schedule is not None and schedule.template != "unknown" else None,
+        loops=loops_of(code) if code is not None else [],
+        code=code,
+        times={str(n): time_part(row.measurement, row.measured_at) for n, row in rows.items()},
+        alone=alone,
+        turnaround=_turnaround(rows),
+    )
+
+
+def short_name(name: str) -> str:
+    """A kernel's name without what all of them begin with."""
+    return name.removeprefix("tvmgen_default_").removeprefix("fused_")
+
+
+def tensor_text(tensor: TensorSpec) -> str:
+    """``float32 1 x 64 x 56 x 56``; a question mark is a size that is known at run time only."""
+    return f"{tensor.dtype} " + (" x ".join("?" if d < 0 else str(d) for d in tensor.shape) or "scalar")
+
+
+def schedule_part(schedule: StoredSchedule) -> Schedule:
+    return Schedule(
+        template=schedule.template,
+        origin=schedule.origin,
+        knobs=schedule.knobs,
+        factors=factors_part(schedule.factors),
+    )
+
+
+def factors_part(factors: Factors) -> dict[str, Any]:
+    """Those that are known."""
+    return {name: value for name, value in dataclasses.asdict(factors).items() if value is not None}
+
+
+def time_part(measurement: Measurement, measured_at: str) -> Time:
+    """Rounds are thinned where there are hundreds."""
+    rounds = [statistics.fmean(row) for row in measurement.samples_us]
+    return Time(
+        median_us=measurement.median_us,
+        low_us=measurement.ci_low_us,
+        high_us=measurement.ci_high_us,
+        again_low_us=measurement.again_low_us,
+        again_high_us=measurement.again_high_us,
+        rounds_us=[round(us, 3) for us in _thinned(rounds)],
+        settled=measurement.settled,
+        foreign_load=measurement.foreign_load,
+        energy_mj=measurement.energy_mj,
+        error=measurement.error,
+        measured_at=measured_at,
+    )
+
+
+def _thinned(values: list[float]) -> Iterator[float]:
+    step = -(-len(values) // _MOST_ROUNDS)
+    return iter(values[:: max(step, 1)])
+
+
+def _alone(row: StoredMeasurement) -> Alone:
+    assert row.measurement.median_us is not None
+    return Alone(
+        what=f"{row.settings.cache} caches",
+        origin=row.schedule.origin,
+        cache=row.settings.cache,
+        threads=row.settings.threads,
+        of_anchor=False,
+        median_us=row.measurement.median_us,
+        low_us=row.measurement.ci_low_us,
+        high_us=row.measurement.ci_high_us,
+    )
+
+
+def _turnaround(rows: Mapping[int, StoredMeasurement]) -> Turnaround | None:
+    """From which thread count on more do not pay; None where it was timed at one count only."""
+    timed = {n: row.measurement for n, row in sorted(rows.items()) if row.measurement.median_us is not None}
+    if len(timed) < 2:
+        return None
+    nan = float("nan")
+    knee = find_knee(
+        list(timed),
+        [m.median_us or nan for m in timed.values()],
+        low=[m.ci_low_us if m.ci_low_us is not None else nan for m in timed.values()],
+        high=[m.ci_high_us if m.ci_high_us is not None else nan for m in timed.values()],
+    )
+    return Turnaround(threads=int(knee.value) if knee.value is not None else None, reason=knee.reason)

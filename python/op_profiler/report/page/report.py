@@ -1,0 +1,73 @@
+"""From the names that a user gives to a page: the command ``report``, and ``--report`` of the others."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import op_profiler
+from op_profiler.errors import UnknownNameError
+from op_profiler.report.page.document import Model, Report
+from op_profiler.report.page.models import model_part
+from op_profiler.report.page.shell import write_page
+
+if TYPE_CHECKING:
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.row import Model as StoredModel
+
+_FEWEST_DIGITS = 6
+
+
+def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
+    """The models that names stand for, in their order, each once.
+
+    Args:
+        names: of a model, ``source:name``, or the beginning of a key with six digits or more. Where several models have
+            a name, such as another batch, the one that was stored last.
+
+    Raises:
+        UnknownNameError: there is no such model; tells the nearest.
+    """
+    models = sorted(dataset.models(), key=lambda model: model.added_at)
+    by_name = {name: model for model in models for name in (model.name, f"{model.source}:{model.name}")}
+    found: dict[str, StoredModel] = {}
+    for name in names:
+        model = by_name.get(name)
+        if model is None and len(name) >= _FEWEST_DIGITS:
+            model = next((one for one in reversed(models) if one.key.startswith(name)), None)
+        if model is None:
+            raise UnknownNameError("model", name, [one.name for one in models])
+        found.setdefault(model.key, model)
+    return list(found.values())
+
+
+def report_of(models: Sequence[Model]) -> Report:
+    """A report of models."""
+    return Report(
+        title=" + ".join(dict.fromkeys(model.name for model in models)),
+        made_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        version=op_profiler.__version__,
+        models=list(models),
+    )
+
+
+def write_report(path: Path, report: Report) -> None:
+    """Write the page of a report.
+
+    Raises:
+        OpProfilerError: the file cannot be written.
+    """
+    write_page(path, f"{report.title} · op_profiler", report, "report")
+
+
+def write_model_report(path: Path, dataset: Dataset, names: Sequence[str]) -> Report:
+    """The report of models of a dataset, written and returned.
+
+    Raises:
+        OpProfilerError: there is no such model, or the file cannot be written.
+    """
+    report = report_of([model_part(dataset, model) for model in chosen_models(dataset, names)])
+    write_report(path, report)
+    return report

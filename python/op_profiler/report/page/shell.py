@@ -1,0 +1,97 @@
+"""The shell of a page: one HTML file with its styles, scripts and data inside, which asks no network for anything.
+
+Scripts are the ES modules of ``assets/`` as they are, and libraries of others out of ``vendored/``. The data is JSON,
+which no browser runs, and the page's policy (CSP) allows the scripts that were written here and no connection. So
+nothing in a model's names can become a script.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from op_profiler.files import write_whole
+from op_profiler.json_text import finite
+
+_LIBRARIES = ("echarts.min.js", "tabulator.min.js", "cytoscape.min.js", "dagre.min.js")
+_STYLES = (("vendored", "tabulator.min.css"), ("assets", "page.css"))
+
+
+def write_page(path: Path, title: str, document: msgspec.Struct, script: str) -> None:
+    """Write a page.
+
+    Args:
+        title: of the window.
+        document: what the script finds as its data; times and rates without infinities.
+        script: name of the module in ``assets/`` that makes the page from it, such as ``report``.
+
+    Raises:
+        OpProfilerError: the file cannot be written.
+    """
+    write_whole(path, page(title, document, script))
+
+
+def page(title: str, document: msgspec.Struct, script: str) -> str:
+    """The text of a page; see `write_page`."""
+    modules = {
+        f"#{file.name.removesuffix('.js')}": "data:text/javascript;base64,"
+        + base64.b64encode(file.read_bytes()).decode()
+        for file in sorted(_folder("assets").iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".js")
+    }
+    scripts = [
+        *(("", _without_map(_text("vendored", name))) for name in _LIBRARIES),
+        (' type="importmap"', json.dumps({"imports": modules})),
+        (' type="module"', f'import "#{script}";'),
+    ]
+    hashes = " ".join(f"'sha256-{_sha256(text)}'" for _, text in scripts)
+    policy = (
+        f"default-src 'none'; script-src {hashes} data:; style-src 'unsafe-inline'; img-src data: blob:; "
+        "worker-src blob: data:; base-uri 'none'; form-action 'none'"
+    )
+    styles = "\n".join(_without_map(_text(*name)) for name in _STYLES)
+    return "\n".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f"<title>{html.escape(title)}</title>\n<style>{styles}</style>\n</head>\n<body>",
+            '<noscript>This page needs JavaScript.</noscript>\n<div id="page"></div>',
+            f'<script type="application/json" id="data">{_embedded(document)}</script>',
+            *(f"<script{attributes}>{text}</script>" for attributes, text in scripts),
+            "</body>\n</html>\n",
+        ]
+    )
+
+
+def _embedded(document: msgspec.Struct) -> str:
+    """JSON that cannot end the element that it stands in."""
+    plain: Any = finite(msgspec.to_builtins(document))
+    text = msgspec.json.encode(plain).decode()
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _without_map(text: str) -> str:
+    """Without the line that names a file for debuggers, which is not there."""
+    lines = [line for line in text.splitlines() if "sourceMappingURL=" not in line]
+    return "\n".join(lines)
+
+
+def _folder(name: str) -> Any:
+    return resources.files(__package__).joinpath(name)
+
+
+def _text(folder: str, name: str) -> str:
+    return str(_folder(folder).joinpath(name).read_text(encoding="utf-8"))

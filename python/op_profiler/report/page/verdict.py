@@ -1,0 +1,113 @@
+"""What came out of a collection, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler.report.page.amounts import amount_text, rate_text, several, time_text
+
+if TYPE_CHECKING:
+    from op_profiler.report.page.document import Operator, Roofline, Run
+
+
+def verdict(runs: Sequence[Run], operators: Sequence[Operator], rooflines: Sequence[Roofline]) -> list[str]:
+    """The most important sentence first."""
+    timed = [run for run in runs if run.whole.median_us]
+    if not timed:
+        return ["The whole model has no time." if runs else "Nothing of this model was measured."]
+    last = timed[-1]
+    sentences = [_speeds(timed), _sum(last, operators)]
+    sentences += [_rate(last, operators, rooflines), _heaviest(last, operators)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def warnings(runs: Sequence[Run], operators: Sequence[Operator]) -> list[str]:
+    """What to know before the numbers are trusted."""
+    found = []
+    for run in runs:
+        at = f"At {several(run.threads, 'thread')}" if run.threads else "The model"
+        if run.whole.error is not None:
+            found.append(f"{at} the whole model has no time: {run.whole.error}")
+        if run.whole.foreign_load:
+            found.append(
+                f"{at} others used the machine, and repeating the rounds did not help: take the times with care."
+            )
+        if run.whole.settled is False:
+            found.append(f"{at} not all intervals became narrow; more rounds would help (--remeasure noisy).")
+        if run.remark is not None:
+            found.append(f"{at}: {run.remark}.")
+        if run.missing:
+            found.append(
+                f"{at} {several(len(run.missing), 'operator')} are missing from the sum: {_some(run.missing)}."
+            )
+        failed = [o.name for o in operators if (t := o.times.get(str(run.threads))) is not None and t.error is not None]
+        if failed:
+            found.append(f"{at} {several(len(failed), 'operator')} failed: {_some(failed)}.")
+    return found
+
+
+def _speeds(runs: Sequence[Run]) -> str:
+    first, last = runs[0], runs[-1]
+    assert first.whole.median_us is not None and last.whole.median_us is not None
+    told = [f"{_precise(run)} with {several(run.threads, 'thread')}" if run.threads else _precise(run) for run in runs]
+    text = f"One run takes {', '.join(told[:-1])}{' and ' if told[:-1] else ''}{told[-1]}"
+    if first is last:
+        return text + "."
+    gain = first.whole.median_us / last.whole.median_us
+    return (
+        f"{text}, {gain:.2f} times as fast."
+        if gain > 1
+        else f"{text}: more threads make it {1 / gain:.2f} times slower."
+    )
+
+
+def _precise(run: Run) -> str:
+    """The median with the half width of its interval."""
+    whole = run.whole
+    assert whole.median_us is not None
+    if whole.low_us is None or whole.high_us is None:
+        return time_text(whole.median_us)
+    return f"{time_text(whole.median_us)} (± {(whole.high_us - whole.low_us) / 2 / whole.median_us:.1%})"
+
+
+def _sum(run: Run, operators: Sequence[Operator]) -> str:
+    calls = sum(len(operator.calls) for operator in operators)
+    who = f"Its {several(len(operators), 'operator')}, called {calls:,} times,"
+    at = f" at {several(run.threads, 'thread')}" if run.threads else ""
+    if run.sum_us is None:
+        return f"{who} do not all have a time{at}, so there is no sum."
+    if run.ratio is None:
+        return f"{who} add up to {time_text(run.sum_us)}{at}."
+    return f"{who} add up to {time_text(run.sum_us)}{at}, {run.ratio:.1%} of the whole model."
+
+
+def _rate(run: Run, operators: Sequence[Operator], rooflines: Sequence[Roofline]) -> str:
+    flops = sum(operator.flops * len(operator.calls) for operator in operators)
+    if not flops or not run.whole.median_us:
+        return ""
+    rate = flops / run.whole.median_us
+    peak = next((line.flops_per_us for line in rooflines if line.threads == run.threads), None)
+    of_peak = f", {rate / peak:.0%} of what the processor's multiply-adds give" if peak else ""
+    why = " (Winograd needs fewer operations than are counted)" if peak and rate > peak else ""
+    return f"It computes {amount_text(flops, 'FLOP')} at {rate_text(rate, 'FLOP')}{of_peak}{why}."
+
+
+def _heaviest(run: Run, operators: Sequence[Operator]) -> str:
+    timed = [
+        (o.times[str(run.threads)].median_us or 0.0, len(o.calls)) for o in operators if str(run.threads) in o.times
+    ]
+    times = [us * calls for us, calls in timed]
+    total = sum(times)
+    if not total:
+        return ""
+    ranked = sorted(times, reverse=True)
+    half, reached = 0, 0.0
+    while reached < total / 2:
+        reached += ranked[half]
+        half += 1
+    return f"Half of the time goes to {several(half, 'operator')}; the heaviest takes {ranked[0] / total:.1%}."
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

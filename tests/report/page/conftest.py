@@ -1,0 +1,75 @@
+"""A dataset with a real model in it, and a real browser."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.dataset import Dataset, Row
+from op_profiler.measure.measurement import Measurement
+from op_profiler.schedules.schedule import Schedule
+
+ROOT = Path(__file__).resolve().parents[3]
+HOSTILE = "</script><img src=x onerror=\"document.title='attacked'\"><b>net</b>"
+
+
+@pytest.fixture(scope="session")
+def collected(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> str:
+    """mlp, measured here at one thread; beside it the same under a name that a page must not believe."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('report')}/results.db"
+    script = ROOT / "collector" / "op_performance_collector.py"
+    command = [sys.executable, str(script), "--modelname", "mlp", "--threads", "1", "--quiet", "--db", url]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    done = subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with Dataset.open(url) as dataset:
+        _add_hostile(dataset)
+    return url
+
+
+def _add_hostile(dataset: Dataset) -> None:
+    (model,) = dataset.models()
+    assert model.device_key is not None
+    device = dataset.find_device(model.device_key)
+    timing = dataset.find_model_timing(model.key, threads=1, cache="model")
+    assert device is not None and timing is not None
+    identity = {f: getattr(model, f) for f in ("source", "batch_size", "precision", "executor", "target", "device_key")}
+    dataset.add_model(key="f" * 16, name=HOSTILE, notes=[HOSTILE], **identity)
+    operators = [
+        (dataclasses.replace(operator, name=HOSTILE, op_names=(HOSTILE,), attrs=({HOSTILE: HOSTILE},)), positions)
+        for operator, positions in dataset.model_operators(model.key)
+    ]
+    dataset.add_operators("f" * 16, operators, code={operator.key: HOSTILE for operator, _ in operators})
+    dataset.record_model_timing("f" * 16, timing.settings, device, timing.timing)
+    dataset.record_all(
+        Row(
+            operator_key=operator.key,
+            schedule=Schedule(HOSTILE, {HOSTILE: HOSTILE}),
+            settings=timing.settings,
+            device=device,
+            model_key="f" * 16,
+            measurement=Measurement(error=HOSTILE),
+        )
+        for operator, _ in operators
+    )
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """The browser of the system."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("there is no Chromium on this machine; Debian's package is called chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()

@@ -1,0 +1,131 @@
+"""What a page holds, before a browser sees it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.dataset import Dataset
+from op_profiler.errors import UnknownNameError
+from op_profiler.report.page.document import Model, Operator, Run, Time
+from op_profiler.report.page.loops import loops_of
+from op_profiler.report.page.models import model_part
+from op_profiler.report.page.report import chosen_models, write_model_report
+from op_profiler.report.page.verdict import verdict, warnings
+
+CODE = """
+@T.prim_func
+def kernel(p0: T.Buffer((1, 64), "float32"), out: T.Buffer((1, 64), "float32")):
+    T.func_attr({"tir.noalias": T.bool(True)})
+    for i in T.parallel(4):
+        for k, j in T.grid(8, 2):
+            for lane in T.vectorized(16):
+                out[0, i * 16 + lane] = out[0, i * 16 + lane] + p0[0, k]
+        for l in T.unroll(3):
+            out[0, l] = T.float32(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def mlp(collected: str) -> Model:
+    with Dataset.open(collected, read_only=True) as dataset:
+        (model,) = chosen_models(dataset, ["mlp"])
+        return model_part(dataset, model)
+
+
+def test_loops_are_read_from_code() -> None:
+    found = [(loop.depth, loop.name, loop.extent, loop.kind) for loop in loops_of(CODE)]
+    assert found == [
+        (0, "i", "4", "parallel"),
+        (1, "k", "8", "serial"),
+        (2, "j", "2", "serial"),
+        (3, "lane", "16", "vectorized"),
+        (1, "l", "3", "unrolled"),
+    ]
+    bodies = [loop.body for loop in loops_of(CODE)]
+    assert bodies[3] == "out[0, i * 16 + lane] = out[0, i * 16 + lane] + p0[0, k]" and bodies[4] and not any(bodies[:3])
+
+
+@pytest.mark.parametrize("text", ["", "no code at all {", "def f(:\n", "x = 1", "(" * 5000])
+def test_what_is_no_code_has_no_loops(text: str) -> None:
+    assert loops_of(text) == []
+
+
+def test_a_collected_model_knows_its_graph_its_loops_and_its_code(mlp: Model) -> None:
+    assert mlp.reads == [[], [0], [1], [2]]
+    for operator in mlp.operators[:3]:
+        assert operator.code is not None and "T.prim_func" in operator.code
+        assert "vectorized" in {loop.kind for loop in operator.loops}
+
+
+def test_times_are_those_of_the_dataset(mlp: Model, collected: str) -> None:
+    with Dataset.open(collected, read_only=True) as dataset:
+        stored = dataset.measurements_of(mlp.key, threads=1, cache="model")
+    assert {o.key for o in mlp.operators} == set(stored)
+    for operator in mlp.operators:
+        time = operator.times["1"]
+        assert time.median_us == stored[operator.key].measurement.median_us
+        assert 2 <= len(time.rounds_us) <= 200
+    (run,) = mlp.runs
+    assert run.whole.median_us is not None and all(us is not None and us >= 0 for us in run.one_run_us)
+    assert len(run.one_run_us) == 4 and run.threads == 1
+
+
+def test_the_verdict_says_what_is_there(mlp: Model) -> None:
+    assert mlp.verdict[0].startswith("One run takes ") and "1 thread" in mlp.verdict[0]
+    assert any("4 operators, called 4 times, add up to" in sentence for sentence in mlp.verdict)
+
+
+def test_failures_and_load_are_told_in_words() -> None:
+    failed = Operator(
+        key="k",
+        name="conv",
+        anchor="a",
+        ops=[],
+        attrs=[],
+        layouts={},
+        inputs=[],
+        params=[],
+        outputs=[],
+        flops=0,
+        bytes=1,
+        calls=[0],
+        times={"2": Time(error="it crashed")},
+    )
+    run = Run(threads=2, whole=Time(median_us=3.0, foreign_load=True, settled=False), missing=["conv"])
+    told = " ".join(warnings([run], [failed]))
+    for words in (
+        "others used the machine",
+        "not all intervals",
+        "missing from the sum: conv",
+        "1 operator failed: conv",
+    ):
+        assert words in told
+    assert verdict([Run(threads=2, whole=Time(error="no memory"))], [failed], []) == ["The whole model has no time."]
+    assert verdict([], [], []) == ["Nothing of this model was measured."]
+
+
+def test_models_are_found_by_name_source_and_key(collected: str) -> None:
+    with Dataset.open(collected, read_only=True) as dataset:
+        (model,) = chosen_models(dataset, ["mlp"])
+        assert chosen_models(dataset, ["local:mlp", model.key[:8], "mlp"]) == [model]
+        with pytest.raises(UnknownNameError, match="mlp"):
+            chosen_models(dataset, ["mlq"])
+
+
+def test_nothing_in_a_model_can_end_the_data_or_start_a_script(collected: str, tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    with Dataset.open(collected, read_only=True) as dataset:
+        write_model_report(path, dataset, ["f" * 16])
+    text = path.read_text()
+    assert "<img src=x" not in text
+    data: dict[str, Any] = json.loads(re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)[0])
+    assert data["models"][0]["name"].startswith("</script><img")
+    policy = html.unescape(re.findall(r'Content-Security-Policy" content="([^"]*)"', text)[0])
+    assert "default-src 'none'" in policy and "connect-src" not in policy and "http" not in policy
+    assert path.stat().st_size < 6e6

@@ -1,0 +1,151 @@
+"""A page in Chromium: what is on it, that it answers, that nothing leaves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.dataset import Dataset
+from op_profiler.report.page.report import write_model_report
+
+WIDE, NARROW = {"width": 1400, "height": 900}, {"width": 400, "height": 800}
+DRAW_ALL = """async () => {
+    document.documentElement.style.scrollBehavior = "auto";
+    for (const section of document.querySelectorAll("main > section")) {
+        section.scrollIntoView();
+        await new Promise((done) => setTimeout(done, 60));
+    }
+    scrollTo(0, 0);
+}"""
+
+
+class Opened:
+    """A page, with all that it said and asked for."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.said: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def open(self, path: Path) -> Any:
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("#overview .verdict")
+        self.page.evaluate(DRAW_ALL)
+        return self.page
+
+    def check(self) -> None:
+        """Nothing was complained of, and nothing was asked of a network."""
+        assert self.said == []
+        assert [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.fixture(scope="module")
+def path(collected: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    with Dataset.open(collected, read_only=True) as dataset:
+        write_model_report(path, dataset, ["mlp", "f" * 16])
+    return path
+
+
+@pytest.fixture
+def opened(chromium: Any) -> Iterator[Opened]:
+    context = chromium.new_context(viewport=WIDE, offline=True, color_scheme="light")
+    opened = Opened(context.new_page())
+    yield opened
+    opened.check()
+    context.close()
+
+
+def names(page: Any) -> list[str]:
+    return [row.inner_text() for row in page.query_selector_all(".tabulator-row a.operator")]
+
+
+def test_every_section_has_its_marks(opened: Opened, path: Path) -> None:
+    page = opened.open(path)
+    assert page.title().startswith("mlp")
+    assert page.locator("#overview .card").count() == 1
+    assert len(names(page)) == 4
+    for section in ("treemap", "timeline"):
+        assert page.locator(f"#{section} svg path").count() >= 4, section
+    assert page.locator("#roofline svg path, #roofline .unknown").count() >= 1
+
+
+def test_the_table_sorts_filters_and_searches(opened: Opened, path: Path) -> None:
+    page = opened.open(path)
+    page.get_by_role("columnheader", name="output").click()
+    outputs = [cell.inner_text() for cell in page.query_selector_all('.tabulator-cell[tabulator-field="shape"]')]
+    assert outputs == sorted(outputs)
+    page.keyboard.press("/")
+    page.keyboard.type("softmax 1 x 10")
+    page.wait_for_function("document.querySelectorAll('.tabulator-row').length === 1")
+    assert names(page) == ["softmax"] and "1 of 4" in page.locator("#operators [role=status]").inner_text()
+    page.locator("#search").fill("")
+    page.get_by_label("Kind of operator").select_option("dense_pack")
+    page.wait_for_function("document.querySelectorAll('.tabulator-row').length === 3")
+    page.locator("#search").fill("nothing like it")
+    page.wait_for_selector("text=No operator fits.")
+
+
+def test_a_row_opens_its_operator_and_keys_lead_on_and_back(opened: Opened, path: Path) -> None:
+    page = opened.open(path)
+    page.locator(".tabulator-row a.operator").first.press("Enter")
+    dialog = page.locator("dialog[open]")
+    dialog.wait_for()
+    first = dialog.locator("h2").inner_text()
+    titles = dialog.locator("h3").all_inner_texts()
+    assert titles[0] == "Samples" and {"Schedule and loops", "Prediction", "What it computes"} <= set(titles)
+    assert dialog.locator("svg path").count() > 10, "neither samples nor a histogram"
+    assert dialog.locator(".loop.vectorized").count() >= 1
+    assert "1 of 4" in dialog.inner_text()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("document.querySelector('dialog[open]').innerText.includes('2 of 4')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+    assert "op=" not in page.url and first in names(page)
+
+
+def test_a_link_to_an_operator_opens_it(opened: Opened, path: Path) -> None:
+    page = opened.open(path)
+    link = page.locator(".tabulator-row a.operator").first.get_attribute("href")
+    page.goto(path.as_uri() + str(link))
+    page.reload()
+    page.wait_for_selector("dialog[open] h2")
+
+
+def test_names_of_a_model_are_text_and_nothing_else(opened: Opened, path: Path) -> None:
+    page = opened.open(path)
+    page.get_by_label("Model").select_option("1")
+    page.wait_for_function("document.querySelector('#overview-title').textContent.includes('<img')")
+    page.evaluate(DRAW_ALL)
+    assert "failed" in page.locator("#overview .notice.warning").inner_text()
+    page.locator(".tabulator-row a.operator").first.click()
+    page.wait_for_selector("dialog[open]")
+    page.locator("summary").last.click()
+    assert page.title().startswith("mlp")
+    assert page.locator("img").count() == 0 and page.locator("main b", has_text="net").count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_telephone_needs_no_scrolling_aside(chromium: Any, path: Path, scheme: str) -> None:
+    context = chromium.new_context(viewport=NARROW, color_scheme=scheme)
+    opened = Opened(context.new_page())
+    page = opened.open(path)
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert light == (scheme == "light")
+    page.get_by_label("Light or dark").click()
+    assert (page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)") != light
+    opened.check()
+    context.close()
+
+
+def test_it_prints_all_operators(opened: Opened, path: Path) -> None:
+    page = opened.open(path)
+    pdf = page.pdf(format="A4")
+    assert pdf.startswith(b"%PDF") and len(pdf) > 20_000
