@@ -8,11 +8,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-__all__ = ["Dataset", "Predictor", "collect", "corun", "sample"]
+__all__ = ["Dataset", "Predictor", "collect", "compare", "corun", "sample"]
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from op_profiler.api import collect, corun, sample
+    from op_profiler.api import collect, compare, corun, sample
     from op_profiler.dataset.store import Dataset
     from op_profiler.predict.latency.predictor import Predictor
 else:
@@ -20,6 +20,7 @@ else:
         "Dataset": "dataset.store",
         "Predictor": "predict.latency.predictor",
         "collect": "api",
+        "compare": "api",
         "corun": "api",
         "sample": "api",
     }

@@ -23,6 +23,7 @@ from op_profiler.targets.target import kind_of
 if TYPE_CHECKING:
     from op_profiler.collection.sampling.run import SampleReport
     from op_profiler.collection.summary import ModelReport
+    from op_profiler.comparison.result import Comparison
     from op_profiler.parallel.corun.comparison import CorunResult
 
 
@@ -79,6 +80,39 @@ def collect(
         return collection.run(
             FRONTENDS.get(source), [CollectRequest(build=build, db=db, label=label)], Screen(quiet=True)
         )[0]
+
+
+def compare(
+    before: str,
+    after: str,
+    *,
+    model: str | None = None,
+    rerun: bool = False,
+    seconds: float = 60.0,
+    db: str = DEFAULT_DB,
+) -> Comparison:
+    """Compare two runs: what became faster or slower, whether that is real, and what only one of them has.
+
+    >>> import op_profiler
+    >>> for label in ("before", "after"):
+    ...     report = op_profiler.collect("mlp", threads=[1], label=label, db="sqlite:///mlp.db")
+    >>> found = op_profiler.compare("before", "after", rerun=True, seconds=5, db="sqlite:///mlp.db")
+    >>> [(row.name, row.threads) for run, row in found.rows][:1]  # the whole model comes first
+    [(None, 1)]
+
+    Args:
+        before, after: each the file or address of a dataset, or the label or key of a run in `db`.
+        model: a name, source:name or key; None: all models that both have.
+        rerun: measure both again, in turns, on this machine.
+        seconds: to measure each model, at most; for `rerun`.
+        db: as for `collect`.
+
+    Raises:
+        OpProfilerError: there are no such runs, or they cannot be compared.
+    """
+    from op_profiler.comparison.compare import compare_runs
+
+    return compare_runs(before, after, db=db, model=model, rerun=rerun, seconds=seconds, announce=lambda step: None)
 
 
 def sample(

@@ -26,7 +26,7 @@ LAYERS = (
     ("targets.remote",),
     ("resources", "dataset"),
     ("building",),
-    ("analysis", "predict"),
+    ("analysis", "predict", "comparison"),
     ("collection",),
     ("parallel.planning",),
     ("parallel.runtime",),

@@ -19,6 +19,7 @@ def application() -> typer.Typer:
         analyze,
         cache,
         collect,
+        compare,
         corun,
         dataset,
         devices,
@@ -43,6 +44,7 @@ def application() -> typer.Typer:
     )
     commands: dict[Callable[..., None], str] = {
         collect.collect: collect.EXAMPLES,
+        compare.compare: compare.EXAMPLES,
         models.models: models.EXAMPLES,
         export.export: export.EXAMPLES,
         import_.import_: import_.EXAMPLES,

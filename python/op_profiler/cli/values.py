@@ -92,6 +92,19 @@ def parse_duration(option: str, text: str) -> float:
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
+def parse_percent(option: str, text: str) -> float:
+    """A share of 5% or 0.05.
+
+    Raises:
+        UsageError: anything else, or not from 0 to 1000 %.
+    """
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*(%?)", text.strip(), re.ASCII)
+    share = float(found[1]) / (100 if found[2] else 1) if found else -1.0
+    if not 0 <= share <= 10:
+        raise UsageError(f"{option} takes a share such as 5% or 0.05, up to 1000%; not {text!r}")
+    return share
+
+
 def parse_names(option: str, text: str) -> tuple[str, ...]:
     """Names separated by commas.
 

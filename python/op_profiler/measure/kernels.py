@@ -24,7 +24,7 @@ from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import DLTENSOR_HANDLE, Call, Kernel, TimedCalls, array_address, call_overhead_us
 from op_profiler.measure.measurement import Cache
-from op_profiler.measure.placements import Placements
+from op_profiler.measure.placements import USUAL_COPIES, Placements
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,8 +144,10 @@ def load_graph(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str,
     return _ran(bind_graph(compiled, json.loads(compiled.library.get_graph_json()), device, inputs))
 
 
-def load_in_turns(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]) -> GraphKernels:
-    """As `load_graph`, on a processor; `GraphKernels.moved` gives copies of it in other memory, in turn."""
+def load_in_turns(
+    compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = USUAL_COPIES
+) -> GraphKernels:
+    """As `load_graph`, on a processor; `GraphKernels.moved` gives up to so many copies in other memory, in turn."""
     first = load_graph(compiled, device, inputs)
 
     def copy() -> GraphKernels:
@@ -153,7 +155,7 @@ def load_in_turns(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[s
         graph = json.loads(compiled.library.get_graph_json())
         return _ran(bind_graph(compiled, graph, device, inputs, weights))
 
-    return dataclasses.replace(first, placements=Placements(first, copy))
+    return dataclasses.replace(first, placements=Placements(first, copy, copies))
 
 
 def _ran(loaded: GraphKernels) -> GraphKernels:

@@ -16,7 +16,7 @@ import psutil
 if TYPE_CHECKING:
     from op_profiler.measure.kernels import GraphKernels
 
-_MOST = 8
+USUAL_COPIES = 8
 _OF_FREE_MEMORY = 8
 """All copies together may take this part of it: one eighth."""
 
@@ -27,14 +27,15 @@ class Placements:
     Args:
         load: loads the model with a copy of its weights.
         first: the model as it was loaded, over the weights where the build left them.
+        copies: at most, the first among them.
     """
 
-    def __init__(self, first: GraphKernels, load: Callable[[], GraphKernels]) -> None:
+    def __init__(self, first: GraphKernels, load: Callable[[], GraphKernels], copies: int = USUAL_COPIES) -> None:
         self._copies = [first]
         self._load = load
         self._at = 0
         room = psutil.virtual_memory().available // _OF_FREE_MEMORY
-        self._most = 1 + min(_MOST - 1, room // max(first.memory_bytes(), 1))
+        self._most = 1 + min(copies - 1, room // max(first.memory_bytes(), 1))
 
     def next(self) -> GraphKernels:
         """The next copy; after the last one the first again."""

@@ -225,7 +225,7 @@ class Rounds:
         after = before
         measured_seconds = repeated_seconds = 0.0
         repeated = 0
-        with _no_garbage_collection():
+        with no_garbage_collection():
             while not (settled := self._settled(samples)) and not self._at_limit(samples, measured_seconds):
                 started = time.perf_counter()
                 window = self._window(samples)
@@ -329,7 +329,7 @@ class Rounds:
         return min(max(usual, seconds / limits.maximum_seconds), 1.0)
 
 
-class _no_garbage_collection:  # noqa: N801 - reads as a statement
+class no_garbage_collection:  # noqa: N801 - reads as a statement
     """Python's collector may not run inside a sample."""
 
     def __enter__(self) -> None:

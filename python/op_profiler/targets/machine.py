@@ -111,8 +111,13 @@ class Machine(Protocol):
     def limits(self) -> Limits:
         """When rounds on it stop."""
 
-    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> LoadedModel:
-        """Put a model and its inputs on the machine."""
+    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = ...) -> LoadedModel:
+        """Put a model and its inputs on the machine.
+
+        Args:
+            copies: in other memory that `LoadedModel.moved` goes through, at most; where memory is not ours to choose
+                there is one.
+        """
 
     def running_seconds(self) -> float | None:
         """Seconds that models and kernels ran so far, without what it takes to reach the machine; None: not told."""

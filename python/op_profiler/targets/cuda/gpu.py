@@ -180,7 +180,7 @@ class Gpu:
         self.threads = NoThreads()
         self.limits = Limits()
 
-    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> GpuKernels:
+    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> GpuKernels:
         tvm = load_tvm()
         graph = load_graph(compiled, self.runtime, inputs)
         count = _FLUSH_FACTOR * (self.device.l2_bytes or 1 << 25) // 4

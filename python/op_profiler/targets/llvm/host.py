@@ -13,6 +13,7 @@ from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.measure.energy import Rapl
 from op_profiler.measure.kernels import GraphKernels, load_in_turns
 from op_profiler.measure.load import CoreMeter
+from op_profiler.measure.placements import USUAL_COPIES
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.steadiness import SteadinessProbe
 from op_profiler.measure.threads import ThreadPool
@@ -42,8 +43,8 @@ class Host:
         """Measure what the processor can do at most; it is in `device` from then on, and in later processes too."""
         self.device = with_peaks(self.device, measure_peaks(self._target, self.device, self.threads))
 
-    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> GraphKernels:
-        return load_in_turns(compiled, self.runtime, inputs)
+    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = USUAL_COPIES) -> GraphKernels:
+        return load_in_turns(compiled, self.runtime, inputs, copies)
 
     def running_seconds(self) -> None:
         return

@@ -70,7 +70,7 @@ class Board:
                 raise
             raise BoardLostError(f"the session on {self.address} ended while {doing}: {last_line(error)}") from error
 
-    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> BoardKernels:
+    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> BoardKernels:
         with self.guard("loading the model"):
             loaded = BoardKernels(self, compiled, inputs)
         self._loaded.add(loaded)

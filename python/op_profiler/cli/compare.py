@@ -1,0 +1,96 @@
+"""``op-profiler compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from op_profiler import json_text
+from op_profiler.cli import options
+from op_profiler.dataset import DEFAULT_DB
+
+EXAMPLES = """Examples:
+
+op_performance_collector.py --modelname resnet-18 --label before     (then change something, and --label after)
+
+op-profiler compare before after
+
+op-profiler compare before after --rerun --fail-above 5%
+
+op-profiler compare last_week.db sqlite:///results/op_profiler.db --model resnet-18
+
+op-profiler compare base change --rerun --db sqlite:///runs.db --markdown summary.md --report comparison.html
+
+op-profiler compare before after --json
+
+Exit codes: 0 compared; 1 something really became slower by more than --fail-above; 2 wrong usage, or runs that cannot
+be compared; 4 a model cannot be built again; 5 the machine, the disk or a dataset stands in the way.
+"""
+
+
+def compare(
+    before: Annotated[
+        str, typer.Argument(help="A dataset (its file or address), or a run in --db: its label, or its model's key.")
+    ],
+    after: Annotated[str, typer.Argument(help="The same, of what is compared with it.")],
+    model: Annotated[
+        str | None, typer.Option(help="Compare only this model: a name, source:name or key.", rich_help_panel="Model")
+    ] = None,
+    rerun: Annotated[
+        bool,
+        typer.Option(
+            "--rerun",
+            help="Measure both again, in turns, on this machine: the only fair comparison where others share it.",
+            rich_help_panel="Measuring",
+        ),
+    ] = False,
+    seconds: Annotated[
+        float,
+        typer.Option(help="With --rerun: to measure a model, at most.", rich_help_panel="Measuring"),
+    ] = 60.0,
+    fail_above: Annotated[
+        str | None,
+        typer.Option(
+            help="End with 1 where an operator, or a whole model, really became slower by more than this: 5%.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    db: options.Db = DEFAULT_DB,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write it as Markdown, for a pull request.", rich_help_panel="Output")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write it as a page for a browser.", rich_help_panel="Output")
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Compare two runs: what became faster or slower, whether that is real, and what only one of them has."""
+    from op_profiler.cli import values
+    from op_profiler.comparison.compare import compare_runs
+    from op_profiler.errors import UsageError
+    from op_profiler.files import check_writable, write_whole
+    from op_profiler.report.comparison import show_comparison, verdict
+    from op_profiler.report.comparison_files import as_markdown, as_page
+    from op_profiler.report.status import Status
+
+    limit = None if fail_above is None else values.parse_percent("--fail-above", fail_above)
+    if not 1.0 <= seconds <= 3600.0:
+        raise UsageError(f"--seconds {seconds} is out of range; give 1 to 3600")
+    check_writable({"--markdown": markdown, "--report": report})
+    with Status(quiet=quiet or not rerun) as status:
+        found = compare_runs(before, after, db=db, model=model, rerun=rerun, seconds=seconds, announce=status.step)
+    if markdown is not None:
+        write_whole(markdown, as_markdown(found))
+    if report is not None:
+        write_whole(report, as_page(found))
+    if as_json:
+        print(json_text.dumps(found.to_json(), indent=1))
+    elif quiet:
+        print(verdict(found))
+    else:
+        show_comparison(found)
+    if limit is not None and found.above(limit):
+        raise typer.Exit(1)

@@ -1,0 +1,83 @@
+"""Which operator of one model is which of another one: by its key, else by its layers, else by where it is called."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Literal
+
+How = Literal["key", "layers", "position"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call of an operator in a model.
+
+    Attributes:
+        key: of the operator (workload key).
+        anchor: the heavy op inside.
+        layers: of the user's model, the anchor's first; empty where they are not known.
+    """
+
+    key: str
+    anchor: str
+    layers: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """The same operator in two models; keys are workload keys."""
+
+    before: str
+    after: str
+    how: How
+
+
+def match(before: Sequence[Call], after: Sequence[Call]) -> list[Match]:
+    """Operators of two models that belong together, each at most once, in the order of `before`.
+
+    Operators of the same structure are the same. Of the others, those are that have most calls in common: of the same
+    first layer, else at the same place between calls that are the same.
+
+    Args:
+        before, after: the calls in the order in which the models make them.
+    """
+    same = {call.key for call in before} & {call.key for call in after}
+    found = {key: Match(key, key, "key") for key in same}
+    ways: tuple[tuple[How, Callable[..., Iterator[tuple[str, str]]]], ...] = (
+        ("layers", _of_one_layer),
+        ("position", _in_one_place),
+    )
+    for how, pairs in ways:
+        taken = {match.after for match in found.values()}
+        votes = Counter(pair for pair in pairs(before, after, same) if pair[0] not in found and pair[1] not in taken)
+        for (one, other), _ in votes.most_common():  # ties: in the order of the calls
+            if one not in found and other not in taken:
+                found[one] = Match(one, other, how)
+                taken.add(other)
+    order = list(dict.fromkeys(call.key for call in before))
+    return sorted(found.values(), key=lambda match: order.index(match.before))
+
+
+def _of_one_layer(before: Sequence[Call], after: Sequence[Call], same: set[str]) -> Iterator[tuple[str, str]]:
+    """Calls with the same first layer and anchor; of layers that are called more than once the first with the first."""
+    waiting: dict[Hashable, list[str]] = {}
+    for call in after:
+        if call.layers and call.key not in same:
+            waiting.setdefault((call.layers[0], call.anchor), []).append(call.key)
+    for call in before:
+        if call.layers and call.key not in same and waiting.get((call.layers[0], call.anchor)):
+            yield call.key, waiting[call.layers[0], call.anchor].pop(0)
+
+
+def _in_one_place(before: Sequence[Call], after: Sequence[Call], same: set[str]) -> Iterator[tuple[str, str]]:
+    """Calls of the same anchor that stand at the same place of the two sequences."""
+    sequences = [[call.key if call.key in same else call.anchor for call in calls] for calls in (before, after)]
+    matcher = SequenceMatcher(None, *sequences, autojunk=False)
+    for first, second, length in matcher.get_matching_blocks():
+        for i in range(length):
+            one, other = before[first + i], after[second + i]
+            if one.key not in same and other.key not in same:
+                yield one.key, other.key

@@ -1,0 +1,141 @@
+"""Two runs measured again in turns on this machine, with the kernels that they had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.comparison.changes import of_pairs
+from op_profiler.comparison.matching import Match, match
+from op_profiler.comparison.result import Compared, RunComparison
+from op_profiler.comparison.stored import differences, only, row_of
+from op_profiler.comparison.turns import MOST_PAIRS, PairedTimes, Side, Turns
+from op_profiler.errors import UsageError
+
+if TYPE_CHECKING:
+    from op_profiler.building.recipe import Recipe
+    from op_profiler.comparison.runs import Run
+    from op_profiler.compilers.compiled_model import BuiltModel
+    from op_profiler.targets.machine import Machine
+
+MeasuredSide = tuple[Side, list[str]]
+"""A loaded model, and the workload key of each of its operators by number."""
+
+
+def compare_in_turns(before: Run, after: Run, seconds: float, announce: Callable[[str], None]) -> RunComparison:
+    """Not judged yet.
+
+    Args:
+        seconds: to measure, at most.
+        announce: told what takes long.
+
+    Raises:
+        OpProfilerError: a run cannot be built again, or not for this machine.
+    """
+    from op_profiler.measure.turns import compiling, locks_of, measuring
+    from op_profiler.targets.open_machine import open_machine
+    from op_profiler.targets.target import resolve_target, use_build_for
+
+    recipes = [_recipe(run) for run in (before, after)]
+    threads = sorted(before.timings.keys() & after.timings.keys())
+    if not threads:
+        raise UsageError(f"{before.name} and {after.name} have no thread count in common; collect with --threads")
+    target = recipes[1].request.target
+    if recipes[0].request.kind.name != recipes[1].request.kind.name:
+        raise UsageError(f"--rerun measures on one machine, not {recipes[0].request.target} beside {target}")
+    recipes[1].request.kind.check_threads(tuple(threads), None)
+    use_build_for(target)
+    with compiling(announce):
+        built = [_built(recipe, announce) for recipe in recipes]
+    with measuring(locks_of([target]), announce):
+        announce(f"loading {after.model.name}")
+        machine = open_machine(target, resolve_target(target), None)
+        try:
+            sides = [_side(machine, recipe, one) for recipe, one in zip(recipes, built)]
+            matches = match(before.calls, after.calls)
+            return _measured(machine, before, after, sides, matches, threads, seconds, announce)
+        finally:
+            machine.close()
+
+
+def _measured(
+    machine: Machine,
+    before: Run,
+    after: Run,
+    sides: Sequence[MeasuredSide],
+    matches: Sequence[Match],
+    threads: Sequence[int],
+    seconds: float,
+    announce: Callable[[str], None],
+) -> RunComparison:
+    numbers = [{key: number for number, key in enumerate(keys)} for _, keys in sides]
+    matched = [(numbers[0][one.before], numbers[1][one.after]) for one in matches]
+    turns = Turns(
+        machine,
+        (sides[0][0], sides[1][0]),
+        threads=threads,
+        cache="model",
+        matched=matched,
+        comparisons=len(threads) * (len(matches) + 1),
+    )
+    announce(f"measuring {after.model.name} in turns, up to {seconds:.0f} s")
+    found = turns.measure(seconds)
+    rows: list[Compared] = []
+    for count in threads:
+        times = found.times[count]
+        rows.append(
+            Compared(name=None, threads=count, share=1.0, estimate=of_pairs(times.whole[:, 0], times.whole[:, 1]))
+        )
+        rows += [_row(before, after, one, pair, count, times) for one, pair in zip(matches, matched)]
+    warnings = [*differences(before, after)]
+    if found.foreign_load:
+        warnings.append("others used the machine meanwhile, although what they disturbed was measured again")
+    if not found.moved:
+        warnings.append("there was memory for few copies: that the models lie in other memory is not averaged out")
+    return RunComparison(
+        before=before,
+        after=after,
+        warnings=tuple(warnings),
+        rows=tuple(rows),
+        only_before=only(before, {one.before for one in matches}),
+        only_after=only(after, {one.after for one in matches}),
+        foreign_load=found.foreign_load,
+    )
+
+
+def _row(before: Run, after: Run, one: Match, numbers: tuple[int, int], threads: int, times: PairedTimes) -> Compared:
+    estimate = of_pairs(times.operators[0][:, numbers[0]], times.operators[1][:, numbers[1]])
+    problem = "" if estimate is not None else "it cannot be told from the cost of a call, or it failed"
+    return row_of(before, after, one, threads, estimate=estimate, problem=problem)
+
+
+def _recipe(run: Run) -> Recipe:
+    from op_profiler.building.recipe import Recipe
+
+    if run.model.recipe is None:
+        raise UsageError(
+            f"{run.name} does not tell how to build it: an older version collected it, or it does not run as a whole "
+            "in the graph executor. Collect it again, or compare without --rerun"
+        )
+    recipe = Recipe.from_json(run.model.recipe)
+    if recipe.request.place is not None:
+        raise UsageError(f"--rerun measures on this machine; {run.name} is of the board at {recipe.request.place.host}")
+    return recipe
+
+
+def _built(recipe: Recipe, announce: Callable[[str], None]) -> BuiltModel:
+    from op_profiler.targets.target import resolve_target
+
+    target: Any = resolve_target(recipe.request.target)
+    if recipe.request.precision == "int8":
+        target = recipe.request.kind.for_int8(target)
+    return recipe.build(target, announce)
+
+
+def _side(machine: Machine, recipe: Recipe, built: BuiltModel) -> MeasuredSide:
+    loaded = machine.load(built.compiled, recipe.input_arrays(), MOST_PAIRS)
+    keys = [built.compiled.by_label[label].operator.key for label in loaded.labels]
+    order = list(dict.fromkeys(keys))
+    return Side(loaded, np.array([order.index(key) for key in keys], dtype=np.intp)), order

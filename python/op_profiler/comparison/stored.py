@@ -1,0 +1,270 @@
+"""Two runs by the times that were stored of them, of different minutes of the machine.
+
+Times are those at the machine's usual state (`measure.between_runs`), whose interval is that of what another run finds:
+how far two runs lie apart that nothing changed between. Both runs tell it, so the deviation of a change is the mean of
+both, in squares. What the kernels of the steadiness probe, which never change, took in one run and in the other says
+how far the machine itself moved, and is added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from op_profiler.comparison.changes import Estimate
+from op_profiler.comparison.matching import Match, match
+from op_profiler.comparison.result import Compared, OnlyOne, RunComparison
+from op_profiler.errors import UsageError
+
+if TYPE_CHECKING:
+    from op_profiler.comparison.runs import Run
+    from op_profiler.dataset.row import StoredTiming
+    from op_profiler.measure.measurement import Measurement
+    from op_profiler.schedules.schedule import Schedule
+
+_TWO_SIDED_95 = 1.96
+_EFFICIENCY = 0.37
+"""Of a median absolute deviation: it knows a spread as well as so many times the values know it by their squares."""
+_FEWEST_DEGREES = 3.0
+_QUIET = 0.1
+_TOLD_SHIFT = 0.03
+
+
+def compare_stored(before: Run, after: Run) -> RunComparison:
+    """Not judged yet.
+
+    Raises:
+        UsageError: the runs are of different machines or have no thread count in common.
+    """
+    for what, one, other in _incomparable(before, after):
+        raise UsageError(
+            f"{before.name} and {after.name} cannot be compared by their stored times: {what} {one} before, {other} "
+            "after. With --rerun both are measured here"
+        )
+    threads = sorted(before.timings.keys() & after.timings.keys())
+    if not threads:
+        counts = [",".join(map(str, sorted(run.timings))) for run in (before, after)]
+        raise UsageError(f"no thread count in common: {counts[0]} before, {counts[1]} after; collect with --threads")
+    matches = match(before.calls, after.calls)
+    rows: list[Compared] = []
+    for count in threads:
+        shift = machine_shift(before.timings[count], after.timings[count])
+        rows.append(_whole(before, after, count, shift))
+        rows += [_operator(before, after, one, count, shift) for one in matches]
+    return RunComparison(
+        before=before,
+        after=after,
+        warnings=(*differences(before, after), *_disturbed(before, after)),
+        rows=tuple(rows),
+        only_before=only(before, {one.before for one in matches}),
+        only_after=only(after, {one.after for one in matches}),
+    )
+
+
+def differences(before: Run, after: Run) -> tuple[str, ...]:
+    """In what two runs differ beside the code of their kernels: as sentences."""
+    found = [f"{what} differs: {one} before, {other} after" for what, one, other in _different(before, after)]
+    for side, run, other in (("before", before, after), ("after", after, before)):
+        missing = sorted(run.timings.keys() - other.timings.keys())
+        if missing:
+            found.append(f"only {side} has times at {', '.join(map(str, missing))} threads")
+    return tuple(found)
+
+
+def only(run: Run, matched: set[str]) -> tuple[OnlyOne, ...]:
+    """Operators of a run that are not among these keys."""
+    return tuple(
+        OnlyOne(
+            name=operator.name,
+            key=key,
+            calls=_calls(run, key),
+            times_us={
+                threads: float(time)
+                for threads, rows in run.measurements.items()
+                if key in rows and (time := rows[key].measurement.median_us) is not None
+            },
+        )
+        for key, operator in run.operators.items()
+        if key not in matched
+    )
+
+
+def row_of(before: Run, after: Run, one: Match, threads: int, **fields: Any) -> Compared:
+    """What is known of an operator beside its change."""
+    shares = [_share(run, key, threads) for run, key in ((before, one.before), (after, one.after))]
+    return Compared(
+        name=after.operators[one.after].name,
+        output=after.operators[one.after].outputs[0].shape,
+        threads=threads,
+        keys=(one.before, one.after),
+        how=one.how,
+        calls=(_calls(before, one.before), _calls(after, one.after)),
+        share=max((share for share in shares if share is not None), default=None),
+        schedules=_schedules(before, after, one, threads),
+        **fields,
+    )
+
+
+def machine_shift(before: StoredTiming, after: StoredTiming) -> float | None:
+    """How far the kernels that never change moved between two runs: the larger logarithm of after over before, of the
+    probe's two; None where it was not read, or with other sizes."""
+    sides = [timing.timing.details for timing in (before, after)]
+    if not all(side.get("gauge_windows_us") for side in sides) or sides[0].get("gauge_bytes") != sides[1].get(
+        "gauge_bytes"
+    ):
+        return None
+    quiet = [np.quantile(np.array(side["gauge_windows_us"])[:, 1:], _QUIET, axis=0) for side in sides]
+    logs = np.log(quiet[1] / quiet[0])
+    return float(logs[np.argmax(np.abs(logs))])
+
+
+def _whole(before: Run, after: Run, threads: int, shift: float | None) -> Compared:
+    sides = [run.timings[threads] for run in (before, after)]
+    measured = [side.timing.whole_model for side in sides]
+    degrees = _degrees(*sides)
+    return Compared(
+        name=None,
+        threads=threads,
+        share=1.0,
+        estimate=_estimate(*measured, shift, degrees),
+        problem=_problem(*measured),
+    )
+
+
+def _operator(before: Run, after: Run, one: Match, threads: int, shift: float | None) -> Compared:
+    rows = before.measurements[threads].get(one.before), after.measurements[threads].get(one.after)
+    degrees = _degrees(before.timings[threads], after.timings[threads])
+    if rows[0] is None or rows[1] is None:
+        side = "before" if rows[0] is None else "after"
+        return row_of(before, after, one, threads, problem=f"not measured {side}")
+    measured = rows[0].measurement, rows[1].measurement
+    return row_of(
+        before,
+        after,
+        one,
+        threads,
+        estimate=_estimate(*measured, shift, degrees),
+        problem=_problem(*measured),
+    )
+
+
+def _estimate(before: Measurement, after: Measurement, shift: float | None, degrees: float) -> Estimate | None:
+    """By the times at the usual state where both runs have them, else by the medians, of which nothing is known
+    between runs."""
+    if before.error is not None or after.error is not None:
+        return None
+    times = before.steady_us, after.steady_us
+    spreads = _spread(before), _spread(after)
+    if times[0] and times[1] and spreads[0] is not None and spreads[1] is not None:
+        deviation = math.sqrt((spreads[0] ** 2 + spreads[1] ** 2) / 2 + (shift or 0.0) ** 2)
+        return Estimate(times[0], times[1], math.log(times[1] / times[0]), deviation, degrees)
+    if not before.median_us or not after.median_us:
+        return None
+    return Estimate(before.median_us, after.median_us, math.log(after.median_us / before.median_us), None)
+
+
+def _spread(measurement: Measurement) -> float | None:
+    """Standard deviation, on a logarithmic scale, of what another run finds."""
+    if not measurement.steady_us or not measurement.steady_high_us:
+        return None
+    return math.log(measurement.steady_high_us / measurement.steady_us) / _TWO_SIDED_95
+
+
+def _degrees(before: StoredTiming, after: StoredTiming) -> float:
+    """Of freedom that the spread of two runs' windows is known by."""
+    windows = [len(one.timing.details.get("gauge_windows_us") or ()) for one in (before, after)]
+    return max(_EFFICIENCY * sum(max(count - 1, 0) for count in windows), _FEWEST_DEGREES)
+
+
+def _problem(before: Measurement, after: Measurement) -> str:
+    failed = [f"failed {s}: {m.error}" for s, m in (("before", before), ("after", after)) if m.error is not None]
+    return "; ".join(failed)
+
+
+def _share(run: Run, key: str, threads: int) -> float | None:
+    """Of the time that the run's operators add up to."""
+    times = {
+        k: (row.measurement.median_us or 0.0) * _calls(run, k)
+        for k, row in run.measurements.get(threads, {}).items()
+        if k in run.operators
+    }
+    total = sum(times.values())
+    return times.get(key, 0.0) / total if total else None
+
+
+def _calls(run: Run, key: str) -> int:
+    return sum(call.key == key for call in run.calls)
+
+
+def _schedules(before: Run, after: Run, one: Match, threads: int) -> tuple[str, ...]:
+    """Template and knobs of both; of the knobs those that differ."""
+    rows = before.measurements.get(threads, {}).get(one.before), after.measurements.get(threads, {}).get(one.after)
+    if rows[0] is None or rows[1] is None:
+        return ()
+    first, second = rows[0].schedule, rows[1].schedule
+    if first.key == second.key:
+        return (first.template,)
+    return _text(first, second), _text(second, first)
+
+
+def _text(schedule: Schedule, other: Schedule) -> str:
+    missing = object()
+    knobs = [f"{k}={v}" for k, v in schedule.knobs.items() if other.knobs.get(k, missing) != v]
+    return " ".join([schedule.template, *knobs])
+
+
+def _incomparable(before: Run, after: Run) -> Iterator[tuple[str, object, object]]:
+    one, other = before.device, after.device
+    if one.kind != other.kind:
+        yield "the kind of target is", one.kind, other.kind
+    if one.host_fingerprint != other.host_fingerprint or one.processor != other.processor:
+        yield "the machine is", one.processor, other.processor
+    elif one.machine_id != other.machine_id:
+        yield "the machine is of the same kind, but another one:", one.machine_id, other.machine_id
+
+
+def _different(before: Run, after: Run) -> Iterator[tuple[str, object, object]]:
+    values: list[tuple[str, object, object]] = [
+        (what, getattr(before.model, name), getattr(after.model, name))
+        for what, name in (
+            ("the model", "name"),
+            ("the batch size", "batch_size"),
+            ("the precision", "precision"),
+            ("the executor", "executor"),
+        )
+    ]
+    values += [
+        (what, getattr(before.device, name), getattr(after.device, name))
+        for what, name in (
+            ("the processor", "processor"),
+            ("the target", "target"),
+            ("TVM", "tvm_version"),
+            ("LLVM", "llvm_version"),
+            ("the driver", "driver"),
+        )
+    ]
+    for threads in sorted(before.timings.keys() & after.timings.keys()):
+        sides = [run.timings[threads].settings for run in (before, after)]
+        for name in ("threads_effective", "core_set_effective", "governor_effective", "numa_node_effective"):
+            values.append((f"{name} at {threads} threads", *(getattr(side, name) for side in sides)))
+    for what, one, other in values:
+        if one != other:
+            yield what, one, other
+
+
+def _disturbed(before: Run, after: Run) -> Iterator[str]:
+    """What else than the code may have changed the times."""
+    for side, run in (("before", before), ("after", after)):
+        foreign = [str(n) for n, timing in sorted(run.timings.items()) if timing.timing.whole_model.foreign_load]
+        if foreign:
+            yield f"{side} was measured under foreign load ({', '.join(foreign)} threads)"
+    for threads in sorted(before.timings.keys() & after.timings.keys()):
+        shift = machine_shift(before.timings[threads], after.timings[threads])
+        if shift is not None and abs(shift) > _TOLD_SHIFT:
+            yield (
+                f"the machine itself moved between the runs: kernels that never change took {math.expm1(shift):+.0%} "
+                f"after ({threads} threads); --rerun measures both in turns"
+            )

@@ -1,0 +1,129 @@
+"""A comparison of runs on the screen, and the words that its other forms share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from op_profiler.comparison.changes import Change
+    from op_profiler.comparison.result import Compared, Comparison, RunComparison
+    from op_profiler.comparison.runs import Run
+
+HEADS = ("operator", "output", "threads", "share", "before us", "after us", "change", "interval", "")
+_SMALL = 0.01
+
+
+def show_comparison(comparison: Comparison) -> None:
+    """Tables of what changed and of what takes long, with a line on the rest."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    for run in comparison.runs:
+        table = Table(title=f"{run.title}\n{between(run)}", title_justify="left")
+        for number, head in enumerate(HEADS):
+            table.add_column(head, justify="left" if number in (0, len(HEADS) - 1) else "right")
+        shown, rest = told_rows(run)
+        for row in shown:
+            style = {True: "red", False: "green"}[row.change.slower] if row.change and row.change.real else None
+            table.add_row(*cells(row), style=style)
+        console.print(table)
+        for line in (*rest, *remarks(run)):
+            console.print(line, markup=False, highlight=False)
+    for line in (*comparison.notes, verdict(comparison), method(comparison)):
+        console.print(line, markup=False, highlight=False)
+
+
+def between(run: RunComparison) -> str:
+    """Which two runs."""
+    return f"{_side(run.before)} -> {_side(run.after)}"
+
+
+def told_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
+    """What is worth a line (whole models, changes, what takes 1 % of the time), heaviest first; a line on the rest."""
+    worth = [row for row in run.rows if _is_worth_a_line(row)]
+    worth.sort(key=lambda row: (row.threads, row.name is not None, -(row.share or 0.0)))
+    left = len(run.rows) - len(worth)
+    return worth, [f"{left} further rows under 1 % of the time: no change that is real"] if left else []
+
+
+def cells(row: Compared) -> tuple[str, ...]:
+    """Under `HEADS`."""
+    name = "the whole model" if row.name is None else row.name.removeprefix("fused_")
+    known = (name, "x".join(map(str, row.output)), str(row.threads), _share(row))
+    change = row.change
+    if change is None:
+        return *known, "-", "-", "-", "-", row.problem
+    interval = "-" if change.low is None or change.high is None else f"{change.low:+.1%} to {change.high:+.1%}"
+    times = (f"{change.before_us:.2f}", f"{change.after_us:.2f}")
+    return *known, *times, f"{change.change:+.1%}", interval, _words(row, change)
+
+
+def remarks(run: RunComparison) -> list[str]:
+    """Warnings, and what only one side has."""
+    lines = [f"note: {warning}" for warning in run.warnings]
+    for side, ones in (("before", run.only_before), ("after", run.only_after)):
+        for one in ones:
+            times = ", ".join(f"{us:.2f} us at {threads} threads" for threads, us in sorted(one.times_us.items()))
+            lines.append(f"only {side}: {one.name.removeprefix('fused_')}, {one.calls} calls, {times or 'no time'}")
+    return lines
+
+
+def verdict(comparison: Comparison) -> str:
+    """What it comes to, in a sentence."""
+    rows = [row for _, row in comparison.rows if row.change is not None]
+    real = [row for row in rows if row.change is not None and row.change.real]
+    if not comparison.judged:
+        return "nothing can be said of changes: the runs tell no spread between runs; --rerun measures both in turns"
+    if not real:
+        return f"no change is real, of {comparison.judged} compared"
+    slower = sum(row.change is not None and row.change.slower for row in real)
+    return (
+        f"{len(real)} changes are real, of {comparison.judged} compared: {slower} slower, {len(real) - slower} faster"
+    )
+
+
+def method(comparison: Comparison) -> str:
+    """How sure it is, and why."""
+    level = f"intervals of {comparison.level:.2%} each: of the changes that are called real, 95 % are"
+    if comparison.method == "in turns":
+        return f"both measured in turns on this machine; {level}"
+    return f"by stored times, of different minutes; {level}; --rerun measures both in turns, and tells more"
+
+
+def _is_worth_a_line(row: Compared) -> bool:
+    changed = row.change is None or bool(row.change.real)
+    return row.name is None or changed or (row.share or 0.0) >= _SMALL
+
+
+def _words(row: Compared, change: Change) -> str:
+    """What became of it, and why it might have."""
+    if change.real is None:
+        words = ["cannot be told"]
+    elif change.real:
+        words = ["slower" if change.slower else "faster"]
+    else:
+        words = ["no change seen"]
+    if len(row.schedules) == 2:
+        words.append(f"schedule: {row.schedules[0]} -> {row.schedules[1]}")
+    if row.how not in (None, "key"):
+        words.append(f"another kernel, matched by its {row.how}")
+    if row.calls[0] != row.calls[1]:
+        words.append(f"{row.calls[0]} -> {row.calls[1]} calls")
+    return "; ".join(words)
+
+
+def _share(row: Compared) -> str:
+    return "" if row.share is None else f"{row.share:.1%}"
+
+
+def _side(run: Run) -> str:
+    newest = max(run.timings.values(), key=lambda timing: timing.measured_at)
+    revisions: Sequence[str] = [
+        f"{whose} {revision}"
+        for whose, revision in (("git", newest.user_revision), ("op_profiler", newest.project_revision))
+        if revision
+    ]
+    return f"{run.name} ({', '.join([newest.measured_at[:16], *revisions])})"
