@@ -50,7 +50,14 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
             ("parallel", "plans, and the lanes", "that run them"),
         ),
     ),
-    ("numbers", (("report", "progress, tables,", "traces"), ("testing", "suites for tests of", "new implementations"))),
+    (
+        "numbers",
+        (
+            ("comparison", "two runs:", "what really changed"),
+            ("report", "progress, tables,", "traces"),
+            ("testing", "suites for tests of", "new implementations"),
+        ),
+    ),
 )
 
 _WIDTH, _BOX_WIDTH, _BOX_HEIGHT, _GAP, _ROW = 760, 200, 66, 30, 108

@@ -60,7 +60,7 @@ def test_help_names_every_option(command: list[str]) -> None:
     assert "Examples" in done.stdout
 
 
-@pytest.mark.parametrize("command", [[*MAIN, "collect"], [*MAIN, "corun"], MAIN, COLLECTOR])
+@pytest.mark.parametrize("command", [[*MAIN, "collect"], [*MAIN, "corun"], [*MAIN, "compare"], MAIN, COLLECTOR])
 def test_help_imports_nothing_that_takes_long(command: list[str]) -> None:
     """So that it is there in half a second; which would tell of this machine and its load as well."""
     done, imported = run(command, "--help")
@@ -129,6 +129,8 @@ def test_a_database_that_is_something_else_is_left_alone(tmp_path: Path) -> None
         (("corun", "mlp"), "--json"),
         (("corun", "mlp"), "--trace"),
         (("corun", "mlp"), "--save-plan"),
+        (("compare", "a", "b"), "--markdown"),
+        (("compare", "a", "b"), "--report"),
         (("export",), "--output"),
     ],
 )

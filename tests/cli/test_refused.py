@@ -75,6 +75,10 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     (["corun", "mlp", "--sequence-length", "8"], ["mlp", "--sequence-length"]),
     (["corun", "mlp", "--schedules", "nowhere"], ["--schedules 'nowhere'"]),
     (["schedule", "mlp", "--schedules", "nowhere"], ["--schedules 'nowhere'"]),
+    (["compare", "a", "b", "--fail-above", "5 apples"], ["--fail-above", "5%"]),
+    (["compare", "a", "b", "--fail-above", "-5%"], ["--fail-above"]),
+    (["compare", "a", "b", "--seconds", "0", "--rerun"], ["--seconds 0"]),
+    (["compare", "a", "b", "--seconds", "5"], ["--seconds", "--rerun"]),
     (["devices", "--host", "127.0.0.1", "--port", "9", "--target", "pinq"], ["pinq", "pynq"]),
     (["devices", "--device-key", "pynq"], ["--device-key", "--host"]),
 ]

@@ -49,6 +49,7 @@ BASES: dict[str, list[str]] = {
     "report": ["resnet-18", "--db", "sqlite:///letter.db"],
     "export": ["--output", "older.csv", "--db", "sqlite:///letter.db"],
     "import": ["letter.db", "--db", "sqlite:///letter.db"],
+    "compare": ["before", "after", "--db", "sqlite:///letter.db"],
     "devices": ["--host", "127.0.0.1", "--port", "1"],
     "dataset": ["--db", "sqlite:///letter.db"],
     "dataset merge": ["sqlite:///letter.db", "--into", "sqlite:///letter.db"],

@@ -30,7 +30,8 @@ be compared; 4 a model cannot be built again; 5 the machine, the disk or a datas
 """
 
 
-def compare(
+def compare(  # noqa: PLR0913 - the options are the interface
+    context: typer.Context,
     before: Annotated[
         str, typer.Argument(help="A dataset (its file or address), or a run in --db: its label, or its model's key.")
     ],
@@ -77,6 +78,8 @@ def compare(
     from op_profiler.report.status import Status
 
     limit = None if fail_above is None else values.parse_percent("--fail-above", fail_above)
+    if values.is_given(context, "seconds") and not rerun:
+        raise UsageError("--seconds is for measuring again; add --rerun")
     if not 1.0 <= seconds <= 3600.0:
         raise UsageError(f"--seconds {seconds} is out of range; give 1 to 3600")
     check_writable({"--markdown": markdown, "--report": report})

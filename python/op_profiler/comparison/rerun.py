@@ -42,11 +42,14 @@ def compare_in_turns(before: Run, after: Run, seconds: float, announce: Callable
     threads = sorted(before.timings.keys() & after.timings.keys())
     if not threads:
         raise UsageError(f"{before.name} and {after.name} have no thread count in common; collect with --threads")
-    target = recipes[1].request.target
-    if recipes[0].request.kind.name != recipes[1].request.kind.name:
-        raise UsageError(f"--rerun measures on one machine, not {recipes[0].request.target} beside {target}")
-    recipes[1].request.kind.check_threads(tuple(threads), None)
-    use_build_for(target)
+    one, other = (recipe.request for recipe in recipes)
+    target = other.target
+    if one.kind.name != other.kind.name:
+        raise UsageError(f"--rerun measures on one machine, not {one.target} beside {target}")
+    if one.compiler != other.compiler:
+        raise UsageError(f"--rerun measures what one compiler built, not {one.compiler} beside {other.compiler}")
+    other.kind.check_threads(tuple(threads), None)
+    use_build_for(target, compiler=other.compiler)
     with compiling(announce):
         built = [_built(recipe, announce) for recipe in recipes]
     with measuring(locks_of([target]), announce):

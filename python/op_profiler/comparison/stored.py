@@ -112,11 +112,12 @@ def machine_shift(before: StoredTiming, after: StoredTiming) -> float | None:
     """How far the kernels that never change moved between two runs: the larger logarithm of after over before, of the
     probe's two; None where it was not read, or with other sizes."""
     sides = [timing.timing.details for timing in (before, after)]
-    if not all(side.get("gauge_windows_us") for side in sides) or sides[0].get("gauge_bytes") != sides[1].get(
-        "gauge_bytes"
-    ):
+    windows = [np.array(side.get("gauge_windows_us") or []) for side in sides]
+    if any(one.ndim != 2 or one.shape[1] != 3 for one in windows):
         return None
-    quiet = [np.quantile(np.array(side["gauge_windows_us"])[:, 1:], _QUIET, axis=0) for side in sides]
+    if sides[0].get("gauge_bytes") != sides[1].get("gauge_bytes"):
+        return None
+    quiet = [np.quantile(one[:, 1:], _QUIET, axis=0) for one in windows]
     logs = np.log(quiet[1] / quiet[0])
     return float(logs[np.argmax(np.abs(logs))])
 
@@ -241,6 +242,7 @@ def _different(before: Run, after: Run) -> Iterator[tuple[str, object, object]]:
         for what, name in (
             ("the processor", "processor"),
             ("the target", "target"),
+            ("the compiler", "compiler"),
             ("TVM", "tvm_version"),
             ("LLVM", "llvm_version"),
             ("the driver", "driver"),
