@@ -23,7 +23,7 @@ def in_turns(rng: np.random.Generator, changes: np.ndarray, spread: float = 0.03
     own = spread * rng.standard_t(4, (_PAIRS, len(changes)))
     hit = np.where(rng.random((_PAIRS, 1)) < 0.05, rng.choice([-0.5, 0.5], (_PAIRS, 1)), 0.0)
     logs = np.log1p(changes) + shared + own + hit
-    before_us = 100.0 * np.exp(spread * rng.standard_normal(logs.shape))
+    before_us = 100.0 * np.exp(rng.normal(0.0, spread, logs.shape))
     found = [of_pairs(b, b * np.exp(d)) for b, d in zip(before_us.T, logs.T)]
     return [one for one in found if one is not None]
 
@@ -42,7 +42,7 @@ def test_where_nothing_changed_hardly_anything_is_called_real() -> None:
 def test_without_the_adjustment_most_comparisons_would_raise_an_alarm() -> None:
     rng = np.random.default_rng(1)
     alone = [judge([one])[0][0] for one in in_turns(rng, np.zeros(_OPERATORS * 20))]
-    share = np.mean([one is not None and one.real for one in alone])
+    share = float(np.mean([one is not None and one.real is True for one in alone]))
     assert 0.02 < share < 0.07, "each alone is wrong in one case of twenty"
     assert 1 - (1 - share) ** _OPERATORS > 0.5
 

@@ -74,10 +74,10 @@ def _of_one_layer(before: Sequence[Call], after: Sequence[Call], same: set[str])
 
 def _in_one_place(before: Sequence[Call], after: Sequence[Call], same: set[str]) -> Iterator[tuple[str, str]]:
     """Calls of the same anchor that stand at the same place of the two sequences."""
-    sequences = [[call.key if call.key in same else call.anchor for call in calls] for calls in (before, after)]
-    matcher = SequenceMatcher(None, *sequences, autojunk=False)
+    one, other = ([call.key if call.key in same else call.anchor for call in calls] for calls in (before, after))
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
     for first, second, length in matcher.get_matching_blocks():
         for i in range(length):
-            one, other = before[first + i], after[second + i]
-            if one.key not in same and other.key not in same:
-                yield one.key, other.key
+            pair = before[first + i].key, after[second + i].key
+            if pair[0] not in same and pair[1] not in same:
+                yield pair

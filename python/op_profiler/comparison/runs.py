@@ -101,22 +101,25 @@ def pairs_of(before: Sequence[Run], after: Sequence[Run]) -> tuple[list[tuple[Ru
     """
     if len(before) == len(after) == 1:
         return [(before[0], after[0])], []
-    notes = []
-    sides: list[dict[Any, Run]] = []
-    for side, runs in (("before", before), ("after", after)):
-        newest: dict[Any, Run] = {}
-        for run in runs:
-            if newest.setdefault(run.identity, run) is not run:
-                kept = newest[run.identity]
-                notes.append(f"{side}: of several runs of {kept.model.name} the newest counts ({kept.model.key})")
-        sides.append(newest)
-    common = [key for key in sides[0] if key in sides[1]]
+    notes: list[str] = []
+    first, second = (_newest(side, runs, notes) for side, runs in (("before", before), ("after", after)))
+    common = [key for key in first if key in second]
     if not common:
         held = ["; ".join(sorted({_title(run) for run in runs})) for runs in (before, after)]
         raise UsageError(f"there is no model in both: {held[0]} before, {held[1]} after; --model and keys choose runs")
-    for side, one, other in (("before", *sides), ("after", *reversed(sides))):
-        notes += [f"only {side}: {_title(run)}" for key, run in one.items() if key not in other]
-    return [(sides[0][key], sides[1][key]) for key in common], list(dict.fromkeys(notes))
+    notes += [f"only before: {_title(run)}" for key, run in first.items() if key not in second]
+    notes += [f"only after: {_title(run)}" for key, run in second.items() if key not in first]
+    return [(first[key], second[key]) for key in common], list(dict.fromkeys(notes))
+
+
+def _newest(side: str, runs: Sequence[Run], notes: list[str]) -> dict[tuple[Any, ...], Run]:
+    """One run of each model, of those that come the newest first; notes where there are more."""
+    newest: dict[tuple[Any, ...], Run] = {}
+    for run in runs:
+        kept = newest.setdefault(run.identity, run)
+        if kept is not run:
+            notes.append(f"{side}: of several runs of {kept.model.name} the newest counts ({kept.model.key})")
+    return newest
 
 
 def _names(model: Model) -> tuple[str, ...]:

@@ -123,8 +123,8 @@ def machine_shift(before: StoredTiming, after: StoredTiming) -> float | None:
 
 
 def _whole(before: Run, after: Run, threads: int, shift: float | None) -> Compared:
-    sides = [run.timings[threads] for run in (before, after)]
-    measured = [side.timing.whole_model for side in sides]
+    sides = before.timings[threads], after.timings[threads]
+    measured = sides[0].timing.whole_model, sides[1].timing.whole_model
     degrees = _degrees(*sides)
     return Compared(
         name=None,
