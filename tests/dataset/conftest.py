@@ -21,6 +21,10 @@ from op_profiler.schedules.schedule import Schedule
 PACKAGE_ROOT = Path(__file__).resolve().parents[2] / "python"
 
 
+LAYERS = (("stem.conv", "stem.norm"), ())
+"""Of the two calls of operator 0; those of the second are not known."""
+
+
 class Example:
     """Values with every field set to something that a careless store would lose."""
 
@@ -127,7 +131,8 @@ class Example:
         with dataset.transaction():
             dataset.add_device(self.device)
             dataset.add_model(**(fields | changes))
-            dataset.add_operators(key, [(self.operator(i), place) for i, place in enumerate(places)])
+            operators_at = [(self.operator(i), place) for i, place in enumerate(places)]
+            dataset.add_operators(key, operators_at, layers={self.operator(0).key: LAYERS})
 
     def fill(self, dataset: Dataset) -> None:
         """A model with one operator that has times and one that failed."""

@@ -53,6 +53,8 @@ def test_rows_hold_everything_that_belongs_to_a_measurement(varied: Dataset, exa
     assert timed["memory_bytes"] == example.device.memory_bytes
     assert timed["device_properties"] == example.device.properties
     assert (timed["model_name"], timed["occurrences"], timed["positions"]) == ("resnet-18", 2, [0, 2])
+    assert timed["layers"] == [["stem.conv", "stem.norm"], []]  # one list a position
+    assert list(flat_rows(varied, where="layers LIKE '%\"stem.conv\"%' and error is null", columns=["layers"]))
     assert timed["whole_model_us"] == example.timing().whole_model.median_us
     assert timed["samples_us"] == [list(sample) for sample in example.measurement().samples_us]
     assert (timed["foreign_load"], timed["complete"], timed["std_us"]) == (True, True, 0.0)

@@ -41,6 +41,7 @@ def test_an_older_dataset_gets_new_columns_and_keeps_its_rows(old: str) -> None:
             assert row["threads"] == 2 and row["governor"] is None and row["numa_node_effective"] is None
             assert row["vectorize"] == 16 and row["unroll"] == "unroll_kw" and row["reorder"] is None
             assert row["run_label"] == "" and row["project_revision"] is None and row["user_revision"] is None
+            assert row["layers"] is None
         assert len(dataset.measurements_of("m", threads=2, cache="model")) == 2
         assert [model.recipe for model in dataset.models()] == [None]
 
@@ -148,7 +149,7 @@ def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) ->
         for name in FACTOR_NAMES:
             connection.exec_driver_sql(f"ALTER TABLE schedules DROP COLUMN factor_{name}")
         connection.exec_driver_sql("ALTER TABLE model_operators DROP COLUMN schedule_key")
-        connection.exec_driver_sql("ALTER TABLE model_operators DROP COLUMN launches")
+        connection.exec_driver_sql("ALTER TABLE model_operators DROP COLUMN launches, DROP COLUMN layers")
         connection.exec_driver_sql("ALTER TABLE devices DROP COLUMN core_type")
         connection.exec_driver_sql("ALTER TABLE devices ALTER COLUMN cores SET NOT NULL")
         for name in RESOURCE_FIELDS:

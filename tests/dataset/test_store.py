@@ -83,6 +83,11 @@ def test_operators_of_a_model_are_replaced_and_keep_their_name_in_each_model(dat
     assert dataset.counts()["operators"] == 2
 
 
+def test_the_layers_of_each_call_are_there_where_they_are_known(filled: Dataset, example: Any) -> None:
+    assert filled.layers_of("m") == {example.operator(0).key: [["stem.conv", "stem.norm"], []]}
+    assert filled.layers_of("unknown") == {}
+
+
 def test_only_what_was_asked_for_decides_whether_something_was_measured(filled: Dataset, example: Any) -> None:
     other_cores = example.changed(threads_effective=1, core_set_effective=(1,), cache_mechanism="other")
     what = {"schedule": example.schedule, "device_key": example.device.key, "model_key": "m"}

@@ -10,6 +10,7 @@ from op_profiler.collection.resume import StoredResults
 from op_profiler.collection.revisions import project_revision, user_revision
 from op_profiler.dataset import Row
 from op_profiler.measure.failures import machine_state
+from op_profiler.operators.layers import by_operator
 from op_profiler.schedules.schedule import UNKNOWN, Schedule
 
 if TYPE_CHECKING:
@@ -82,11 +83,18 @@ class Results:
         self.request = self._task.request.of(threads=threads)
         self.earlier = dataclasses.replace(self.earlier, request=self.request)
 
-    def store_operators(self, operators: Sequence[Operator], model: ImportedModel, notes: Sequence[str]) -> None:
+    def store_operators(
+        self,
+        operators: Sequence[Operator],
+        layers: Sequence[tuple[str, ...]],
+        model: ImportedModel,
+        notes: Sequence[str],
+    ) -> None:
         """The model and its operators with their positions, before anything is measured.
 
         Args:
             operators: in the order in which the model calls them.
+            layers: of the user's model that went into each of the calls.
             notes: what the user should know of the model and of its build.
         """
         positions: dict[str, list[int]] = {}
@@ -118,6 +126,7 @@ class Results:
                 self.schedules,
                 self.launches,
                 self.code,
+                layers=by_operator([operator.key for operator in operators], layers),
             )
 
     def keep(self, results: Sequence[ThreadResult]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from op_profiler.analysis.layers import LayerTime, attributed, time_by_layer
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.studies.report import StudyReport
 from op_profiler.dataset.row import Failure
 from op_profiler.errors import EXIT_FAILURES_RECORDED, EXIT_OK
 from op_profiler.measure.measurement import RESOURCE_FIELDS, Measurement, ModelTiming, Settings, effective
+from op_profiler.operators.layers import CallLayers
 from op_profiler.operators.operator import Operator
 
 
@@ -48,6 +50,7 @@ class ModelReport:
         studies: what they found.
         batch_size: of the model as it was lowered; None where it could not be.
         launches: by workload key, grid and block of each launch on a GPU.
+        layers: by workload key, the layers of the user's model in each call; of those where they are known.
         kept_failures: of what has a time from before.
         started: when the command began, UTC, ISO 8601.
     """
@@ -63,6 +66,7 @@ class ModelReport:
     studies: StudyReport | None = None
     batch_size: int | None = None
     launches: dict[str, list[dict[str, list[int]]]] = dataclasses.field(default_factory=dict)
+    layers: dict[str, CallLayers] = dataclasses.field(default_factory=dict)
     kept_failures: tuple[Failure, ...] = ()
     started: str = ""
 
@@ -91,6 +95,11 @@ class ModelReport:
         total = sum(float(t) * counts.get(k, 0) for k, t in times.items() if t is not None)
         mine = times.get(key)
         return None if mine is None or not total else mine * counts[key] / total
+
+    def by_layer(self, threads: int, depth: int | None = None) -> list[LayerTime]:
+        """The time of the model's layers at a thread count, the slowest first; see `time_by_layer`."""
+        calls = {operator.key: count for operator, count in self.operators}
+        return time_by_layer(self.threads[threads].measurements, calls, self.layers, depth)
 
     def ranked(self) -> list[tuple[Operator, int]]:
         """Operators by falling share; those without a time, by falling FLOPs, last."""
@@ -136,8 +145,13 @@ class ModelReport:
         if self.studies is not None:
             base |= self.studies.to_json()
         if not self.threads:
+            base |= {"layers": [], "attributed_to_layers": None}
             return [base | _times(n, None) for n in request.build.threads]
-        return [base | _times(n, report) for n, report in sorted(self.threads.items())]
+        return [base | _times(n, report) | self._layers(n) for n, report in sorted(self.threads.items())]
+
+    def _layers(self, threads: int) -> dict[str, Any]:
+        times = self.by_layer(threads)
+        return {"layers": [dataclasses.asdict(one) for one in times], "attributed_to_layers": attributed(times)}
 
 
 def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:

@@ -198,7 +198,8 @@ class Worker:
         built = self.build.kind.dry_run_builds
         occurrences = self._compile(model, target)[0].occurrences if built else self._fuse(model, target)
         self._identify(model)
-        self.results.store_operators([o.operator for o in occurrences], model, self.notes)
+        layers = [o.layers for o in occurrences]
+        self.results.store_operators([o.operator for o in occurrences], layers, model, self.notes)
 
     def _compile(self, model: ImportedModel, target: Any) -> tuple[CompiledModel, list[Any]]:
         """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
@@ -275,7 +276,7 @@ class Worker:
         else:
             loaded = machine.load(compiled, inputs)
             operators = [compiled.by_label[label].operator for label in loaded.labels]
-        self.results.store_operators(operators, model, self.notes)
+        self.results.store_operators(operators, compiled.layers_of(loaded.labels), model, self.notes)
         if not self.results.leave_out(machine):
             return
         request, earlier = self.results.request, self.results.earlier
@@ -314,7 +315,7 @@ class Worker:
         losses = -1
         while losses != self.losses:  # after a loss from the start: the machine that came then may be another
             losses = self.losses
-            if not self._begin_alone(operators, model, target):
+            if not self._begin_alone(occurrences, model, target):
                 return
             request, earlier = self.results.request, self.results.earlier
             stored = [earlier.kept(threads) for threads in request.build.threads]
@@ -324,7 +325,7 @@ class Worker:
                 self.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
                 results = self._alone(occurrence, target)
                 if losses != self.losses:
-                    self._begin_alone(operators, model, target)
+                    self._begin_alone(occurrences, model, target)
                 self.results.record(results)
                 if losses != self.losses:
                     break
@@ -333,7 +334,7 @@ class Worker:
                 *whole_model_failed(request, threads, self.task.reason, operators, earlier.complete(threads))
             )
 
-    def _begin_alone(self, operators: list[Operator], model: ImportedModel, target: Any) -> bool:
+    def _begin_alone(self, occurrences: Sequence[Occurrence], model: ImportedModel, target: Any) -> bool:
         """The model, its operators and those that cannot be measured, for the machine that is there.
 
         Returns:
@@ -343,7 +344,8 @@ class Worker:
 
         machine = self.machine(target)
         self._identify(model)
-        self.results.store_operators(operators, model, self.notes)
+        operators = [o.operator for o in occurrences]
+        self.results.store_operators(operators, [o.layers for o in occurrences], model, self.notes)
         if not self.results.leave_out(machine):
             return False
         by_key = {operator.key: operator for operator in operators}

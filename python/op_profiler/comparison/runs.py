@@ -150,11 +150,11 @@ def _run(dataset: Dataset, url: str, model: Model) -> Iterator[Run]:
     device = dataset.find_device(next(iter(timings.values())).device_key)
     assert device is not None  # rows with times refer to one
     operators = {operator.key: (operator, positions) for operator, positions in dataset.model_operators(model.key)}
-    layers = _layers(dataset, model.key)
+    layers = dataset.layers_of(model.key)
     calls = {
-        position: Call(key, operator.anchor, layers.get(key, {}).get(position, ()))
+        position: Call(key, operator.anchor, tuple(names))
         for key, (operator, positions) in operators.items()
-        for position in positions
+        for position, names in zip(positions, layers.get(key, ((),) * len(positions)), strict=True)
     }
     measured = {
         threads: dataset.measurements_of(
@@ -182,8 +182,3 @@ def _thread_counts(dataset: Dataset, model_key: str) -> list[int]:
         .distinct()
     )
     return sorted(row["threads"] for row in dataset.rows(query))
-
-
-def _layers(dataset: Dataset, model_key: str) -> dict[str, dict[int, tuple[str, ...]]]:
-    """By operator and position, the layers of the user's model in that call, the anchor's first."""
-    return {}

@@ -25,6 +25,8 @@ class Occurrence:
         function: the compiler's own form of it.
         constant: for each of its parameters, whether the model passes a constant (a weight).
         anchor_signature: what the compiler chooses a schedule by.
+        layers: of the user's model that went into this call, that of the anchor first and the others in the order of
+            execution; empty where they are not known.
     """
 
     operator: Operator
@@ -32,6 +34,7 @@ class Occurrence:
     function: Any
     constant: tuple[bool, ...]
     anchor_signature: str
+    layers: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +83,19 @@ class CompiledModel:
     code: dict[str, str] = dataclasses.field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def layers_of(self, labels: Sequence[str]) -> list[tuple[str, ...]]:
+        """`Occurrence.layers` of the calls of kernels.
+
+        Args:
+            labels: of all calls, in the order of their execution. Calls with the same label compute the same, and come
+                in the order of `occurrences`.
+        """
+        waiting: dict[str, list[tuple[str, ...]]] = {}
+        for occurrence in self.occurrences:
+            waiting.setdefault(occurrence.label, []).append(occurrence.layers)
+        known = {label: iter(layers) for label, layers in waiting.items() if len(layers) == labels.count(label)}
+        return [next(known[label]) if label in known else () for label in labels]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,13 @@ def operators(model_key: str) -> Select[Any]:
     )
 
 
+def known(model_key: str, column: str) -> Select[Any]:
+    """A column of ``model_operators`` beside ``operator_key``, of those operators of a model where it is known."""
+    link = schema.model_operators
+    known = link.c[column].is_not(None)
+    return select(link.c.operator_key, link.c[column]).where(link.c.model_key == model_key, known)
+
+
 def measurements() -> Select[Any]:
     """Measurements with all columns of their settings and schedules, for `convert.stored_measurement`."""
     table = schema.measurements

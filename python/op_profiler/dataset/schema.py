@@ -180,6 +180,7 @@ model_operators = Table(
     _column("schedule_key", Text, since=2),  # what the build of this model gave it; NULL: not known
     _column("launches", Json, "of a GPU: grid and block of each launch", since=3),  # NULL: not known, or no GPU
     _column("code", Text, since=6),  # of the kernel, for people to read (TVMScript); NULL: not known
+    _column("layers", Json, "for each of `positions`, the model's layers in that call, the anchor's first", since=6),
     Index("model_operators_of_operator", "operator_key"),
 )
 

@@ -15,6 +15,7 @@ from op_profiler.dataset.quality import failure, keep_failures, select_failures,
 from op_profiler.dataset.row import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.statements import upsert
 from op_profiler.measure.measurement import Cache, Device, ModelTiming, Settings
+from op_profiler.operators.layers import CallLayers
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.schedule import Origin, Schedule
 
@@ -165,6 +166,7 @@ class Dataset:
         schedules: Mapping[str, Schedule] | None = None,
         launches: Mapping[str, Sequence[Mapping[str, Sequence[int]]]] | None = None,
         code: Mapping[str, str] | None = None,
+        layers: Mapping[str, CallLayers] | None = None,
     ) -> None:
         """Store all operators of a model in one transaction, in place of those that it had; marks it `extracted`.
 
@@ -173,9 +175,10 @@ class Dataset:
             schedules: by workload key, what the build of the model gave to them, as far as that is known.
             launches: by workload key, grid and block of each launch of a GPU.
             code: by workload key, the code of the kernel.
+            layers: by workload key, the layers of each call, as far as they are known.
         """
         operators = list(operators)
-        rows = convert.distinct(operator for operator, _ in operators)
+        known = {"launches": launches or {}, "code": code or {}, "layers": layers or {}}
         links = [
             {
                 "model_key": model_key,
@@ -184,14 +187,14 @@ class Dataset:
                 "occurrences": len(positions),
                 "positions": positions,
                 "schedule_key": schedules[operator.key].key if schedules and operator.key in schedules else None,
-                "launches": launches.get(operator.key) if launches else None,
-                "code": code.get(operator.key) if code else None,
+                **{name: by_key.get(operator.key) for name, by_key in known.items()},
             }
             for operator, positions in operators
         ]
         table = schema.model_operators
         with self._write() as connection:
-            upsert(connection, schema.operators, rows, replace=("flops", "bytes_read", "bytes_written"))
+            distinct = convert.distinct(operator for operator, _ in operators)
+            upsert(connection, schema.operators, distinct, replace=("flops", "bytes_read", "bytes_written"))
             connection.execute(delete(table).where(table.c.model_key == model_key))
             if links:
                 connection.execute(table.insert(), links)
@@ -322,9 +325,11 @@ class Dataset:
 
     def launches_of(self, model_key: str) -> dict[str, list[dict[str, list[int]]]]:
         """Grid and block of the launches of a model's operators, by workload key; of those where they are known."""
-        link = schema.model_operators
-        query = select(link.c.operator_key, link.c.launches).where(link.c.model_key == model_key)
-        return {row["operator_key"]: row["launches"] for row in self.rows(query) if row["launches"]}
+        return {r["operator_key"]: r["launches"] for r in self.rows(queries.known(model_key, "launches"))}
+
+    def layers_of(self, model_key: str) -> dict[str, CallLayers]:
+        """The layers of each call of a model's operators, by workload key; of those where they are known."""
+        return {r["operator_key"]: r["layers"] for r in self.rows(queries.known(model_key, "layers"))}
 
     def find_operator(self, key: str) -> Operator | None:
         """An operator by its workload key."""

@@ -15,7 +15,7 @@ from op_profiler.errors import MissingPackageError, UnknownNameError, UsageError
 from op_profiler.frontends.fingerprints import fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 from op_profiler.frontends.input_shapes import INPUT, batch_of, shapes_by_name
-from op_profiler.frontends.zoo import classifiers, randwire
+from op_profiler.frontends.zoo import classifiers, randwire, weight_layers
 
 _DEFAULT_SEQUENCE = 10
 _HIDDEN = 128
@@ -121,6 +121,7 @@ def _from_testing(request: ModelRequest) -> ImportedModel:
         for v in load_tvm().relay.transform.InferType()(module)["main"].params
         if v.name_hint not in params
     )
+    module = weight_layers.with_layers_of_weights(module, params)
     return ImportedModel(request.name, request.source, module, params, inputs, batch, (_RANDOM_WEIGHTS,))
 
 

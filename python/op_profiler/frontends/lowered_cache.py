@@ -21,6 +21,7 @@ from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 _WORTH_KEEPING_SECONDS = 5.0
 _LARGEST_BYTES = 1 << 30
+_FORMAT = 2  # from 2 on, calls name their layers in their spans
 
 
 def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
@@ -47,6 +48,8 @@ def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
 def _read(folder: Path) -> ImportedModel:
     tvm = load_tvm()
     about = json.loads((folder / cache.ABOUT).read_text())
+    if about["format"] != _FORMAT:
+        raise ValueError("another version wrote it")
     module = tvm.ir.load_json((folder / "module.json").read_text())
     params = tvm.runtime.load_param_dict((folder / "params.bin").read_bytes())
     inputs = tuple(InputSpec(**{**i, "shape": tuple(i["shape"])}) for i in about["inputs"])
@@ -61,6 +64,7 @@ def _write(folder: Path, model: ImportedModel) -> None:
     if len(params) > _LARGEST_BYTES:
         return
     about = {
+        "format": _FORMAT,
         "title": f"{model.source}:{model.name}, batch {model.batch_size}",
         "name": model.name,
         "source": model.source,

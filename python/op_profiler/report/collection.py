@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from op_profiler.collection.summary import ModelReport
     from op_profiler.dataset import Dataset
+    from op_profiler.operators.layers import CallLayers
     from op_profiler.operators.operator import Operator
 
+_LAYERS_WIDTH = 40
 _REFRESH_PER_SECOND = 2  # drawing takes processor time away from what is being measured
 
 
@@ -137,6 +139,8 @@ def _operator_table(report: ModelReport, title: str) -> object:
     table.add_column("operator")
     table.add_column("output", no_wrap=True)
     table.add_column("calls", justify="right")
+    if report.layers:
+        table.add_column("layers", overflow="fold", max_width=_LAYERS_WIDTH)
     table.add_column("MFLOP", justify="right")
     for count in counts:
         table.add_column(f"us, {count} thr" if count else "us", justify="right")
@@ -152,12 +156,22 @@ def _operator_table(report: ModelReport, title: str) -> object:
             operator.name.removeprefix("fused_"),
             "x".join(map(str, operator.outputs[0].shape)) if operator.outputs else "",
             str(calls),
+            *([_layers(report.layers.get(operator.key, ()))] if report.layers else []),
             f"{operator.flops / 1e6:.1f}",
         ]
         times = _times(report, operator, counts)
         launch = [_launch(report.launches.get(operator.key, []))] if report.launches else []
         table.add_row(*cells, *times[: len(counts)], *launch, *times[len(counts) :])
     return table
+
+
+def _layers(calls: CallLayers) -> str:
+    """The layers of the first call, and to which layers the others belong, as far as there is room for it."""
+    if not calls:
+        return ""
+    first = calls[0][0] if calls[0] else "not known"
+    inside = f" (+{len(calls[0]) - 1})" if len(calls[0]) > 1 else ""
+    return first + inside + (f", {len(calls) - 1} more calls" if len(calls) > 1 else "")
 
 
 def _launch(launches: list[dict[str, list[int]]]) -> str:

@@ -22,7 +22,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 
 _GPU_FORMATS = ("ptx", "cubin", "fatbin")
 _ABOUT, _FUNCTIONS, _GRAPH, _CODE, _PARAMS = "build.json", "functions.json", "graph.json", "vm.bin", "params.bin"
-_Row = tuple[int, str, tuple[bool, ...], str]
+_Row = tuple[int, str, tuple[bool, ...], str, tuple[str, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _rows(occurrences: Iterable[Occurrence], functions: dict[int, tuple[int, Any
     rows = []
     for o in occurrences:
         number, _ = functions.setdefault(o.function.handle.value, (len(functions), o.function))
-        rows.append((number, o.label, o.constant, o.anchor_signature))
+        rows.append((number, o.label, o.constant, o.anchor_signature, o.layers))
     return rows
 
 
@@ -170,9 +170,9 @@ def _read_module(path: Path) -> Any:
 def _occurrences(rows: Iterable[_Row], functions: Any) -> list[Occurrence]:
     found: dict[tuple[int, tuple[bool, ...]], Any] = {}
     occurrences = []
-    for number, label, constant, signature in rows:
+    for number, label, constant, signature, layers in rows:
         key = number, tuple(constant)
         if key not in found:
             found[key] = describe(functions[number], tuple(constant))
-        occurrences.append(Occurrence(found[key], label, functions[number], tuple(constant), signature))
+        occurrences.append(Occurrence(found[key], label, functions[number], tuple(constant), signature, tuple(layers)))
     return occurrences

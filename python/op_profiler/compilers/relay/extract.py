@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.relay.layers import Layers
+from op_profiler.compilers.relay.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators import cost
 from op_profiler.operators.operator import Operator, TensorSpec
@@ -16,16 +18,17 @@ _RESHAPE_ONLY = "relay.reshape_only"  # the executors give such a function no ke
 _NOT_STRUCTURE = frozenset({"auto_scheduler_rewritten_layout", "meta_schedule_original_shape", "hash", "Primitive"})
 
 
-def extract(module: Any, weights: Collection[str] = ()) -> list[Occurrence]:
+def extract(module: Any, layers: Layers, weights: Collection[str] = ()) -> list[Occurrence]:
     """Every call of a fused function in `main` that becomes a kernel, in execution order.
 
     Args:
         module: a `tvm.IRModule` after `LabelOps`; its primitive functions are inline in ``main`` or global.
+        layers: that it was marked with before the first pass.
         weights: names of variables of ``main`` that stand for weights. What is computed from weights alone the compiler
             folds once they are constants; it counts as constant, and its calls are left out.
     """
     relay = load_tvm().relay
-    cache: dict[tuple[int, tuple[bool, ...]], tuple[Operator, str]] = {}
+    cache: dict[tuple[int, tuple[bool, ...]], tuple[Operator, str, Names]] = {}
     found: list[Occurrence] = []
     keep_alive: list[Any] = []
     for entry in _entry_functions(module):
@@ -43,9 +46,9 @@ def extract(module: Any, weights: Collection[str] = ()) -> list[Occurrence]:
             if identity not in cache:
                 keep_alive.append(function)
                 walk = _Describer(function, constant)
-                cache[identity] = walk.operator(), walk.anchor_signature()
-            operator, anchor_signature = cache[identity]
-            found.append(Occurrence(operator, str(function.attrs["hash"]), function, constant, anchor_signature))
+                cache[identity] = walk.operator(), walk.anchor_signature(), walk.layers(layers)
+            operator, signature, names = cache[identity]
+            found.append(Occurrence(operator, str(function.attrs["hash"]), function, constant, signature, names))
 
         relay.analysis.post_order_visit(entry.body, visit)
     return found
@@ -160,6 +163,7 @@ class _Describer:
         self.op_inputs: list[list[TensorSpec]] = []
         self.names: dict[Any, str] = {}
         self.ops: list[str] = []
+        self.calls: list[Any] = []
         self.attrs: list[dict[str, Any]] = []
         self.edges: list[str] = []
         self.flops = 0
@@ -201,6 +205,7 @@ class _Describer:
         inputs = [t for argument in node.args for t in tensors(argument.checked_type)]
         outputs = tensors(node.checked_type)
         self.ops.append(op)
+        self.calls.append(node)
         self.attrs.append(attrs)
         self.op_inputs.append(inputs)
         self.op_flops.append(cost.flops(op, attrs, inputs, outputs))
@@ -222,6 +227,12 @@ class _Describer:
             return ""
         anchor = self.anchor()
         return signature(self.ops[anchor], self.attrs[anchor], self.op_inputs[anchor])
+
+    def layers(self, layers: Layers) -> Names:
+        """The layers that went in, that of the anchor first."""
+        if not self.calls:
+            return ()
+        return united(map(layers.of, [self.calls[self.anchor()], *self.calls]))
 
     def operator(self) -> Operator:
         """All that was written down, as an `Operator`."""

@@ -15,6 +15,7 @@ from op_profiler.compilers.relay.code_capture import code_capture
 from op_profiler.compilers.relay.executor_graph import kernel_calls
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launch_capture, launches_of, parallel_loops_of
+from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.shortcuts import shortcuts
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
@@ -52,10 +53,12 @@ def fuse(module: Any, target: Any, params: dict[str, Any], weights: Collection[s
         weights: names of further variables that stand for weights.
     """
     tvm = load_tvm()
-    settings = {"config": _config(), "disabled_pass": _left_out(module), "instruments": [shortcuts()]}
+    layers = Layers()
+    instruments = [shortcuts(), layers.carrier()]
+    settings = {"config": _config(), "disabled_pass": _left_out(module), "instruments": instruments}
     with _quiet(), tvm.transform.PassContext(opt_level=3, **settings):
-        optimized, _ = tvm.relay.optimize(module, target=target, params=params)
-    return extract(optimized, weights)
+        optimized, _ = tvm.relay.optimize(layers.marked(module), target=target, params=params)
+    return extract(optimized, layers, weights)
 
 
 def _weights_of_heavy_ops(model: ImportedModel) -> set[str]:
@@ -93,11 +96,14 @@ def compile_model(model: ImportedModel, target: Any, executor: str = "graph") ->
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
 
     left_out = _left_out(model.mod)
+    layers = Layers()
+    module = layers.marked(model.mod)
+    instruments = [shortcuts(), layers.carrier(), capture]
 
     def built(**more: Any) -> Any:
         settings = {"config": config | more, "disabled_pass": left_out}
-        with tvm.transform.PassContext(opt_level=3, instruments=[shortcuts(), capture], **settings):
-            return build(model.mod, target=target, params=model.params)
+        with tvm.transform.PassContext(opt_level=3, instruments=instruments, **settings):
+            return build(module, target=target, params=model.params)
 
     with _quiet(), _compile_errors(model):
         try:
@@ -109,7 +115,7 @@ def compile_model(model: ImportedModel, target: Any, executor: str = "graph") ->
             library = built(**{"tir.disable_cse_tir": True})
             left_out = [*left_out, _ELIMINATION]
     seconds = time.perf_counter() - started
-    extracted = [extract(module) for module in capture.modules]
+    extracted = [extract(labelled, layers) for labelled in capture.modules]
     by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
     calls = tuple(kernel_calls(json.loads(library.get_graph_json()))) if executor == "graph" else ()
     labels = {call.label: call.name for call in calls}

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.relay.rewriting import rebuilt
 from op_profiler.compilers.tvm_build import load_tvm
 
 _FLOATS = ("float32", "float64")
@@ -26,9 +27,6 @@ _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
 }
 """All rounded correctly (IEEE 754), so numpy computes what a compiled kernel does."""
 _VIEWS = frozenset({"expand_dims", "squeeze", "reshape"})
-
-_Replace = Callable[[Any, list[Any]], Any]
-"""From a call and its new arguments to what takes its place; None for the same call."""
 
 
 def shortcuts() -> Any:
@@ -45,15 +43,15 @@ def shortcuts() -> Any:
 
         def run_before_pass(self, module: Any, info: Any) -> None:
             if info.name == "FoldConstant":
-                _update(module, _rebuilt(module, _fold))
+                _update(module, rebuilt(module, _fold))
             elif info.name.startswith("SimplifyExpr"):
-                body = _rebuilt(module, lambda call, arguments: _hide(call, arguments, self.hidden))
+                body = rebuilt(module, lambda call, arguments: _hide(call, arguments, self.hidden))
                 _update(module, body, add=[variable for variable, _ in self.hidden.values()])
 
         def run_after_pass(self, module: Any, info: Any) -> None:
             if info.name.startswith("SimplifyExpr") and self.hidden:
                 hidden, self.hidden = self.hidden, {}
-                body = _rebuilt(module, lambda call, arguments: _show(call, arguments, hidden))
+                body = rebuilt(module, lambda call, arguments: _show(call, arguments, hidden))
                 _update(module, body, drop=len(hidden))
 
     return Shortcuts()
@@ -118,38 +116,6 @@ def _show(call: Any, arguments: list[Any], hidden: dict[str, tuple[Any, Any]]) -
         return None
     _, original = hidden[name]
     return load_tvm().relay.Call(original.op, arguments, original.attrs, original.type_args, original.span)
-
-
-def _rebuilt(module: Any, replace: _Replace) -> Any | None:
-    """The body of ``main`` with calls replaced; None where nothing is, and where it is more than a graph of calls."""
-    tvm = load_tvm()
-    relay = tvm.relay
-    main = next((function for variable, function in module.functions.items() if variable.name_hint == "main"), None)
-    if not isinstance(main, relay.Function):
-        return None
-    new: dict[Any, Any] = {}
-    only_calls = True
-
-    def visit(node: Any) -> None:
-        nonlocal only_calls
-        if isinstance(node, relay.Call):
-            arguments = [new.get(argument, argument) for argument in node.args]
-            found = replace(node, arguments)
-            if found is None and any(argument in new for argument in node.args):
-                found = relay.Call(node.op, arguments, node.attrs, node.type_args, node.span)
-            if found is not None:
-                new[node] = found
-        elif isinstance(node, relay.Tuple):
-            if any(field in new for field in node.fields):
-                new[node] = relay.Tuple([new.get(field, field) for field in node.fields], node.span)
-        elif isinstance(node, relay.TupleGetItem):
-            if node.tuple_value in new:
-                new[node] = relay.TupleGetItem(new[node.tuple_value], node.index, node.span)
-        elif not isinstance(node, (relay.Var, relay.Constant, tvm.ir.Op)):
-            only_calls = False
-
-    relay.analysis.post_order_visit(main.body, visit)
-    return new.get(main.body) if only_calls else None
 
 
 def _update(module: Any, body: Any | None, *, add: Sequence[Any] = (), drop: int = 0) -> None:

@@ -71,6 +71,7 @@ def _add_links(dataset: Dataset, rows: Sequence[Measured]) -> None:
                 "positions": flat["positions"] or [],
                 "schedule_key": None,
                 "launches": flat["launches"],
+                "layers": flat["layers"],
             }
     if links:
         with dataset.read() as connection:  # the connection of the transaction that this is inside of

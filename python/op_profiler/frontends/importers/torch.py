@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.relay.layers import layer_in_span, with_layers
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, unsupported
 from op_profiler.frontends.importers.torch_graph import prepare
+from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_layers
 
 
 def load_torch() -> Any:
@@ -103,7 +105,7 @@ def lower(
         (given, (list(example.shape), str(example.dtype).removeprefix("torch.")))
         for given, example in zip(input_names, examples, strict=True)
     ]
-    module, params = _convert(traced, infos, name)
+    module, params = _convert(traced, model, infos, name)
     highs = highs or {}
     specs = [InputSpec(n, tuple(shape), dtype, high=highs.get(n, 2)) for n, (shape, dtype) in infos]
     return finish(module, params, specs, name=name, source=source, batch_size=batch_size, notes=notes)
@@ -117,10 +119,10 @@ def by_keyword(model: Any, names: Sequence[str]) -> Any:
     class _ByKeyword(torch.nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
-            self.wrapped = model
+            setattr(self, WRAPPED, model)
 
         def forward(self, *tensors: Any) -> Any:
-            return self.wrapped(**dict(zip(names, tensors, strict=True)))
+            return getattr(self, WRAPPED)(**dict(zip(names, tensors, strict=True)))
 
     return _ByKeyword().eval()
 
@@ -133,10 +135,10 @@ def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            self.model = model
+            setattr(self, WRAPPED, model)
 
         def forward(self, *inputs: Any) -> Any:
-            leaves = torch.utils._pytree.tree_leaves(self.model(*inputs))
+            leaves = torch.utils._pytree.tree_leaves(getattr(self, WRAPPED)(*inputs))
             tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
             return tensors[0] if len(tensors) == 1 else tensors
 
@@ -153,12 +155,15 @@ def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
         raise ModelError(f"{name} does not run on inputs of shape {shapes}: {_last_line(error)}") from error
 
 
-def _convert(traced: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, Any]]:
+def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, Any]]:
     tvm = load_tvm()
     try:
         with quiet():
-            prepare(traced)
-            return tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=_converters(tvm.relay))
+            prepare(traced, model)
+            with noted_layers() as layers:
+                converters = _converters(tvm.relay)
+                module, params = tvm.relay.frontend.from_pytorch(traced, infos, custom_convert_map=converters)
+            return with_layers(module, lambda call: layers.get(layer_in_span(call), "")), params
     except Exception as error:  # the importer raises anything, AssertionError and KeyError among them
         raise unsupported(name, error) from error
 

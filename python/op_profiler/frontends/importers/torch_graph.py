@@ -15,18 +15,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from op_profiler.frontends.importers.torch_layers import inline
+
 _FILLS = ("aten::fill_", "aten::zero_")
 _VIEWS = ("aten::slice", "aten::select", "aten::unsqueeze")
 _ASSERTIONS = ("aten::_assert_tensor_metadata", "aten::_assert_async")
 _CONVOLUTIONS = {"aten::conv1d": 1, "aten::conv2d": 2, "aten::conv3d": 3}
 
 
-def prepare(traced: Any) -> None:
-    """Rewrite the graph of a trace, in place."""
-    import torch
+def prepare(traced: Any, model: Any) -> None:
+    """Rewrite the graph of a trace of a model, in place."""
 
     graph = traced.graph
-    torch._C._jit_pass_inline(graph)
+    inline(traced, model)
     _read_weights_once(graph)
     _name_as_traces_do(graph)
     for node in list(graph.nodes()):
@@ -66,6 +67,7 @@ def _name_as_traces_do(graph: Any) -> None:
                 graph.insertNode(zeros).output().setType(stride.type())
                 inputs = [data, weight, bias, stride, padding, dilation, no, zeros.output(), groups, no, no, no, no]
                 same = graph.insertNode(graph.create("aten::_convolution", inputs, 1))
+            same.copyAttributes(node)
             same.output().setType(node.output().type())
             node.output().replaceAllUsesWith(same.output())
             node.destroy()
@@ -111,6 +113,7 @@ def _fill_part(graph: Any, node: Any) -> None:
     with graph.insert_point_guard(node):
         inputs = [base, graph.insertConstant(mask), graph.insertConstant(float(value))]
         filled = graph.insertNode(graph.create("aten::masked_fill", inputs, 1))
+    filled.copyAttributes(node)
     filled.output().setType(base.type())
     base.replaceAllUsesAfterNodeWith(filled, filled.output())
     if not node.output().uses():

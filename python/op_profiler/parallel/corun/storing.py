@@ -10,6 +10,7 @@ import numpy as np
 from op_profiler.dataset import Dataset
 from op_profiler.dataset.row import CorunMember
 from op_profiler.measure.measurement import Settings
+from op_profiler.operators.layers import by_operator
 from op_profiler.parallel.planning.plan import BLOCKS, Step
 from op_profiler.schedules.schedule import UNKNOWN
 
@@ -86,8 +87,11 @@ def _add_model(dataset: Dataset, base_key: str, key: str, request: BuildRequest,
         base_key=base_key,
         asked=models.asked[number],
     )
+    compiled = models.compiled[number]
+    labels = [call.label for call in compiled.calls]
     found = [(operators[key], tuple(places)) for key, places in positions.items()]
-    dataset.add_operators(key, found, models.schedules)
+    layers = by_operator([node.operator.key for node in nodes], compiled.layers_of(labels))
+    dataset.add_operators(key, found, models.schedules, layers=layers)
 
 
 def _stages(

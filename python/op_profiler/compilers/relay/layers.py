@@ -1,0 +1,162 @@
+"""The layers of the user's model, carried through the compiler's passes.
+
+Frontends name the layer of a call in its span (the name of the span's source). Most of Relay's passes drop spans; the
+first one of every build (`ToBasicBlockNormalForm`) drops all. So every call gets a number in place of its span, and
+behind every pass the calls without one are given those of the calls that they took the place of. Spans decide nothing
+in a build: kernels, their hashes and workload keys are those of a module without any.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from op_profiler.compilers.relay.rewriting import main_of, rebuilt
+from op_profiler.compilers.relay.successors import Graph, Names, successors
+from op_profiler.compilers.tvm_build import load_tvm
+
+
+class Layers:
+    """The layers behind the calls of one module, from before the first pass until they are asked for."""
+
+    def __init__(self) -> None:
+        self._names: list[Names] = []
+        self._source = f"op_profiler.layers {uuid.uuid4().hex}"  # functions of another build hold numbers of their own
+
+    def marked(self, module: Any) -> Any:
+        """The module with a number for every call of ``main`` whose span names a layer."""
+        tvm = load_tvm()
+        graph = _graph(main_of(module), self._number)
+        if graph is None:
+            return module
+        names = map(layer_in_span, graph.calls)
+        found: dict[int, Names] = {place: (layer,) if layer else () for place, layer in enumerate(names)}
+        copy = tvm.IRModule(module.functions, module.type_definitions)
+        self._give(copy, graph, found)
+        return copy
+
+    def of(self, call: Any) -> Names:
+        """The layers that went into a call; empty where they are not known."""
+        number = self._number(call)
+        return () if number is None else self._names[number]
+
+    def carrier(self) -> Any:
+        """The pass instrument that keeps the numbers alive. It changes modules in place."""
+        tvm = load_tvm()
+        carry, before = self._carry, []
+
+        @tvm.ir.instrument.pass_instrument
+        class Carrier:
+            def run_before_pass(self, module: Any, info: Any) -> None:
+                before.append(main_of(module) if info.name not in _LEAVE_ALONE else None)
+
+            def run_after_pass(self, module: Any, info: Any) -> None:
+                main = before.pop()
+                if main is not None and main_of(module) is not None and not main.same_as(main_of(module)):
+                    carry(main, module)
+
+        return Carrier()
+
+    def _carry(self, before: Any, module: Any) -> None:
+        """Give numbers to calls that a pass made."""
+        new = _graph(main_of(module), self._number)
+        if new is None or None not in new.numbers:
+            return
+        old = _graph(before, self._number)
+        if old is None or not any(number is not None for number in old.numbers):
+            return
+        names = [self._names[n] if n is not None else () for n in old.numbers]
+        self._give(module, new, successors(old, new, names))
+
+    def _number(self, call: Any) -> int | None:
+        return int(call.span.line) if layer_in_span(call) == self._source else None
+
+    def _give(self, module: Any, graph: Graph, found: dict[int, Names]) -> None:
+        """Number calls of ``main``, by their place in `graph`."""
+        relay = load_tvm().relay
+        spans: dict[Any, Any] = {}
+        for place, names in found.items():
+            number = len(self._names)
+            self._names.append(names)
+            spans[graph.calls[place]] = relay.Span(relay.SourceName(self._source), number, number, 0, 0)
+
+        def numbered(call: Any, arguments: list[Any]) -> Any | None:
+            if call not in spans:
+                return None
+            return relay.expr.CallWithFields(call, None, arguments, None, None, None, spans[call])
+
+        _with_body(module, rebuilt(module, numbered))
+
+
+_LEAVE_ALONE = frozenset({"InferType", "sequential", "PlanDevices"})
+"""Passes that change no call, and those that consist of others."""
+
+
+def with_layers(module: Any, layer_of: Callable[[Any], str]) -> Any:
+    """A module whose calls name their layers in their spans.
+
+    Args:
+        layer_of: the layer of a call; empty where it has none.
+    """
+    tvm = load_tvm()
+    relay = tvm.relay
+
+    def named(call: Any, arguments: list[Any]) -> Any | None:
+        layer = layer_of(call)
+        if layer == layer_in_span(call):
+            return None
+        span = relay.Span(relay.SourceName(layer), 0, 0, 0, 0)
+        return relay.expr.CallWithFields(call, None, arguments, None, None, None, span)
+
+    return _with_body(tvm.IRModule(module.functions, module.type_definitions), rebuilt(module, named))
+
+
+def layer_in_span(call: Any) -> str:
+    """The layer that a frontend named in the span of a call; empty where it did not."""
+    return str(call.span.source_name.name) if call.span else ""
+
+
+def _with_body(module: Any, body: Any | None) -> Any:
+    """Give ``main`` another body with the same types."""
+    if body is not None:
+        variable = module.get_global_var("main")
+        change = load_tvm().relay.function.FunctionWithFields
+        module.update_func(variable, change(module[variable], None, body, None, None, None, None, None))
+    return module
+
+
+def _graph(main: Any, number_of: Callable[[Any], int | None]) -> Graph | None:
+    """The calls of a function; None where it is more than a graph of calls."""
+    tvm = load_tvm()
+    relay = tvm.relay
+    if main is None:
+        return None
+    found = Graph([], [], [], [], frozenset())
+    read: dict[Any, frozenset[int | str]] = {}
+    only_calls = True
+
+    def visit(node: Any) -> None:
+        nonlocal only_calls
+        if not only_calls:
+            return
+        if isinstance(node, relay.Call):
+            found.reads.append(frozenset().union(*(read[argument] for argument in node.args)))
+            read[node] = frozenset([len(found.calls)])
+            found.calls.append(node)
+            found.ops.append(str(getattr(node.op, "name", None) or node.op.name_hint))
+            found.numbers.append(number_of(node))
+        elif isinstance(node, relay.Tuple):
+            read[node] = frozenset().union(*(read[field] for field in node.fields))
+        elif isinstance(node, relay.TupleGetItem):
+            read[node] = read[node.tuple_value]
+        elif isinstance(node, relay.Var):
+            read[node] = frozenset([str(node.name_hint)])
+        elif isinstance(node, relay.Constant):
+            read[node] = frozenset()
+        elif not isinstance(node, tvm.ir.Op):
+            only_calls = False
+
+    relay.analysis.post_order_visit(main.body, visit)
+    return dataclasses.replace(found, results=read[main.body]) if only_calls else None

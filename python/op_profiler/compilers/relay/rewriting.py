@@ -1,0 +1,54 @@
+"""Changing calls of a module in Python, without the recursion of TVM's own mutators, which deep models exceed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+
+Replace = Callable[[Any, list[Any]], Any]
+"""From a call and its new arguments to what takes its place; None for the same call."""
+
+
+def main_of(module: Any) -> Any | None:
+    """The function ``main`` of a module; None where it has none in Relay."""
+    found = (function for variable, function in module.functions.items() if variable.name_hint == "main")
+    main = next(found, None)
+    return main if isinstance(main, load_tvm().relay.Function) else None
+
+
+def rebuilt(module: Any, replace: Replace) -> Any | None:
+    """The body of ``main`` with calls replaced; None where nothing is, and where it is more than a graph of calls.
+
+    What is not replaced keeps the type that it had.
+    """
+    tvm = load_tvm()
+    relay = tvm.relay
+    main = main_of(module)
+    if main is None:
+        return None
+    new: dict[Any, Any] = {}
+    only_calls = True
+
+    def visit(node: Any) -> None:
+        nonlocal only_calls
+        if isinstance(node, relay.Call):
+            arguments = [new.get(argument, argument) for argument in node.args]
+            found = replace(node, arguments)
+            if found is None and any(argument in new for argument in node.args):
+                found = relay.expr.CallWithFields(node, None, arguments, None, None, None, None)
+            if found is not None:
+                new[node] = found
+        elif isinstance(node, relay.Tuple):
+            if any(field in new for field in node.fields):
+                fields = [new.get(field, field) for field in node.fields]
+                new[node] = relay.expr.TupleWithFields(node, fields, None, None)
+        elif isinstance(node, relay.TupleGetItem):
+            if node.tuple_value in new:
+                new[node] = relay.expr.TupleGetItemWithFields(node, new[node.tuple_value], None, None, None)
+        elif not isinstance(node, (relay.Var, relay.Constant, tvm.ir.Op)):
+            only_calls = False
+
+    relay.analysis.post_order_visit(main.body, visit)
+    return new.get(main.body) if only_calls else None

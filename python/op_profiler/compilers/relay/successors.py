@@ -1,0 +1,137 @@
+"""Which calls of a graph took the place of which, behind a pass of the compiler that does not tell.
+
+Calls that have kept their numbers stand around a region of new calls as they stood around a region of old ones. Within
+the two, calls of the same op belong together, in their order; what is left over on the old side went into all of the
+new side. A region without an old side was put in by the compiler, such as a layout transformation: it belongs to those
+that read it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+Names = tuple[str, ...]
+
+_COMPUTES_NOTHING = frozenset({"nn.dropout"})  # in a trained model; the passes take it out
+_RESULT = "the result"
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """The calls of a function.
+
+    Attributes:
+        calls: each before those that read it.
+        ops: their names.
+        numbers: what tells them apart in another graph; None for those that a pass made.
+        reads: for each call, the places of the calls that it reads, and the names of variables.
+        results: places of the calls that the function returns.
+    """
+
+    calls: list[Any]
+    ops: list[str]
+    numbers: list[int | None]
+    reads: list[frozenset[int | str]]
+    results: frozenset[int | str]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Region:
+    """Calls that read each other, without numbers that are in both graphs; and what has one around them."""
+
+    members: list[int]
+    above: set[int | str]
+    below: set[int | str]
+
+
+def successors(old: Graph, new: Graph, names: Sequence[Names]) -> dict[int, Names]:
+    """The names of the calls without a number in the new graph, by their places.
+
+    Args:
+        names: of every call of the old graph.
+    """
+    missing = {place for place, number in enumerate(new.numbers) if number is None}
+    if old.ops == new.ops:
+        return {place: names[place] for place in missing}
+    present = set(new.numbers)
+    known = {number: names[place] for place, number in enumerate(old.numbers) if number is not None}
+    lost = {place for place, number in enumerate(old.numbers) if number not in present}
+    before = _regions(old, lost)
+    found: dict[int, Names] = {}
+    for region in _regions(new, missing):
+        sources = [r for r in before if r.above & region.above and r.below & region.below]
+        sources = sources or [r for r in before if r.below & region.below]
+        sources = sources or [r for r in before if r.above & region.above]
+        if sources:
+            found |= _shared(old, sorted({m for r in sources for m in r.members}), new, region.members, names)
+        else:
+            around = _around(region.below, known) or _around(region.above, known)
+            found |= dict.fromkeys(region.members, around)
+    return found
+
+
+def _shared(old: Graph, olds: list[int], new: Graph, news: list[int], names: Sequence[Names]) -> dict[int, Names]:
+    """The names of old calls given to new ones."""
+    found: dict[int, Names] = {}
+    olds = [place for place in olds if old.ops[place] not in _COMPUTES_NOTHING]
+    left = set(olds)
+    for op in dict.fromkeys(new.ops[place] for place in news):
+        givers = [place for place in olds if old.ops[place] == op]
+        takers = [place for place in news if new.ops[place] == op]
+        left -= set(givers)
+        if len(givers) == len(takers):
+            found |= {taker: names[giver] for giver, taker in zip(givers, takers, strict=True)}
+        elif givers:
+            found |= dict.fromkeys(takers, united(names[giver] for giver in givers))
+    others = [place for place in news if place not in found]
+    of_all = united(names[place] for place in olds)
+    of_left = united(names[place] for place in olds if place in left)
+    found |= dict.fromkeys(others, of_left or of_all)
+    if not others:
+        found = {place: united([own, of_left]) for place, own in found.items()}
+    return found
+
+
+def _regions(graph: Graph, members: Collection[int]) -> list[_Region]:
+    """The connected regions that some calls of a graph make up."""
+    region_of: dict[int, _Region] = {}
+    for place in sorted(members):
+        region = _Region([place], set(), set())
+        region_of[place] = region
+        for source in graph.reads[place]:
+            if isinstance(source, str) or source not in members:
+                region.above.add(source if isinstance(source, str) else _number(graph, source))
+                continue
+            other = region_of[source]
+            if other is not region:
+                other.members.extend(region.members)
+                other.above.update(region.above)
+                region_of |= dict.fromkeys(region.members, other)
+                region = other
+    for place, sources in enumerate(graph.reads):
+        if place not in members:
+            for source in sources:
+                if isinstance(source, int) and source in members:
+                    region_of[source].below.add(_number(graph, place))
+    for result in graph.results:
+        if isinstance(result, int) and result in members:
+            region_of[result].below.add(_RESULT)
+    return [dataclasses.replace(r, members=sorted(r.members)) for r in {id(r): r for r in region_of.values()}.values()]
+
+
+def _number(graph: Graph, place: int) -> int:
+    number = graph.numbers[place]
+    assert number is not None, "calls outside of a region have numbers"
+    return number
+
+
+def _around(boundary: set[int | str], known: Mapping[int, Names]) -> Names:
+    """The names of the calls on one side of a region."""
+    return united(known.get(number, ()) for number in sorted(n for n in boundary if isinstance(n, int)))
+
+
+def united(many: Iterable[Names]) -> Names:
+    """All names, each once, in the order in which they come."""
+    return tuple(dict.fromkeys(name for names in many for name in names))

@@ -1,0 +1,130 @@
+"""The modules of a torch model that its operators belong to, as the layers of what is imported.
+
+A trace notes the module of every operator (its scope). TorchScript files and exported programs have to be asked in
+other ways. Passes over a graph drop scopes, so the layer of a node is kept as an attribute of it.
+
+TVM's importer names what it makes after kinds and numbers (``aten::relu_3``), and weights after those; with the names
+of modules instead, weights of one module would take each other's names. So its names stay, and the layer of each is
+noted while they are given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+WRAPPED = "op_profiler_wrapped"
+"""Name under which this package's wrappers hold the model; it is no part of the user's names."""
+
+_LAYER = "op_profiler_layer"
+_GENERATED = re.compile(r"<eval_with_key>[^(]*\((\d+)\): forward")
+
+
+@contextlib.contextmanager
+def noted_layers() -> Iterator[dict[str, str]]:
+    """The layers of what TVM's importer makes meanwhile, by the names that it gives."""
+    from tvm.relay.frontend import pytorch
+
+    usual = pytorch.DefaultNodeKindNamer
+    layers: dict[str, str] = {}
+
+    class Noting(usual):  # type: ignore[misc, valid-type]  # TVM has no types
+        def get_node_source_name(self, node: Any) -> str:
+            name = str(super().get_node_source_name(node))
+            layers[name] = node.s(_LAYER) if node.hasAttribute(_LAYER) else ""
+            return name
+
+    pytorch.DefaultNodeKindNamer = Noting
+    try:
+        yield layers
+    finally:
+        pytorch.DefaultNodeKindNamer = usual
+
+
+def inline(traced: Any, model: Any) -> None:
+    """Put what the graph of a trace calls into it, in place; its nodes know their layers then, where that can be told.
+
+    Args:
+        model: what was traced.
+    """
+    import torch
+
+    graph = traced.graph
+    called = None if isinstance(traced, torch.jit._trace.TopLevelTracedModule) else _called(traced)
+    torch._C._jit_pass_inline(graph)
+    nodes = [node for node in graph.nodes() if not node.kind().startswith("prim::")]
+    if isinstance(model, torch.fx.GraphModule):
+        layers = _of_exported(model, nodes)
+    elif called is None:
+        layers = [_module_of(node.scopeName()) for node in nodes]
+    else:
+        layers = [layer for _, layer in called] if [kind for kind, _ in called] == [n.kind() for n in nodes] else []
+    if called is not None and not any(layers):
+        return  # a file that names no modules
+    for node, layer in zip(nodes, layers):
+        node.s_(_LAYER, layer or _name_of(model))
+
+
+def _called(script: Any) -> list[tuple[str, str]]:
+    """Kind and module of each operator of a script that was not inlined; empty where more than modules is called."""
+    found: list[tuple[str, str]] = []
+    modules = dict(script.named_modules(remove_duplicate=False))
+
+    def walk(module: Any, method: str, place: str) -> bool:
+        """Whether all that is called is known."""
+        places = {"self": place}
+        graph = module._c._get_method(method).graph
+        places[next(iter(graph.inputs())).debugName()] = place
+        for node in graph.nodes():
+            if node.kind() == "prim::GetAttr":
+                owner = places.get(node.inputsAt(0).debugName())
+                places[node.output().debugName()] = f"{owner}.{node.s('name')}".lstrip(".")
+            elif node.kind() == "prim::CallMethod":
+                inner = places.get(node.inputsAt(0).debugName(), "")
+                if not walk(modules[inner], node.s("name"), inner):
+                    return False
+            elif node.kind() in ("prim::CallFunction", "prim::If", "prim::Loop"):
+                return False
+            elif not node.kind().startswith("prim::"):
+                found.append((node.kind(), place))
+        return True
+
+    try:
+        return found if walk(script, "forward", "") else []
+    except (KeyError, RuntimeError):  # it calls what is no module
+        return []
+
+
+def _of_exported(program: Any, nodes: list[Any]) -> list[str]:
+    """The modules that an exported program was made of: a trace of it tells the line of its generated code."""
+    made = {node.name: node.meta["nn_module_stack"] for node in program.graph.nodes if node.meta.get("nn_module_stack")}
+    layers: dict[int, str] = {}
+    for number, line in enumerate(program.code.splitlines(), start=1):
+        stack = made.get(line.partition(" = ")[0].strip())
+        if stack:
+            layers[number] = str(list(stack.values())[-1][0])
+    lines = [_GENERATED.findall(node.sourceRange()) for node in nodes]
+    return [layers.get(int(found[-1]), "") if found else "" for found in lines]
+
+
+def _module_of(scope: str) -> str:
+    """``__module.encoder/__module.encoder.layer`` names the module ``encoder.layer``."""
+    parts = scope.rpartition("/")[2].removeprefix("__module").split(".")
+    return ".".join(part for part in parts if part and part != WRAPPED)
+
+
+def _unwrapped(model: Any) -> Any:
+    while hasattr(model, WRAPPED):
+        model = getattr(model, WRAPPED)
+    return model
+
+
+def _name_of(model: Any) -> str:
+    """The layer of what belongs to no module but the model itself: the name of its class."""
+    model = _unwrapped(model)
+    for node in model.graph.nodes if hasattr(model, "code") and hasattr(model, "meta") else ():
+        if stack := node.meta.get("nn_module_stack"):
+            return str(next(iter(stack.values()))[1]).rpartition(".")[2]
+    return str(getattr(model, "original_name", type(model).__name__))

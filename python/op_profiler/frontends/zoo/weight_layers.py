@@ -1,0 +1,27 @@
+"""Layers of TVM's own example networks, which name nothing but their weights: ``stage1_unit1_conv1_weight``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.relay.layers import with_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_WEIGHT = re.compile(r"_(weight|bias|gamma|beta|moving_mean|moving_var)$")
+
+
+def with_layers_of_weights(module: Any, weights: Collection[str]) -> Any:
+    """A module whose calls are of the layer that their weights are named after; calls without weights are of none.
+
+    Args:
+        weights: names of the variables of ``main`` that are weights.
+    """
+
+    def layer_of(call: Any) -> str:
+        read = (str(getattr(argument, "name_hint", "")) for argument in call.args)
+        return next((_WEIGHT.sub("", name) for name in read if name in weights and _WEIGHT.search(name)), "")
+
+    return with_layers(module, layer_of)

@@ -1,0 +1,133 @@
+"""What is imported names the layers of the user's model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.compilers.relay.layers import layer_in_span
+from op_profiler.frontends import FRONTENDS
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.importers import torch as torch_importer
+
+
+def layers_of(tvm: Any, model: Any) -> list[tuple[str, str]]:
+    """Every call of a model with its layer."""
+    found: list[tuple[str, str]] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tvm.relay.Call):
+            found.append((str(node.op.name), layer_in_span(node)))
+
+    tvm.relay.analysis.post_order_visit(model.mod["main"].body, visit)
+    return found
+
+
+def load(name: str, *shape: int) -> Any:
+    request = ModelRequest(source="file", name=name, input_shapes=(shape,) if shape else ())
+    return FRONTENDS.get("file").load(request)
+
+
+@pytest.fixture
+def network(torch: Any) -> Any:
+    """Layers in a list, one in another, and operators that belong to none but the whole."""
+    nn = torch.nn
+
+    class Block(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+            self.gelu = nn.GELU()
+
+        def forward(self, x: Any) -> Any:
+            return x + self.gelu(self.linear(x))
+
+    class Network(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Conv2d(3, 8, 3)
+            self.blocks = nn.ModuleList([Block(), Block()])
+
+        def forward(self, x: Any) -> Any:
+            x = self.stem(x).flatten(2).transpose(1, 2)
+            for block in self.blocks:
+                x = block(x)
+            return x.mean(1)
+
+    return Network().eval()
+
+
+EXPECTED = {
+    ("nn.conv2d", "stem"),
+    ("transpose", "Network"),
+    ("nn.dense", "blocks.0.linear"),
+    ("erf", "blocks.0.gelu"),
+    ("add", "blocks.0"),
+    ("nn.dense", "blocks.1.linear"),
+    ("erf", "blocks.1.gelu"),
+    ("add", "blocks.1"),
+    ("mean", "Network"),
+}
+
+
+def test_modules_of_a_torch_model(torch: Any, tvm: Any, network: Any) -> None:
+    example = torch.randn(1, 3, 6, 6)
+    lowered = torch_importer.lower(network, [example], name="m", source="file", input_names=["x"], batch_size=1)
+    found = layers_of(tvm, lowered)
+    assert set(found) >= EXPECTED and all(layer for _, layer in found)
+    wrapped = torch_importer.by_keyword(network, ["x"])
+    again = torch_importer.lower(wrapped, [example], name="m", source="file", input_names=["x"], batch_size=1)
+    assert layers_of(tvm, again) == found
+
+
+def test_modules_of_torchscript(torch: Any, tvm: Any, network: Any, tmp_path: Path) -> None:
+    torch.jit.trace(network, torch.randn(1, 3, 6, 6)).save(str(tmp_path / "m.pt"))
+    found = layers_of(tvm, load(str(tmp_path / "m.pt"), 1, 3, 6, 6))
+    assert set(found) >= EXPECTED and all(layer for _, layer in found)
+
+
+def test_modules_of_an_exported_program(torch: Any, tvm: Any, network: Any, tmp_path: Path) -> None:
+    torch.export.save(torch.export.export(network, (torch.randn(1, 3, 6, 6),)), str(tmp_path / "m.pt2"))
+    found = layers_of(tvm, load(str(tmp_path / "m.pt2")))
+    assert set(found) >= EXPECTED and all(layer for _, layer in found)
+
+
+def test_what_names_no_modules_has_no_layers(torch: Any, tvm: Any, network: Any, tmp_path: Path) -> None:
+    frozen = torch.jit.freeze(torch.jit.trace(network, torch.randn(1, 3, 6, 6)))
+    frozen.save(str(tmp_path / "m.pt"))
+    assert {layer for _, layer in layers_of(tvm, load(str(tmp_path / "m.pt"), 1, 3, 6, 6))} == {""}
+
+
+def test_nodes_of_onnx(tvm: Any, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["y"], name="/encoder/dense/Gemm"),
+        helper.make_node("Relu", ["y"], ["z"], name="/encoder/act/Relu"),
+        helper.make_node("Softmax", ["z"], ["out"]),
+    ]
+    weights = [helper.make_tensor("w", kind, [8, 8], [0.5] * 64), helper.make_tensor("b", kind, [8], [0.5] * 8)]
+    values = [helper.make_tensor_value_info(name, kind, [1, 8]) for name in ("x", "out")]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    found = dict(layers_of(tvm, load(str(tmp_path / "m.onnx"))))
+    assert found["nn.dense"] == "/encoder/dense/Gemm" and found["nn.relu"] == "/encoder/act/Relu"
+    assert found["nn.softmax"] == "Softmax_0"  # a node without a name: its kind and number
+
+
+def test_tensors_of_tflite(tvm: Any, mediapipe: dict[str, Path]) -> None:
+    pytest.importorskip("tflite")
+    found = layers_of(tvm, load(str(mediapipe["hand_recrop"])))
+    assert all(layer for _, layer in found)
+    names = mediapipe["hand_recrop"].read_bytes()
+    assert all(layer.split(", ")[0].encode() in names for _, layer in found)
+
+
+def test_weights_of_the_example_networks(tvm: Any) -> None:
+    model = FRONTENDS.get("local").load(ModelRequest(source="local", name="mlp"))
+    found = layers_of(tvm, model)
+    assert [layer for op, layer in found if op == "nn.dense"] == ["fc1", "fc2", "fc3"]
+    assert ("nn.relu", "") in found  # has no weights, so nothing tells
