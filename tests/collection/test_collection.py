@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.measure.counters import EVENT_NAMES
+
 from .collector import rows, run, summary
 
 
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     folder = tmp_path_factory.mktemp("collected")
-    done = run(folder, "--modelsource=local", "--modelname", "mlp", "--summary-json", "summary.json")
+    done = run(folder, "--modelsource=local", "--modelname", "mlp", "--counters", "--summary-json", "summary.json")
     return folder, done
 
 
@@ -26,6 +28,17 @@ def test_a_collection_prints_its_tables_and_nothing_of_tvm(collected: Any) -> No
     assert done.returncode == 0, done.stderr
     assert "whole model" in done.stdout and "GFLOP/s" in done.stdout and "ratio" in done.stdout
     assert "tuned" not in done.stdout + done.stderr and "Traceback" not in done.stderr
+
+
+def test_every_counter_has_a_value_or_a_reason(collected: Any) -> None:
+    folder, _ = collected
+    for table in ("measurements", "model_timings"):
+        found = rows(folder, f"SELECT {', '.join(EVENT_NAMES)}, counters_missing FROM {table}")
+        assert found
+        for *values, missing in found:
+            assert [name for name, value in zip(EVENT_NAMES, values) if value is None] == [
+                name for name in EVENT_NAMES if name in json.loads(missing)
+            ]
 
 
 def test_the_summary_has_what_it_promises(collected: Any) -> None:

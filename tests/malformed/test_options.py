@@ -47,6 +47,7 @@ BASES: dict[str, list[str]] = {
     "schedule": ["mlp", "--trials-from", "none", "--db", "sqlite:///letter.db"],
     "analyze": ["--db", "sqlite:///letter.db"],
     "report": ["resnet-18", "--db", "sqlite:///letter.db"],
+    "explain": ["mlp", "--trials-from", "none", "--db", "sqlite:///letter.db"],
     "export": ["--output", "older.csv", "--db", "sqlite:///letter.db"],
     "import": ["letter.db", "--db", "sqlite:///letter.db"],
     "compare": ["before", "after", "--db", "sqlite:///letter.db"],

@@ -108,6 +108,16 @@ def collect(  # noqa: PLR0913 - the options are the interface
         ),
     ] = None,
     remeasure: options.Remeasure = "",
+    counters: Annotated[
+        bool,
+        typer.Option(
+            "--counters",
+            help="After the rounds also count cycles, instructions, cache and branch misses, page faults and context "
+            "switches of each kernel, where the machine has such counters. Of what the dataset has already: with "
+            "--remeasure all.",
+            rich_help_panel="Measuring",
+        ),
+    ] = False,
     label: Annotated[
         str,
         typer.Option(
@@ -235,7 +245,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     )
     request = CollectRequest(
         build=build,
-        measuring=Measuring(coverage=coverage, remeasure=remeasure),
+        measuring=Measuring(coverage=coverage, remeasure=remeasure, counters=counters),
         studies=studies,
         db=db,
         dry_run=dry_run,

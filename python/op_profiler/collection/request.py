@@ -31,12 +31,14 @@ class Measuring:
         rounds: how often everything is timed; None until the times settle.
         remeasure: what is measured again although the dataset has it: ``failed``, ``noisy`` (under foreign load, or
             not settled) or ``all``; empty for nothing.
+        counters: read the kernel's counters too, in walks of their own after the rounds.
     """
 
     coverage: float = 0.95
     resources: dict[str, ResourceValue] = dataclasses.field(default_factory=dict)
     rounds: int | None = None
     remeasure: str = ""
+    counters: bool = False
 
     def check(self, build: BuildRequest) -> None:
         """Refuse what cannot work for a build.
@@ -52,6 +54,8 @@ class Measuring:
             raise UsageError(f"--coverage {self.coverage} is out of range; give a share above 0 and up to 1")
         if self.resources and build.place is not None:
             raise UsageError("--sweep sets resources of this machine; leave it out, or --host and --port")
+        if self.counters and (not build.on_host or build.executor == "vm"):
+            raise UsageError("--counters reads this machine's processor under the graph executor; leave it out")
         for name in self.resources:
             build.kind.check_resource(resource_to_sweep(name))
 

@@ -150,6 +150,10 @@ class Compiler(abc.ABC):
             name: `KernelCall.name`.
         """
 
+    def assembly(self, compiled: CompiledModel) -> str:
+        """LLVM's assembly of all kernels of a model that was built for a processor; empty where it has none to show."""
+        return ""
+
     @abc.abstractmethod
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         """An operator as a model of its own, whose inputs its weights are among; it is neither taken apart nor are

@@ -230,6 +230,17 @@ settings = Table(
     _column("executor", Text, "graph, vm, or kernel: called alone", nullable=False),
 )
 
+_COUNTED = (
+    ("cycles", "processor cycles of one call, all threads together; empty: not counted"),
+    ("instructions", "instructions of one call, all threads together"),
+    ("branch_misses", "branches of one call that were predicted wrongly"),
+    ("l1_misses", "reads of one call that missed the first-level data cache"),
+    ("l2_misses", "accesses of one call that missed the second-level cache"),
+    ("llc_misses", "reads of one call that missed the last-level cache"),
+    ("page_faults", "page faults of one call"),
+    ("context_switches", "context switches of one call"),
+)
+
 _FOREIGN = (
     ("load_before", Double, "share of the cores in use, or of the GPU, that others used before, 0 to 1", True),
     ("load_after", Double, "share of the cores in use, or of the GPU, that others used after, 0 to 1", True),
@@ -239,6 +250,14 @@ _FOREIGN = (
 
 def _foreign_columns() -> list[Column[Any]]:
     return [_column(name, kind, doc, nullable=nullable) for name, kind, doc, nullable in _FOREIGN]
+
+
+def _counted_columns() -> list[Column[Any]]:
+    told = "counters that --counters asked for, and why they are empty"
+    return [
+        *(_column(name, Double, doc, since=6) for name, doc in _COUNTED),
+        _column("counters_missing", Json, told, since=6),  # NULL: nobody asked
+    ]
 
 
 def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
@@ -261,6 +280,7 @@ def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
         *_foreign_columns(),
         _column("energy_mj", Double, "energy of one call, millijoules"),
         _column("energy_cache", Text, "state of the caches that the energy was taken in", since=5),  # NULL: no energy
+        *_counted_columns(),
         _column("error", Text, "why there is no time"),
         _column("error_cause", Text, "machine (trying again may help) or operator", since=5),  # `Cause`; NULL: no error
         _column("settled", Boolean, "the intervals that the rounds waited for became narrow", since=5),

@@ -165,6 +165,10 @@ class Measurement:
         steady_us: time at the machine's usual state (`measure.between_runs`); None where the run did not tell it.
         steady_low_us, steady_high_us: 95 % interval of what another run finds for `steady_us`.
         again_low_us, again_high_us: 95 % interval of what another run finds for `median_us`.
+        cycles, instructions, branch_misses, l1_misses, l2_misses, llc_misses, page_faults, context_switches: of one
+            call in the model, all threads together, counted in walks of their own (`measure.counters`); None where
+            nobody asked, or it could not be counted.
+        counters_missing: which of them could not be counted, and why; None where nobody asked.
     """
 
     samples_us: tuple[tuple[float, ...], ...] = ()
@@ -187,6 +191,15 @@ class Measurement:
     steady_high_us: float | None = None
     again_low_us: float | None = None
     again_high_us: float | None = None
+    cycles: float | None = None
+    instructions: float | None = None
+    branch_misses: float | None = None
+    l1_misses: float | None = None
+    l2_misses: float | None = None
+    llc_misses: float | None = None
+    page_faults: float | None = None
+    context_switches: float | None = None
+    counters_missing: dict[str, str] | None = None
 
 
 _PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet machine

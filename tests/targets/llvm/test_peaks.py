@@ -27,6 +27,8 @@ def test_a_device_is_probed_once(target: Any) -> None:
     assert peaks["threads"][0] == 1
     assert len(peaks["threads"]) == len(peaks["flops_per_us"]) == len(peaks["bytes_per_us"])
     assert min(peaks["bytes_per_us"]) > 0
+    for level, rates in peaks["cache_bytes_per_us"].items():
+        assert level in ("l1", "l2", "l3") and len(rates) == len(peaks["threads"]) and min(rates) > 0
     # Any processor multiplies and adds more numbers than its memory gives it: their units fit each other.
     assert all(flops > read / 4 for flops, read in zip(peaks["flops_per_us"], peaks["bytes_per_us"]))
     one = np.ones(1 << 20, dtype="float32")
@@ -42,9 +44,9 @@ def test_peaks_of_an_earlier_version_are_measured_again(target: Any) -> None:
     peaks = host.device.properties["peaks"]
     assert peaks["read_bytes"] >= min(caches_in_use_bytes(available_cores()), beyond_caches_bytes(1 << 60))
     file = peaks_module._file(host.device)
-    earlier = {name: value for name, value in peaks.items() if name != "read_bytes"}
-    file.write_text(json.dumps(earlier))
-    assert "peaks" not in Host(target).device.properties
+    for missing in ("read_bytes", "cache_bytes_per_us"):
+        file.write_text(json.dumps({name: value for name, value in peaks.items() if name != missing}))
+        assert "peaks" not in Host(target).device.properties
     file.write_text(json.dumps(peaks))
 
 

@@ -72,6 +72,9 @@ class RelayCompiler(Compiler):
         function: PackedFunction = compiled.library.get_lib().get_function(name, True)
         return function
 
+    def assembly(self, compiled: CompiledModel) -> str:
+        return str(compiled.library.get_lib().get_source("asm")) if compiled.executor == "graph" else ""
+
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         return lower.single_operator_model(occurrence)
 

@@ -1,7 +1,7 @@
-"""What a processor can do at most: multiply-adds in registers, and reading what lies in no cache.
+"""What a processor can do at most: multiply-adds in registers, and reading from each cache and from no cache.
 
-Two kernels at each thread count, a second or two in all. The peaks are kept by the device in the cache folder, and in
-the device's properties go wherever it is stored.
+A handful of kernels at each thread count, a few seconds in all. The peaks are kept by the device in the cache folder,
+and in the device's properties go wherever it is stored.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ _ROWS, _VECTORS, _DEPTH = 5, 2, 64
 """Ten accumulators: enough to hide the latency of a multiply-add, and they fit the sixteen registers of AVX2."""
 _STREAMS = 4
 _CACHES = 4
+_CACHE_STREAMS = 8
+_CACHE_READ_BYTES = 32 << 20
+"""Read from a cache in one call, so that the call itself is nothing beside it."""
 _PIECE_BYTES = 64 << 20
-_SECONDS = 0.2
+_SECONDS, _OF_CACHES_SECONDS = 0.2, 0.05
 _FEWEST_CALLS = 5
 
 
@@ -42,12 +45,14 @@ class Peaks:
         flops_per_us: single precision, a multiply-add counts as two.
         bytes_per_us: read from memory.
         read_bytes: size of what was read in turn: several times the caches in use, or what memory there was for it.
+        cache_bytes_per_us: read from the caches ``l1``, ``l2`` and ``l3``, those whose size the system tells.
     """
 
     threads: tuple[int, ...]
     flops_per_us: tuple[float, ...]
     bytes_per_us: tuple[float, ...]
     read_bytes: int
+    cache_bytes_per_us: dict[str, tuple[float, ...]]
 
 
 def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
@@ -59,7 +64,7 @@ def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
     if not file.is_file():
         return device
     found = json.loads(file.read_text())
-    if "read_bytes" not in found:  # of an earlier version, whose data the caches of large servers held
+    if any(field.name not in found for field in dataclasses.fields(Peaks)):  # of an earlier version
         return device
     return dataclasses.replace(device, properties=device.properties | {"peaks": found})
 
@@ -77,24 +82,35 @@ def measure_peaks(target: Any, device: Device, pool: ThreadPool) -> Peaks:
     counts = default_thread_counts(device.cores)
     arithmetic, flops = _arithmetic(target)
     memory = _memory(target, beyond_caches_bytes(_CACHES * caches_in_use_bytes(pool.core_set())))
+    caches = {level: _cache(target, size, counts[-1]) for level, size in _read_of_caches(device).items()}
     rates = []
     pool.use(counts[-1])
     arithmetic.run()  # the pool gets no more threads later than its first kernel had
     for count in counts:
         pool.use(count)
-        rates.append((flops / _best_us(arithmetic), memory.piece_bytes / _best_us(memory)))
+        of_caches = [moved / _best_us(kernel, _OF_CACHES_SECONDS) for kernel, moved in caches.values()]
+        rates.append((flops / _best_us(arithmetic), memory.piece_bytes / _best_us(memory), *of_caches))
     # What fewer threads attain, more could too: a count at which something else ran does not look slower than another.
-    flops_per_us, bytes_per_us = np.maximum.accumulate(rates).T.tolist()
-    return Peaks(counts, tuple(flops_per_us), tuple(bytes_per_us), memory.total_bytes)
+    flops_per_us, bytes_per_us, *of_caches = np.maximum.accumulate(rates).T.tolist()
+    by_level = {level: tuple(found) for level, found in zip(caches, of_caches)}
+    return Peaks(counts, tuple(flops_per_us), tuple(bytes_per_us), memory.total_bytes, by_level)
+
+
+def _read_of_caches(device: Device) -> dict[str, int]:
+    """What a thread reads of each cache: half of one of its own, of a shared third one what the second cannot hold."""
+    sizes = {"l1": (device.l1_bytes or 0) // 2, "l2": (device.l2_bytes or 0) // 2}
+    if device.l2_bytes and device.l3_bytes and device.l3_bytes > 2 * device.l2_bytes:
+        sizes["l3"] = min(4 * device.l2_bytes, device.l3_bytes // 2)
+    return {level: size for level, size in sizes.items() if size}
 
 
 def _file(device: Device) -> Path:
     return cache_folder() / "peaks" / f"{device.key}.json"
 
 
-def _best_us(kernel: Kernel | Pieces) -> float:
+def _best_us(kernel: Kernel | Pieces, seconds: float = _SECONDS) -> float:
     times: list[float] = []
-    until = time.monotonic() + _SECONDS
+    until = time.monotonic() + seconds
     while len(times) < _FEWEST_CALLS or time.monotonic() < until:
         times.append(kernel.timed())
     return min(times)
@@ -149,6 +165,35 @@ def _memory(target: Any, total_bytes: int) -> Pieces:
     function = tvm.build(schedule, [source, total], target=target)
     piece, output = (_CHUNKS, rows, _STREAMS, lanes), (_CHUNKS, _STREAMS, lanes)
     return Pieces("memory", function.entry_func, piece, output, total_bytes)
+
+
+def _cache(target: Any, size: int, threads: int) -> tuple[Kernel, float]:
+    """Sums over data that each thread reads again and again, and the bytes that a call reads.
+
+    Args:
+        size: bytes of a thread's data.
+        threads: the most that it is called with.
+    """
+    tvm = load_tvm()
+    te, lanes = tvm.te, vector_lanes(target)
+    rows = max(size // (4 * _CACHE_STREAMS * lanes), 1)
+    again = max(_CACHE_READ_BYTES // (threads * size), 1)
+    source = te.placeholder((threads, rows, _CACHE_STREAMS, lanes), name="source")
+    time_, row = te.reduce_axis((0, again)), te.reduce_axis((0, rows))
+    total = te.compute(
+        (threads, _CACHE_STREAMS, lanes),
+        lambda p, s, lane: te.sum(source[p, row, s, lane], axis=[time_, row]),
+        name="total",
+    )
+    schedule = te.create_schedule(total.op)
+    part, stream, lane = schedule[total].op.axis
+    schedule[total].reorder(part, time_, row, stream, lane)
+    schedule[total].parallel(part)
+    schedule[total].unroll(stream)
+    schedule[total].vectorize(lane)
+    function = tvm.build(schedule, [source, total], target=target)
+    arrays = [_array(threads, rows, _CACHE_STREAMS, lanes), _array(threads, _CACHE_STREAMS, lanes)]
+    return Kernel("cache", "", function.entry_func, arrays), 4.0 * threads * again * rows * _CACHE_STREAMS * lanes
 
 
 def _array(*shape: int) -> Any:

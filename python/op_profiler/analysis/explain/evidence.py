@@ -1,0 +1,189 @@
+"""All that is known of one operator before its losses are told."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.analysis.explain.machine_code import KernelCode
+from op_profiler.measure.measurement import Cache
+from op_profiler.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from op_profiler.predict.schedules.tuning_gain import Tuned
+
+_DRAWS = 400
+_MOST = 0.5
+_SET_BYTES = 1024
+"""Lines so far apart, or a multiple of it, share a quarter of the first cache's sets or less (64 sets of 64 bytes)."""
+_LIKE_MCA = 4.0
+"""Instructions a cycle that are reckoned with where llvm-mca is missing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What the processor can do at most.
+
+    Attributes:
+        flops_per_us: by thread count.
+        bytes_per_us: by level and thread count; levels that were not probed are missing.
+        cache_bytes: of one core's caches, by level, as the system tells.
+        lanes: values of 32 bits in a vector.
+        peak_flops_per_cycle: of one core, by the same model as `Cycles`.
+    """
+
+    flops_per_us: Mapping[int, float]
+    bytes_per_us: Mapping[str, Mapping[int, float]]
+    cache_bytes: Mapping[str, int]
+    lanes: int
+    peak_flops_per_cycle: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Cycles:
+    """Of an iteration of the hottest loop.
+
+    Attributes:
+        now, without_spills: as it is, and with enough registers.
+        modelled: by llvm-mca; else by counting instructions.
+    """
+
+    now: float
+    without_spills: float
+    modelled: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class OtherTimes:
+    """What the operator's anchor takes otherwise, hot and at the same thread count, microseconds; None: not known.
+
+    Attributes:
+        best_us: with the best schedule that was measured on this machine.
+        best_from: where that is known from.
+        vendor_us: in the vendor's kernel.
+        tuned: what a search is predicted to find; None where no template computes it.
+    """
+
+    best_us: float | None = None
+    best_from: str = ""
+    vendor_us: float | None = None
+    tuned: Tuned | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """One operator of a model.
+
+    Attributes:
+        calls: in the model.
+        threads: that it is explained at.
+        samples: by state of the caches and thread count, microseconds a call, one a round (mean over the calls).
+        code, cycles: None where the kernel's machine code was not found.
+        parallel_loop: iterations of its parallel loop; None where that is not known.
+    """
+
+    operator: Operator
+    calls: int
+    threads: int
+    samples: Mapping[tuple[Cache, int], np.ndarray]
+    limits: Limits
+    code: KernelCode | None = None
+    cycles: Cycles | None = None
+    parallel_loop: int | None = None
+    others: OtherTimes = OtherTimes()
+
+    def us(self, cache: Cache, threads: int | None = None) -> float:
+        """Median; at the thread count that it is explained at where none is given."""
+        return float(np.median(self.samples[cache, self.threads if threads is None else threads]))
+
+    def difference_us(self, more: np.ndarray, less: np.ndarray) -> Interval:
+        """Median difference of two ways within rounds, with its 95 % interval (bootstrap of the rounds)."""
+        apart = more - less
+        drawn = np.random.default_rng(0).choice(apart, (_DRAWS, len(apart)))
+        low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
+        return float(np.median(apart)), float(low), float(high)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Every tensor once."""
+        return self.operator.bytes_read + self.operator.bytes_written
+
+    @property
+    def used_threads(self) -> int:
+        """That share its work."""
+        serial = self.code is not None and not self.code.parallel
+        return 1 if serial else min(self.threads, self.parallel_loop or self.threads)
+
+    @property
+    def ideal_us(self) -> float:
+        """Its arithmetic at the peak of one thread."""
+        return self.operator.flops / self.limits.flops_per_us[1]
+
+    @property
+    def level(self) -> str:
+        """The nearest level that holds its tensors, those of all cores in use together."""
+        for level, size in self.limits.cache_bytes.items():
+            if self.moved_bytes <= size * (self.used_threads if level != "l3" else 1):
+                return level
+        return "memory"
+
+    def traffic_us(self, threads: int) -> float:
+        """Moving every tensor once from the level that holds them; 0.0 where that was not probed."""
+        rates = self.limits.bytes_per_us.get(self.level) or {}
+        return self.moved_bytes / rates[threads] if threads in rates else 0.0
+
+    @functools.cached_property
+    def iterations(self) -> float:
+        """Of the hottest loop in all, told by what one of them does."""
+        if self.code is None:
+            return 0.0
+        loop = self.code.hottest
+        if loop.flops:
+            return self.operator.flops / loop.flops
+        return self.operator.bytes_written / sum(loop.stores) if loop.stores else 0.0
+
+    def cycles_us(self, cycles: float) -> float:
+        """So many cycles in each iteration, microseconds of one thread; the clock is that of the probe's peak."""
+        return self.iterations * cycles * self.limits.peak_flops_per_cycle / self.limits.flops_per_us[1]
+
+    @property
+    def code_us(self) -> float:
+        """What its instructions take one thread where all data is near."""
+        return self.cycles_us(self.cycles.now) if self.cycles is not None else self.ideal_us
+
+    @property
+    def stalled_us(self) -> float:
+        """Of one thread's hot time what its instructions do not account for."""
+        return max(self.us("hot", 1) - max(self.code_us, self.ideal_us), 0.0)
+
+    @property
+    def far_steps(self) -> tuple[int, ...]:
+        """Steps of the hottest loop whose lines share few sets of the first cache, bytes."""
+        if self.code is None or self.moved_bytes <= self.limits.cache_bytes.get("l1", 0) // 2:
+            return ()
+        return tuple(step for step in self.code.hottest.far_steps if step % _SET_BYTES == 0)
+
+    @property
+    def waits_for_far_memory(self) -> bool:
+        """Whether most of its hot time goes into data that no second-level cache can hold."""
+        far = self.level not in ("l1", "l2") and not self.far_steps
+        return far and self.stalled_us > _MOST * self.us("hot", 1)
+
+
+def counted_cycles(body: tuple[str, ...]) -> float:
+    """In place of llvm-mca: so many instructions a cycle. It sees neither waiting nor ports."""
+    return len(body) / _LIKE_MCA
+
+
+Interval = tuple[float, float, float]
+"""Microseconds, and the ends of their interval."""
+
+
+def at_least_zero(interval: Interval, less: float = 0.0) -> Interval:
+    """Each of the three less so much, or 0.0 where that is negative."""
+    middle, low, high = (max(us - less, 0.0) for us in interval)
+    return middle, low, high

@@ -1,0 +1,180 @@
+"""From a request to the explanation of a model's heavy operators."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.analysis.explain.evidence import Evidence, Limits
+from op_profiler.analysis.explain.explanation import ModelExplanation
+from op_profiler.analysis.explain.measuring import measure
+from op_profiler.analysis.explain.other_times import KnownSchedules, schedule_rows
+from op_profiler.analysis.explain.reading import read_code
+from op_profiler.analysis.explain.words import explained
+from op_profiler.building.request import BuildRequest
+from op_profiler.compilers.tvm_build import host_cpu, load_tvm, vector_lanes
+from op_profiler.errors import UsageError
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.compiled_model import BuiltModel
+    from op_profiler.measure.measurement import Device
+    from op_profiler.targets.machine import Machine
+
+_MOST_OF_THE_MODEL = 0.95
+Announce = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExplainRequest:
+    """What to explain.
+
+    Attributes:
+        build: which model, and with which schedules; operators are explained at the largest of its thread counts.
+        operator: workload key of the only one that is asked for.
+        top: how many operators at most, those that take most of the model's time.
+        db: dataset whose trials and vendor's times are compared with; None for none.
+        shipped: whether the trials that ship say what a search finds.
+    """
+
+    build: BuildRequest
+    operator: str | None = None
+    top: int = 10
+    db: str | None = None
+    shipped: bool = True
+
+    def check(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            UsageError: an option is out of range, or the target is not this machine's processor.
+        """
+        if self.top < 1:
+            raise UsageError(f"--top {self.top} is out of range; give 1 or more")
+        if not self.build.on_host:
+            raise UsageError("explain reads the machine code of this machine's processor; give --target llvm")
+        self.build.check()
+
+
+def explain(request: ExplainRequest, announce: Announce) -> ModelExplanation:
+    """Build, or read an earlier build; measure, read the machine code, and compare.
+
+    Raises:
+        OpProfilerError: the model or the machine stands in the way.
+    """
+    from op_profiler.building.build import build_model
+    from op_profiler.building.requested_model import load_model, random_inputs, static_inputs
+    from op_profiler.measure.turns import compiling, locks_of, measuring
+    from op_profiler.targets.open_machine import open_machine
+
+    request.check()
+    build = request.build
+    announce("reading what is known of schedules")
+    rows = schedule_rows(request.db, shipped=request.shipped)
+    with compiling(announce):
+        model, inputs, target = load_model(build, lambda **event: announce(str(event["stage"])))
+        announce("compiling")
+        built = build_model(build, model, target)
+    with measuring(locks_of([build.target]), announce):
+        machine = open_machine(build.target, target, None)
+        known = KnownSchedules.on(rows, machine.device, max(build.threads))
+        return explain_built(
+            built, machine, inputs or random_inputs(static_inputs(model, build)), request, known, announce
+        )
+
+
+def explain_built(
+    built: BuiltModel,
+    machine: Machine,
+    inputs: Mapping[str, np.ndarray],
+    request: ExplainRequest,
+    known: KnownSchedules,
+    announce: Announce,
+) -> ModelExplanation:
+    """Of a model that was built for the graph executor.
+
+    Raises:
+        UsageError: the operator that was asked for is not in it.
+        MeasureError: it does not run.
+    """
+    compiled, threads = built.compiled, max(request.build.threads)
+    loaded = machine.load(compiled, dict(inputs))
+    operators = [compiled.by_label[label].operator for label in loaded.labels]
+    keys = [operator.key for operator in operators]
+    if request.operator is not None and request.operator not in keys:
+        raise UsageError(f"{request.build.model.name} has no operator {request.operator} as it is built here")
+    counts = tuple(sorted({1, *request.build.threads}))
+    announce("measuring")
+    times = measure(machine, loaded, counts, lambda us: _heavy(us, keys, request), announce)
+    announce("reading machine code")
+    labels = {keys[number]: loaded.labels[number] for number in times.heavy}
+    lanes = vector_lanes(load_tvm().target.Target(machine.device.target))
+    code = read_code(compiled, labels.values(), cpu_of(machine.device), lanes)
+    limits = limits_of(machine.device, counts, lanes, code.peak_flops_per_cycle)
+    whole_us = float(np.median(times.whole[threads]))
+    found = []
+    for key, label in labels.items():
+        numbers = [number for number, other in enumerate(keys) if other == key]
+        evidence = Evidence(
+            operator=compiled.by_label[label].operator,
+            calls=len(numbers),
+            threads=threads,
+            samples={state: rows[:, numbers].mean(axis=1) for state, rows in times.kernels.items()},
+            limits=limits,
+            code=code.kernels.get(label),
+            cycles=code.cycles.get(label),
+            parallel_loop=compiled.loops[label][-1] if compiled.loops.get(label) else None,
+        )
+        others = known.of(compiled.by_label[label], evidence.us("hot"), limits.flops_per_us[threads])
+        found.append(explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model))
+    loaded_by_others = ["others used the machine meanwhile: repeat it when they do not"] if times.foreign_load else []
+    return ModelExplanation(
+        model=request.build.model.name,
+        processor=machine.device.processor,
+        threads=threads,
+        whole_model_us=whole_us,
+        operators=sorted(found, key=lambda one: -one.model_share),
+        notes=[*built.notes, *loaded_by_others, *([code.note] if code.note else [])],
+    )
+
+
+def _heavy(times_us: np.ndarray, keys: Sequence[str], request: ExplainRequest) -> list[int]:
+    """The kernels to explain: those of the operator that was asked for, or those that take most of the model's time."""
+    totals: dict[str, float] = {}
+    for key, time_us in zip(keys, times_us):
+        totals[key] = totals.get(key, 0.0) + float(time_us)
+    wanted: list[str] = []
+    for key in sorted(totals, key=lambda key: -totals[key]):
+        enough = sum(totals[one] for one in wanted) >= _MOST_OF_THE_MODEL * sum(totals.values())
+        if len(wanted) < request.top and not enough:
+            wanted.append(key)
+    if request.operator is not None:
+        wanted = [request.operator]
+    return [number for number, key in enumerate(keys) if key in wanted]
+
+
+def limits_of(device: Device, counts: Sequence[int], lanes: int, peak_flops_per_cycle: float) -> Limits:
+    """What the probe of a processor attained, between its thread counts by a straight line."""
+    peaks = device.properties["peaks"]
+
+    def at(rates: Sequence[float]) -> dict[int, float]:
+        return {n: float(np.interp(n, peaks["threads"], rates)) for n in counts}
+
+    levels = {**peaks["cache_bytes_per_us"], "memory": peaks["bytes_per_us"]}
+    sizes = {"l1": device.l1_bytes, "l2": device.l2_bytes, "l3": device.l3_bytes}
+    return Limits(
+        flops_per_us=at(peaks["flops_per_us"]),
+        bytes_per_us={level: at(rates) for level, rates in levels.items()},
+        cache_bytes={level: size for level, size in sizes.items() if size},
+        lanes=lanes,
+        peak_flops_per_cycle=peak_flops_per_cycle,
+    )
+
+
+def cpu_of(device: Device) -> str:
+    """LLVM's name of the processor that code was compiled for."""
+    named = re.search(r"-mcpu=(\S+)", device.target)
+    return named[1] if named is not None else host_cpu()

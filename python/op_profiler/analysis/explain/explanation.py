@@ -1,0 +1,138 @@
+"""What an explanation says, in values that go into JSON and pages as they are."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Basis = Literal["measured", "computed", "predicted"]
+Cause = Literal[
+    "vectorization",
+    "spills",
+    "register tile",
+    "stride",
+    "memory",
+    "serial",
+    "imbalance",
+    "thread overhead",
+    "layout",
+    "fusion",
+    "schedule",
+]
+
+
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """What to try.
+
+    Attributes:
+        command: for a shell; empty where no command of this tool helps.
+        text: what it does, or what to change where there is no command.
+        gain_us: microseconds a call that it is predicted to save; None where nothing tells.
+        gain_low_us, gain_high_us: what is to be expected of it.
+    """
+
+    command: str
+    text: str
+    gain_us: float | None = None
+    gain_low_us: float | None = None
+    gain_high_us: float | None = None
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """Time that an operator would not take without one thing.
+
+    Losses of one operator overlap: a better schedule also vectorizes.
+
+    Attributes:
+        lost_us: microseconds a call.
+        low_us, high_us: 95 % interval where it is measured, else how far off such an estimate may be.
+        basis: ``measured`` in this run, ``computed`` from machine code and peaks, ``predicted`` from other operators.
+        because: the evidence.
+    """
+
+    cause: Cause
+    lost_us: float
+    low_us: float
+    high_us: float
+    basis: Basis
+    because: str
+
+
+class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
+    """The hottest loop of a kernel.
+
+    Attributes:
+        depth: loops around it and itself; 0: the kernel has none.
+        instructions: of its body.
+        vector_share: of its arithmetic instructions (of its stores where it computes nothing) those on vectors.
+        fma_share: of its arithmetic instructions those that multiply and add.
+        lanes: values of 32 bits that such an instruction works on, on average.
+        lanes_of_target: that a vector of the target holds.
+        spills: instructions that read from the stack or write to it.
+        cycles: of an iteration, by llvm-mca; None without it.
+    """
+
+    depth: int
+    instructions: int
+    vector_share: float
+    fma_share: float
+    lanes: float
+    lanes_of_target: int
+    spills: int
+    cycles: float | None
+
+
+class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator at one thread count. Times are microseconds a call, medians of one run.
+
+    Attributes:
+        key: workload key.
+        calls: of the operator in the model.
+        time_us: in the model.
+        model_share: of the whole model's time, all calls.
+        hot_us, cold_us: with its tensors in the caches, and flushed from them.
+        one_thread_us: in the model with one thread.
+        compute_share: of what the processor can compute meanwhile, what it does.
+        traffic_shares: by cache level and ``memory``: of what that can deliver meanwhile, the bytes of its tensors.
+        losses: largest first.
+        sureness: share of draws from the losses' intervals in which the first is the largest.
+        unexplained_us: of `time_us` what neither its work nor its losses account for.
+        sentence: all of it in words.
+    """
+
+    key: str
+    name: str
+    anchor: str
+    calls: int
+    threads: int
+    time_us: float
+    model_share: float
+    hot_us: float
+    cold_us: float | None
+    one_thread_us: float
+    compute_share: float | None
+    traffic_shares: dict[str, float]
+    code: LoopCode | None
+    losses: list[Loss]
+    sureness: float | None
+    unexplained_us: float
+    advice: Advice | None
+    sentence: str
+
+
+class ModelExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The operators of a model that take most of its time.
+
+    Attributes:
+        model: its name.
+        whole_model_us: one run, at `threads`.
+        notes: what the user should know: load of others, what could not be asked.
+    """
+
+    model: str
+    processor: str
+    threads: int
+    whole_model_us: float
+    operators: list[OperatorExplanation]
+    notes: list[str]

@@ -1,0 +1,59 @@
+"""Lost to waiting for data: what the caches do not hold when it is called, hold nowhere near, or hold in few sets."""
+
+from __future__ import annotations
+
+from op_profiler.analysis.explain.evidence import Evidence, Interval, at_least_zero
+from op_profiler.analysis.explain.explanation import Basis, Loss
+
+_FEW = 0.1
+_OFF = 1.5
+
+
+def losses(evidence: Evidence) -> list[Loss]:
+    return [*_far_memory(evidence), *_far_steps(evidence)]
+
+
+def missing_us(evidence: Evidence) -> Interval:
+    """What it takes more in the model than hot because its data is not near, with a 95 % interval.
+
+    Several threads share the misses of one. What they take more than that is waking them up, which is no memory's.
+    """
+    found = []
+    for n in {1, evidence.threads}:
+        model, hot = (evidence.samples[state, n] for state in ("model", "hot"))
+        found.append(at_least_zero(evidence.difference_us(model, hot)))
+    return min(found)
+
+
+def _far_memory(evidence: Evidence) -> list[Loss]:
+    """What is not in the caches when the model calls it; and what does not fit the near ones at all."""
+    lost, low, high = missing_us(evidence)
+    because = f"{evidence.us('model'):.1f} us in the model, {evidence.us('hot'):.1f} us hot"
+    if ("cold", evidence.threads) in evidence.samples:
+        because += f", {evidence.us('cold'):.1f} us cold"
+    basis: Basis = "measured"
+    if evidence.waits_for_far_memory:
+        held = max(evidence.code_us, evidence.ideal_us) / evidence.used_threads
+        waits = max(evidence.us("hot") - held, 0.0)
+        most = max(evidence.us("model") - held, 0.0)
+        lost, low, high = (min(us, most) for us in (lost + waits, low + waits / _OFF, high + waits))
+        because += (
+            f"; its {evidence.moved_bytes / 1e6:.1f} MB do not fit the second-level caches, so it waits for "
+            f"{evidence.level} also when it is hot: its instructions alone take {held:.1f} us"
+        )
+        basis = "computed"
+    return [Loss(cause="memory", lost_us=lost, low_us=low, high_us=high, basis=basis, because=because)]
+
+
+def _far_steps(evidence: Evidence) -> list[Loss]:
+    steps, stalled = evidence.far_steps, evidence.stalled_us
+    if not steps or stalled < _FEW * evidence.us("hot", 1):
+        return []
+    lost = stalled / evidence.used_threads
+    because = (
+        f"hot it waits {lost:.1f} us for its data, and the hottest loop steps by {steps[-1]} bytes: such lines share "
+        "few sets of the first cache"
+    )
+    return [
+        Loss(cause="stride", lost_us=lost, low_us=lost / _OFF, high_us=lost * _OFF, basis="computed", because=because)
+    ]

@@ -1,0 +1,123 @@
+"""From evidence to an explanation: which loss is the largest, how surely, and what it says in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from op_profiler.analysis.explain.advice import advice_for
+from op_profiler.analysis.explain.evidence import Evidence
+from op_profiler.analysis.explain.explanation import Advice, LoopCode, Loss, OperatorExplanation
+from op_profiler.analysis.explain.losses import losses_of
+from op_profiler.frontends.frontend import ModelRequest
+
+_DRAWS = 4000
+_WIDTH = 3.92
+"""Standard deviations between the ends of a 95 % interval."""
+_NOT_OVERLAPPING = ("schedule", "layout", "fusion")
+_SAID = {
+    "vectorization": "missing vectorization",
+    "spills": "spilled registers",
+    "register tile": "a register tile that does not suit",
+    "stride": "far steps through memory",
+    "memory": "waiting for memory",
+    "serial": "no work for more threads",
+    "imbalance": "threads with parts of different size",
+    "thread overhead": "handing work to threads",
+    "layout": "a change of layout",
+    "fusion": "not being fused",
+    "schedule": "its schedule",
+}
+
+
+def explained(evidence: Evidence, whole_model_us: float, model: ModelRequest) -> OperatorExplanation:
+    """Why it takes what it takes."""
+    operator, n = evidence.operator, evidence.threads
+    losses = losses_of(evidence)
+    sureness = sureness_of(losses)
+    advice = advice_for(evidence, losses, model)
+    time_us = evidence.us("model")
+    share = time_us * evidence.calls / whole_model_us
+    flops_us = operator.flops / evidence.limits.flops_per_us[n]
+    return OperatorExplanation(
+        key=operator.key,
+        name=operator.name,
+        anchor=operator.anchor,
+        calls=evidence.calls,
+        threads=n,
+        time_us=time_us,
+        model_share=share,
+        hot_us=evidence.us("hot"),
+        cold_us=evidence.us("cold") if ("cold", n) in evidence.samples else None,
+        one_thread_us=evidence.us("model", 1),
+        compute_share=flops_us / time_us if operator.flops else None,
+        traffic_shares={
+            level: evidence.moved_bytes / rates[n] / time_us for level, rates in evidence.limits.bytes_per_us.items()
+        },
+        code=_code(evidence),
+        losses=losses,
+        sureness=sureness,
+        unexplained_us=_unexplained(evidence, losses),
+        advice=advice,
+        sentence=_sentence(evidence, share, losses, sureness, advice),
+    )
+
+
+def sureness_of(losses: Sequence[Loss]) -> float | None:
+    """Share of draws in which the first is the largest, each loss drawn from its interval; None without losses."""
+    if not losses:
+        return None
+    middle = np.array([loss.lost_us for loss in losses])
+    deviation = np.array([(loss.high_us - loss.low_us) / _WIDTH for loss in losses])
+    drawn = np.random.default_rng(0).normal(middle, deviation, (_DRAWS, len(losses)))
+    return float((drawn.argmax(axis=1) == 0).mean())
+
+
+def _code(evidence: Evidence) -> LoopCode | None:
+    if evidence.code is None:
+        return None
+    loop = evidence.code.hottest
+    return LoopCode(
+        depth=loop.depth,
+        instructions=len(loop.body),
+        vector_share=loop.vector_share,
+        fma_share=loop.fma_share,
+        lanes=loop.lanes,
+        lanes_of_target=evidence.limits.lanes,
+        spills=loop.spills,
+        cycles=evidence.cycles.now if evidence.cycles is not None and evidence.cycles.modelled else None,
+    )
+
+
+def _unexplained(evidence: Evidence, losses: Sequence[Loss]) -> float:
+    """What neither the work at the peaks nor the losses account for."""
+    if any(loss.cause in ("layout", "fusion") for loss in losses):
+        return 0.0
+    work = max(evidence.ideal_us / evidence.threads, evidence.traffic_us(evidence.threads))
+    named = sum(loss.lost_us for loss in losses if loss.cause not in _NOT_OVERLAPPING)
+    return max(evidence.us("model") - work - named, 0.0)
+
+
+def _sentence(
+    evidence: Evidence, share: float, losses: Sequence[Loss], sureness: float | None, advice: Advice | None
+) -> str:
+    n = evidence.threads
+    with_threads = f"{n} {'thread' if n == 1 else 'threads'}"
+    takes = (
+        f"{evidence.operator.name} takes {evidence.us('model'):.1f} us with {with_threads}, {share:.0%} of the model"
+    )
+    if not losses or sureness is None:
+        return f"{takes}. It loses nothing that can be told."
+    first = losses[0]
+    text = (
+        f"{takes}. It loses most to {_SAID[first.cause]}: {first.lost_us:.1f} us ({first.low_us:.1f} to "
+        f"{first.high_us:.1f}, {first.basis}), the largest loss with {sureness:.0%} sureness. Why: {first.because}."
+    )
+    if advice is None:
+        return text
+    tried = f"`{advice.command}`: {advice.text}" if advice.command else advice.text
+    gain = ""
+    if advice.gain_us is not None:
+        gain = f"; predicted to save {advice.gain_us:.1f} us ({advice.gain_low_us:.1f} to {advice.gain_high_us:.1f})"
+    return f"{text} Try {tried}{gain}." if advice.command else f"{text} To do: {tried}{gain}."

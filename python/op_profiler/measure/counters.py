@@ -1,0 +1,252 @@
+"""What kernels do beside taking time: the kernel's counters of this machine's processor, by ``perf_event_open``.
+
+Each thread of this process is counted by itself, TVM's pool among them, and the counts are added up. Events are read in
+groups, so that those of one group are of the same moments; where the processor has fewer counters than there are
+events, the kernel takes turns, and a count is scaled by the time that its group was there. A machine without a PMU (a
+virtual one, mostly) still has what the kernel counts by itself; why the rest is missing is told with the counts.
+
+Counting walks are walks of their own: a timed one never holds a reading.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import errno
+import fcntl
+import os
+import platform
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_SYSCALL = {"x86_64": 298, "aarch64": 241, "armv7l": 364}
+_HARDWARE, _SOFTWARE, _CACHE, _RAW = 0, 1, 3, 4
+_FIRST_CACHE, _LAST_CACHE, _READ_MISSES = 0, 2, 1 << 16
+_ATTRIBUTES_BYTES = 128
+_ENABLED_AND_RUNNING, _GROUP = 1 | 2, 8
+_DISABLED, _NO_KERNEL, _NO_HYPERVISOR = 1 << 0, 1 << 5, 1 << 6
+_ENABLE, _OF_THE_GROUP = 0x2400, 1
+_L2_MISSES = {"GenuineIntel": 0x3F24, "AuthenticAMD": 0x0964}
+"""L2_RQSTS.MISS (Skylake and later), and L2 misses of data (Zen): the kernel has no name of its own for them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """One kind of event.
+
+    Attributes:
+        name: of its column.
+        kind, config: as ``perf_event_open`` takes them; None where no event of this processor is known.
+        group: events of one group are counted at the same moments.
+        of_kernel: whether the kernel's own work has to be counted too, for it happens there.
+    """
+
+    name: str
+    kind: int
+    config: int | None
+    group: str
+    of_kernel: bool = False
+
+
+def events(vendor: str) -> tuple[Event, ...]:
+    """All that are asked for.
+
+    Args:
+        vendor: ``vendor_id`` of the processor.
+    """
+    return (
+        Event("cycles", _HARDWARE, 0, "work"),
+        Event("instructions", _HARDWARE, 1, "work"),
+        Event("branch_misses", _HARDWARE, 5, "work"),
+        Event("l1_misses", _CACHE, _FIRST_CACHE | _READ_MISSES, "caches"),
+        Event("l2_misses", _RAW, _L2_MISSES.get(vendor), "caches"),
+        Event("llc_misses", _CACHE, _LAST_CACHE | _READ_MISSES, "caches"),
+        Event("page_faults", _SOFTWARE, 2, "kernel"),
+        Event("context_switches", _SOFTWARE, 3, "kernel", of_kernel=True),
+    )
+
+
+EVENT_NAMES = tuple(event.name for event in events(""))
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Of one call of a kernel, all threads together.
+
+    Attributes:
+        values: by event.
+        missing: the other events, and why they were not counted.
+    """
+
+    values: dict[str, float]
+    missing: dict[str, str]
+
+    def fields(self) -> dict[str, Any]:
+        """Of `op_profiler.measure.measurement.Measurement`."""
+        return {**self.values, "counters_missing": self.missing}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Group:
+    """One group of one thread: descriptors in the order of the events, the leader first."""
+
+    events: tuple[Event, ...]
+    descriptors: tuple[int, ...]
+
+    def read(self) -> np.ndarray:
+        """Time enabled, time running (both nanoseconds), and a count an event."""
+        found = struct.unpack(f"{3 + len(self.events)}Q", os.read(self.descriptors[0], 8 * (3 + len(self.events))))
+        return np.array(found[1:], dtype=np.int64)
+
+
+class Counters:
+    """Open counters of threads; a context manager.
+
+    Args:
+        threads: by the numbers of `/proc/self/task`; None for all that this process has now.
+        proc: where the kernel's files are.
+    """
+
+    def __init__(self, threads: Iterable[int] | None = None, *, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self.missing: dict[str, str] = {}
+        self._groups: list[_Group] = []
+        tasks = [int(task.name) for task in (proc / "self" / "task").iterdir()] if threads is None else list(threads)
+        wanted = events(_vendor(proc))
+        for thread in tasks:
+            for name in dict.fromkeys(event.group for event in wanted):
+                self._open(thread, [event for event in wanted if event.group == name])
+
+    def __enter__(self) -> Counters:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for group in self._groups:
+            for descriptor in group.descriptors:
+                os.close(descriptor)
+
+    def of_each(self, calls: Sequence[Callable[[], object]]) -> list[Counts]:
+        """Make calls one after the other; what each of them counted."""
+        readings = [self._read()]
+        for call in calls:
+            call()
+            readings.append(self._read())
+        return [self._between(before, after) for before, after in zip(readings, readings[1:])]
+
+    def _read(self) -> list[np.ndarray]:
+        return [group.read() for group in self._groups]
+
+    def _between(self, before: list[np.ndarray], after: list[np.ndarray]) -> Counts:
+        """Summed over threads; an event whose group never had the processor's counters is missing."""
+        values: dict[str, float] = {}
+        missing = dict(self.missing)
+        for group, one, other in zip(self._groups, before, after):
+            enabled, running, *counts = (other - one).tolist()
+            for event, count in zip(group.events, counts):
+                if running == 0 and enabled > 0:
+                    missing[event.name] = "its counters were in use by others all the time"
+                values[event.name] = values.get(event.name, 0.0) + scaled(count, enabled, running)
+        return Counts({name: value for name, value in values.items() if name not in missing}, missing)
+
+    def _open(self, thread: int, wanted: Sequence[Event]) -> None:
+        opened: list[tuple[Event, int]] = []
+        for event in wanted:
+            if event.config is None:
+                self.missing[event.name] = "no event of this processor is known for it"
+                continue
+            descriptor, error = _perf_event_open(event, thread, opened[0][1] if opened else -1)
+            if descriptor >= 0:
+                opened.append((event, descriptor))
+            elif error != errno.ESRCH:  # a thread that has ended meanwhile has nothing to count
+                self.missing[event.name] = self._reason(error)
+        if opened:
+            fcntl.ioctl(opened[0][1], _ENABLE, _OF_THE_GROUP)
+            self._groups.append(_Group(tuple(event for event, _ in opened), tuple(number for _, number in opened)))
+
+    def _reason(self, error: int) -> str:
+        if error in (errno.EACCES, errno.EPERM):
+            file = self._proc / "sys/kernel/perf_event_paranoid"
+            level = file.read_text().strip() if file.is_file() else "not told"
+            return (
+                f"the kernel forbids it (perf_event_paranoid is {level}): sudo sysctl kernel.perf_event_paranoid=1, or "
+                "the capability CAP_PERFMON, allows it"
+            )
+        if error in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL):
+            return "this machine has no counter for it; virtual machines mostly have none"
+        return f"the kernel refuses it: {os.strerror(error)}"
+
+
+def counts_of_calls(calls: Sequence[Callable[[], object]], walks: int) -> list[Counts]:
+    """Walk over calls several times; of each the medians over the walks, without what reading the counters counts.
+
+    Call it when all threads that take part are there.
+    """
+    with Counters() as counters:
+        nothing = [counters.of_each([_nothing] * len(calls)) for _ in range(walks)]
+        counted = [counters.of_each(calls) for _ in range(walks)]
+    return [
+        _median([walk[number] for walk in counted], [walk[number] for walk in nothing]) for number in range(len(calls))
+    ]
+
+
+def mean_of(counted: Sequence[Counts]) -> Counts:
+    """Of the calls of one operator."""
+    missing = {name: reason for counts in counted for name, reason in counts.missing.items()}
+    names = [name for name in EVENT_NAMES if name not in missing and all(name in one.values for one in counted)]
+    return Counts({name: float(np.mean([one.values[name] for one in counted])) for name in names}, missing)
+
+
+def scaled(count: int, enabled: int, running: int) -> float:
+    """What would have been counted had the group been there all the time that it was asked for."""
+    return float(count) * (enabled / running) if 0 < running < enabled else float(count)
+
+
+def _nothing() -> None:
+    """Called in place of a kernel."""
+
+
+def _median(counted: Sequence[Counts], nothing: Sequence[Counts]) -> Counts:
+    missing = {name: reason for counts in (*counted, *nothing) for name, reason in counts.missing.items()}
+    names = [name for name in EVENT_NAMES if name not in missing and all(name in one.values for one in counted)]
+
+    def middle(of: Sequence[Counts], name: str) -> float:
+        return float(np.median([one.values[name] for one in of]))
+
+    values = {name: max(middle(counted, name) - middle(nothing, name), 0.0) for name in names}
+    return Counts(values, missing)
+
+
+def _perf_event_open(event: Event, thread: int, leader: int) -> tuple[int, int]:
+    """A descriptor, or -1 and the error number."""
+    number = _SYSCALL.get(platform.machine())
+    if number is None or event.config is None:
+        return -1, errno.ENOSYS
+    flags = (_DISABLED if leader < 0 else 0) | (0 if event.of_kernel else _NO_KERNEL | _NO_HYPERVISOR)
+    attributes = bytearray(_ATTRIBUTES_BYTES)
+    struct.pack_into(
+        "IIQQQQQ",
+        attributes,
+        0,
+        event.kind,
+        _ATTRIBUTES_BYTES,
+        event.config,
+        0,
+        0,
+        _ENABLED_AND_RUNNING | _GROUP,
+        flags,
+    )
+    library = ctypes.CDLL(None, use_errno=True)
+    buffer = (ctypes.c_char * _ATTRIBUTES_BYTES).from_buffer(attributes)
+    descriptor = library.syscall(number, ctypes.byref(buffer), thread, -1, leader, 0)
+    return int(descriptor), ctypes.get_errno() if descriptor < 0 else 0
+
+
+def _vendor(proc: Path) -> str:
+    """``vendor_id`` of the first core; empty where it is not told."""
+    file = proc / "cpuinfo"
+    lines = file.read_text().splitlines() if file.is_file() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")

@@ -1,0 +1,73 @@
+"""The whole way: from the command line to sentences, and what a user can ask wrongly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from op_profiler.analysis.explain import mca
+from op_profiler.analysis.explain.explanation import ModelExplanation
+from op_profiler.cli import application
+from op_profiler.targets.open_machine import open_machine
+
+
+@pytest.fixture(scope="module")
+def explained() -> dict[str, Any]:
+    """mlp, by the command."""
+    done = CliRunner().invoke(application(), ["explain", "mlp", "--json", "--quiet", "--trials-from", "none"])
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_every_operator_has_its_evidence(explained: dict[str, Any]) -> None:
+    assert explained["model"] == "mlp" and explained["operators"]
+    shares = [one["model_share"] for one in explained["operators"]]
+    assert shares == sorted(shares, reverse=True)
+    for one in explained["operators"]:
+        assert one["time_us"] > 0 and one["hot_us"] > 0 and one["cold_us"] > 0
+        assert set(one["traffic_shares"]) >= {"memory"}
+        assert one["code"]["instructions"] > 0 and one["code"]["lanes_of_target"] >= 4
+        assert one["name"] in one["sentence"]
+        lost = [loss["lost_us"] for loss in one["losses"]]
+        assert lost == sorted(lost, reverse=True) and all(us > 0 for us in lost)
+        assert all(loss["low_us"] <= loss["lost_us"] <= loss["high_us"] for loss in one["losses"])
+        assert all(loss["because"] for loss in one["losses"])
+
+
+def test_it_can_be_read_back_as_it_was_told(explained: dict[str, Any]) -> None:
+    again = msgspec.convert(explained, ModelExplanation)
+    assert msgspec.to_builtins(again) == explained
+
+
+def test_cycles_come_from_llvm_mca_or_a_note_says_that_they_do_not(explained: dict[str, Any]) -> None:
+    modelled = any(one["code"]["cycles"] is not None for one in explained["operators"])
+    assert modelled == (mca.find_mca() is not None and not any("no model of" in note for note in explained["notes"]))
+
+
+def test_without_llvm_mca_there_is_an_explanation_all_the_same(
+    planted: ModuleType, target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from op_profiler.analysis.explain import reading
+
+    monkeypatch.setattr(mca, "find_mca", lambda: None)
+    one = next(one for one in planted.CAUSES if one.name == "threads for a tiny operator")
+    found = planted.explain_planted(one, open_machine("llvm", target, None), target, 1)
+    assert found.code is not None and found.code.cycles is None and np.isfinite(found.time_us)
+    assert "pip install" in reading.ABSENT
+
+
+def test_an_operator_of_a_dataset_is_explained_in_a_model_that_calls_it(tmp_path: Path) -> None:
+    from op_profiler.dataset import Dataset
+
+    db = f"sqlite:///{tmp_path}/empty.db"
+    Dataset.open(db).close()
+    done = CliRunner().invoke(application(), ["explain", "0123456789abcdef", "--db", db])
+    assert "no model that calls" in str(done.exception)

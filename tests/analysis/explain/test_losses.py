@@ -1,0 +1,142 @@
+"""Losses and advice from evidence that is made by hand: no machine is asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.analysis.explain.evidence import Cycles, Evidence, Limits, OtherTimes
+from op_profiler.analysis.explain.explanation import Loss
+from op_profiler.analysis.explain.machine_code import KernelCode, Loop
+from op_profiler.analysis.explain.words import explained, sureness_of
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.predict.schedules.tuning_gain import Tuned
+
+MODEL = ModelRequest(source="local", name="net")
+LIMITS = Limits(
+    flops_per_us={1: 100_000.0, 2: 200_000.0},
+    bytes_per_us={"l1": {1: 400_000.0, 2: 800_000.0}, "memory": {1: 10_000.0, 2: 20_000.0}},
+    cache_bytes={"l1": 48 << 10, "l2": 2 << 20},
+    lanes=16,
+    peak_flops_per_cycle=32.0,
+)
+FMA = tuple(f"vfmadd231ps %zmm13, %zmm14, %zmm{i}" for i in range(12))
+GOOD = Loop((*FMA, "jne .L"), 2)
+
+
+def evidence(times: dict[tuple[str, int], float], **changes: Any) -> Evidence:
+    """10 MFLOP over 100 kB: 100 us at the peak of one thread."""
+    tensor = TensorSpec((1,), "float32")
+    operator = Operator(
+        *("fused", "nn.conv2d", ("nn.conv2d", "nn.relu"), (tensor,), (), (tensor,), ({}, {}), {}, ""),
+        *(10_000_000, 90_000, 10_000),
+    )
+    code = KernelCode((GOOD,), parallel=True)
+    usual: dict[str, Any] = {"operator": operator, "code": code, "cycles": Cycles(12, 12, True)}
+    samples: Any = {state: np.full(9, us) + np.arange(9) * 1e-3 for state, us in times.items()}
+    return Evidence(calls=1, threads=2, samples=samples, limits=LIMITS, **(usual | changes))
+
+
+FINE = {("model", 1): 101.0, ("hot", 1): 100.0, ("model", 2): 51.0, ("hot", 2): 50.0, ("cold", 2): 60.0}
+
+
+def first(one: Evidence) -> str | None:
+    found = explained(one, 1000.0, MODEL)
+    return found.losses[0].cause if found.losses and found.losses[0].lost_us > 2 else None
+
+
+def test_an_operator_at_the_peak_loses_nothing_to_speak_of() -> None:
+    found = explained(evidence(FINE), 1000.0, MODEL)
+    assert first(evidence(FINE)) is None
+    assert found.compute_share == pytest.approx(50 / 51, rel=0.01) and found.unexplained_us < 1
+    assert found.traffic_shares["memory"] == pytest.approx(100_000 / 20_000 / 51, rel=0.01)
+
+
+def test_scalars_are_named() -> None:
+    scalar = Loop(tuple(f"vfmadd231ss %xmm13, %xmm14, %xmm{i}" for i in range(12)), 2)
+    slow = {state: 16 * us for state, us in FINE.items()}
+    one = evidence(slow, code=KernelCode((scalar,), parallel=True), cycles=Cycles(12, 12, True))
+    assert first(one) == "vectorization"
+    assert explained(one, 1000.0, MODEL).code.lanes == 1.0  # type: ignore[union-attr]
+
+
+def test_a_chain_of_multiply_adds_is_named() -> None:
+    slow = {state: 4 * us for state, us in FINE.items()}
+    assert first(evidence(slow, cycles=Cycles(48, 48, True))) == "register tile"
+
+
+def test_spilling_is_named_also_where_the_model_of_the_processor_does_not_see_it() -> None:
+    spilling = Loop((*FMA, "vmovups %zmm1, 64(%rsp)", "vmovups 64(%rsp), %zmm1"), 2)
+    slow = {state: 3 * us for state, us in FINE.items()}
+    assert first(evidence(slow, code=KernelCode((spilling,), parallel=True))) == "spills"
+
+
+def test_memory_is_what_the_model_takes_more_than_hot() -> None:
+    one = evidence(FINE | {("model", 1): 200.0, ("model", 2): 100.0})
+    found = explained(one, 1000.0, MODEL)
+    assert first(one) == "memory" and found.losses[0].basis == "measured"
+    assert found.losses[0].lost_us == pytest.approx(50.0) and found.sureness == 1.0
+    assert found.advice is not None and "--precision int8" in found.advice.command
+
+
+def test_what_no_near_cache_holds_waits_for_memory_also_when_it_is_hot() -> None:
+    one = evidence({state: 8 * us for state, us in FINE.items()})
+    large = dataclasses.replace(one, operator=dataclasses.replace(one.operator, bytes_read=100 << 20))
+    assert large.level == "memory" and first(large) == "memory"
+
+
+def test_threads_that_cost_more_than_they_bring() -> None:
+    tiny = {("model", 1): 1.0, ("hot", 1): 1.0, ("model", 2): 9.0, ("hot", 2): 5.0, ("cold", 2): 5.0}
+    one = evidence(tiny)
+    one = dataclasses.replace(one, operator=dataclasses.replace(one.operator, flops=100_000))
+    assert first(one) == "thread overhead"
+    advice = explained(one, 1000.0, MODEL).advice
+    assert advice is not None and advice.command == "op-profiler corun net --policy threads"
+    assert advice.gain_us == pytest.approx(8.0)
+
+
+def test_no_parallel_loop_and_one_part_too_many() -> None:
+    serial = FINE | {("model", 2): 101.0, ("hot", 2): 100.0}
+    assert first(evidence(serial, code=KernelCode((GOOD,), parallel=False))) == "serial"
+    uneven = FINE | {("model", 2): 67.0, ("hot", 2): 66.7}
+    assert first(evidence(uneven, parallel_loop=3)) == "imbalance"
+
+
+def test_what_only_moves_values_is_lost_as_a_whole() -> None:
+    for names, cause in ((("layout_transform",), "layout"), (("add", "nn.relu"), "fusion")):
+        one = evidence(FINE)
+        one = dataclasses.replace(one, operator=dataclasses.replace(one.operator, op_names=names))
+        found = explained(one, 1000.0, MODEL)
+        assert found.losses[0].cause == cause and found.losses[0].lost_us == found.time_us
+
+
+def test_a_better_known_schedule_is_named_where_nothing_else_is() -> None:
+    slow = {state: 2 * us for state, us in FINE.items()}
+    one = evidence(slow, cycles=None, others=OtherTimes(best_us=60.0, best_from="conv2d.op_profiler"))
+    found = explained(one, 1000.0, MODEL)
+    assert found.losses[0].cause == "schedule" and found.losses[0].lost_us == pytest.approx(40.0, abs=0.1)
+    assert found.advice is not None and found.advice.gain_us == pytest.approx(40.0, abs=0.1)
+
+
+def test_what_a_search_is_predicted_to_find_is_promised() -> None:
+    slow = {state: 4 * us for state, us in FINE.items()}
+    one = evidence(slow, cycles=Cycles(48, 48, True), others=OtherTimes(tuned=Tuned(80.0, 60.0, 120.0)))
+    found = explained(one, 1000.0, MODEL)
+    assert found.losses[0].cause == "register tile"  # which is what a search would change
+    assert found.advice is not None and "--iftune true" in found.advice.command
+    gains = found.advice.gain_low_us, found.advice.gain_us, found.advice.gain_high_us
+    assert gains == pytest.approx((80.0, 120.0, 140.0), abs=0.1)
+    assert "predicted to save 120.0 us (80.0 to 140.0)" in found.sentence and "register tile" in found.sentence
+
+
+def test_sureness_falls_where_intervals_overlap() -> None:
+    def loss(us: float, off: float) -> Loss:
+        return Loss(cause="memory", lost_us=us, low_us=us - off, high_us=us + off, basis="measured", because="")
+
+    assert sureness_of([loss(10, 1), loss(2, 1)]) == 1.0
+    assert 0.45 < (sureness_of([loss(10, 5), loss(10, 5)]) or 0) < 0.55
+    assert sureness_of([]) is None
