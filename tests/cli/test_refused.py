@@ -61,6 +61,8 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     (["sample", "--models", "local:mlp", "--batches", "0", "--dry-run"], ["--batches 0"]),
     (["sample", "--kinds", ",", "--count", "5"], ["--kinds"]),
     (["sample", "--count", "5", "--schedules", "nowhere"], ["--schedules 'nowhere'"]),
+    (["calibrate", "--budget", "soon"], ["--budget", "10m"]),
+    (["calibrate", "--rounds", "1"], ["--rounds"]),
     (["predict", "mlp", "--sequence-length", "8"], ["mlp", "--sequence-length"]),
     (["predict", "mlp", "--threads", ","], ["--threads"]),
     (["predict", "mlp", "--inputname", "image"], ["'image'", "data"]),

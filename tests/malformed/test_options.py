@@ -41,6 +41,7 @@ VALUES = (
 BASES: dict[str, list[str]] = {
     "collect": ["--modelname", "mlp", "--db", "sqlite:///letter.db"],
     "sample": ["--count", "3", "--dry-run"],
+    "calibrate": ["--db", "sqlite:///letter.db"],
     "predict": ["mlp", "--predictor", "letter.db"],
     "evaluate": ["--db", "sqlite:///letter.db"],
     "corun": ["mlp", "--plan", "letter.db"],

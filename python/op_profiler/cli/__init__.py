@@ -18,6 +18,7 @@ def application() -> typer.Typer:
     from op_profiler.cli import (
         analyze,
         cache,
+        calibrate,
         collect,
         compare,
         corun,
@@ -51,6 +52,7 @@ def application() -> typer.Typer:
         import_.import_: import_.EXAMPLES,
         predict.predict: predict.EXAMPLES,
         sample.sample: sample.EXAMPLES,
+        calibrate.calibrate: calibrate.EXAMPLES,
         schedule.schedule: schedule.EXAMPLES,
         evaluate.evaluate: evaluate.EXAMPLES,
         analyze.analyze: analyze.EXAMPLES,

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-op-profiler predict resnet-18                              (from the dataset that ships; nothing is measured)
+op-profiler predict resnet-18                              (of this machine after op-profiler calibrate, else of the one
+                                                            whose dataset ships; the first line says so)
 
 op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
 
@@ -105,8 +106,10 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.files import check_writable
     from op_profiler.frontends import FRONTENDS, source_and_name
     from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.predict.latency import predictor_files
+    from op_profiler.predict.latency import PREDICTORS, predictor_files
+    from op_profiler.predict.latency.calibration import calibrated, whose_times
     from op_profiler.predict.latency.network import predict_network
+    from op_profiler.predict.latency.open_predictor import open_predictor
     from op_profiler.report import prediction as report
     from op_profiler.report.status import Status
 
@@ -137,7 +140,12 @@ def predict(  # noqa: PLR0913 - the options are the interface
     FRONTENDS.get(source).check(request)
     check_writable({"--save": save})
     with Status(quiet=quiet) as status:
-        found = _predictor(predictor, db, device, adapt, status.step)
+        named = db or device or (None if predictor in PREDICTORS else predictor)
+        found = None
+        if named is None and predictor == "default" and save is None:
+            found = calibrated(open_predictor, target, status.step)
+        found = found or _predictor(predictor, db, device, adapt, status.step)
+        origin = whose_times(found.device, named)
         found.check_threads(counts)
         if save is not None:
             predictor_files.save(found, save)
@@ -158,6 +166,8 @@ def predict(  # noqa: PLR0913 - the options are the interface
         print(report.regressor_csv({c: predict_network(p, network, threads=counts[0]) for c, p in parts.items()}))
         return
     predictions = [predict_network(found, network, threads=count) for count in counts]
+    if not quiet:
+        print(origin, file=sys.stdout if format == "table" else sys.stderr)
     if quiet and format == "table":
         print("\n".join(report.summary(p) for p in predictions))
     elif format == "table":

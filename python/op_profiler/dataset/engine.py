@@ -66,6 +66,18 @@ def parse_url(text: str) -> URL:
     return url
 
 
+def absolute_address(text: str) -> str:
+    """The same address wherever it is read: a file's path is absolute, a password is kept.
+
+    Raises:
+        UsageError: it is no address.
+    """
+    url = parse_url(text)
+    if url.get_backend_name() == "sqlite":
+        url = url.set(database=str(Path(str(url.database)).absolute()))
+    return url.render_as_string(hide_password=False)
+
+
 def utc_now() -> str:
     """The time in UTC, ISO 8601 with microseconds, so that times compare as text."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")

@@ -103,3 +103,38 @@ def test_evaluate_leaves_models_out(db: str) -> None:
     for score in scores:
         assert {"mape", "median", "p90", "within_10", "bias", "coverage_90"} <= set(score)
     assert "random" in _run("evaluate", "--db", db, "--split", "rnadom", code=2).stderr
+
+
+def test_the_first_line_says_whose_times_they_are(db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from op_profiler.dataset.engine import absolute_address
+    from op_profiler.predict.latency.calibration import note_calibration
+    from op_profiler.predict.latency.examples import load_examples
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    device = load_examples(db=db).devices[0]
+    before = _run("predict", "mlp").stdout.splitlines()[0]
+    assert before.startswith("times of AMD EPYC")
+    if "AMD EPYC" not in device.processor:
+        assert "NOT of this machine" in before
+        assert "op-profiler calibrate" in before
+    note = note_calibration("llvm", absolute_address(db), device.key)
+    assert note.is_relative_to(tmp_path)
+    after = _run("predict", "mlp")
+    assert after.stdout.splitlines()[0] == f"times of {device.processor} ({device.target})"
+    assert "measured on this machine" in after.stderr
+    assert "% measured" in after.stdout
+    note.write_text(note.read_text().replace(device.key, "another"))
+    damaged = _run("predict", "mlp")
+    assert "cannot be used" in damaged.stderr
+    assert damaged.stdout.startswith("times of AMD EPYC")
+
+
+@pytest.mark.slow
+def test_calibrate_measures_and_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    arguments = ["--budget", "1s", "--rounds", "3", "--threads", "1", "--db", f"sqlite:///{tmp_path / 'c.db'}"]
+    found = json.loads(_run("calibrate", *arguments, "--json").stdout)
+    assert found["operators"] >= 20
+    assert "adapted to" in _run("predict", "mlp").stderr
+    again = json.loads(_run("calibrate", *arguments, "--json").stdout)
+    assert again["operators"] >= found["operators"]

@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
+from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.examples import DeviceName, Examples
 from op_profiler.predict.latency.features import KINDS, NAMES
 from op_profiler.predict.latency.fit import fingerprint, measured_of, weights_of
 from op_profiler.predict.latency.intervals import COVERAGE, Spread, conformal_quantile
 from op_profiler.predict.latency.predictor import Predictor, query_of
-from op_profiler.predict.latency.query import SETTING_NAMES
+from op_profiler.predict.latency.query import SETTING_NAMES, Query
 from op_profiler.predict.latency.regression import Boosted
 from op_profiler.predict.latency.roofline import Work
 from op_profiler.predict.latency.vectors import in_other_vectors
@@ -212,6 +214,11 @@ def chosen_samples(examples: Examples, count: int, *, seed: int = 0) -> Examples
 def _need_sklearn() -> None:
     if importlib.util.find_spec("sklearn") is None:
         raise MissingPackageError("scikit-learn", "adapting a predictor", extra="predict")
+
+
+def places_of(operators: Sequence[Operator]) -> np.ndarray:
+    """Operators as points, those that behave alike near each other; shape (operators, dimensions)."""
+    return _places(Query.of(operators).columns)
 
 
 def _places(columns: np.ndarray) -> np.ndarray:

@@ -1,0 +1,118 @@
+"""Which dataset tells the times of this machine: what ``op-profiler calibrate`` leaves behind.
+
+A note in the user's data folder says where the measurements of a target on this machine lie. What is collected there
+later counts too, since the dataset is read again whenever a predictor is opened.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import platformdirs
+
+from op_profiler.errors import DatasetError, OpProfilerError
+from op_profiler.files import write_whole
+from op_profiler.targets.target import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from op_profiler.predict.latency.examples import DeviceName, Examples
+    from op_profiler.predict.latency.predictor import Predictor
+
+_PROCESSOR = "llvm"
+FEWEST = 20
+"""Operators of a machine from which on they change what is predicted for it."""
+
+
+def note_calibration(target: str, db: str, device: str) -> Path:
+    """Let predictions for a target on this machine start from a device of a dataset from now on.
+
+    Args:
+        db: SQLAlchemy address, absolute where it is a file.
+        device: key.
+
+    Raises:
+        OpProfilerError: the note cannot be written.
+    """
+    notes = _notes() | {_here(target): {"db": db, "device": device}}
+    path = _path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(notes, indent=1) + "\n")
+    return path
+
+
+def calibrated(
+    source: Callable[[], Predictor], target: str | None, note: Callable[[str], None] = lambda text: None
+) -> Predictor | None:
+    """The predictor of this machine, adapted from `source` to what was measured here; None without a calibration.
+
+    Args:
+        target: None for this processor.
+        note: told what was measured, and why a calibration cannot be used.
+    """
+    found = _notes().get(_here(target or _PROCESSOR))
+    if found is None:
+        return None
+    from op_profiler.predict.latency.adapt import adapted
+    from op_profiler.predict.latency.examples import load_examples
+    from op_profiler.predict.latency.steady_times import steady
+
+    try:
+        examples = steady(load_examples(db=str(found["db"])).of_device(str(found["device"])))
+        measured = operators_in(examples)
+        if measured < FEWEST:
+            raise DatasetError(f"it holds {measured} operators of this machine, and {FEWEST} is the least")
+        predictor = adapted(source(), examples)
+    except (OpProfilerError, KeyError, TypeError) as error:
+        note(f"the calibration of this machine cannot be used ({error}); again: op-profiler calibrate")
+        return None
+    note(f"adapted to {measured} operators that were measured on this machine")
+    return predictor
+
+
+def operators_in(examples: Examples) -> int:
+    """How many distinct operators were measured."""
+    return len(set(examples.operator.tolist()))
+
+
+def whose_times(device: DeviceName, asked: str | None) -> str:
+    """One sentence: whose times are predicted, and how to get those of the machine that the user has.
+
+    Args:
+        asked: whether a dataset or a predictor was named; then its device is what the user wants.
+    """
+    there = f"{device.processor} ({device.target})"
+    if asked is not None or is_here(device):
+        return f"times of {there}"
+    return f"times of {there}, NOT of this machine; for its own, measure for three minutes: op-profiler calibrate"
+
+
+def is_here(device: DeviceName) -> bool:
+    """Whether a device is a processor of this machine's kind."""
+    kind = kind_of(device.target)
+    if not kind.on_host:
+        return False
+    here = kind.processor_name()
+    return device.processor in here or here in device.processor
+
+
+def _here(target: str) -> str:
+    """A target, and on this processor which machine this is: the user's folder may be on several."""
+    kind = kind_of(target)
+    return f"{target} on {kind.machine_identity()}" if kind.on_host else target
+
+
+def _path() -> Path:
+    return platformdirs.user_data_path("op_profiler") / "calibrations.json"
+
+
+def _notes() -> dict[str, Any]:
+    """What was noted; nothing where the file is missing or damaged."""
+    try:
+        found = json.loads(_path().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
