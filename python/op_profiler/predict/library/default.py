@@ -63,23 +63,31 @@ class DefaultPredictor:
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
-        self._calibrations: dict[str, _Calibration] = {}
+        self._calibrations: dict[str, _Calibration | None] = {}
         self._estimators: _Estimators | None = None
 
     def fit(self, table: Convolutions) -> None:
+        """Learn the shapes; what a gap teaches is learned when an entry that has it is asked for."""
         self._estimators = _Estimators(table, self._seed)
         self._calibrations = {}
-        for gap in GAPS:
-            held_out = _made_gap(table, gap, self._seed)
-            if held_out.sum() < _FEWEST or held_out.mean() > 0.7:
-                continue
-            inner = _Estimators(table.where(~held_out), self._seed)
-            asked = table.where(held_out)
-            estimates = inner.estimates(asked, gap)
-            truth = np.log(asked.latency_us) - inner.log_roofline(asked)
-            octaves = float(_octaves(inner.table, asked, gap).mean())
-            self._calibrations[gap] = _calibrate(estimates, truth, octaves, shrunk=gap in _LEVELLED)
-            self._estimators.prepare(gap)
+
+    def _calibration(self, gap: str) -> _Calibration | None:
+        """None where the table is too small to make the gap in it."""
+        assert self._estimators is not None
+        if gap not in self._calibrations:
+            self._calibrations[gap] = self._learned(self._estimators.table, gap)
+        return self._calibrations[gap]
+
+    def _learned(self, table: Convolutions, gap: str) -> _Calibration | None:
+        held_out = _made_gap(table, gap, self._seed)
+        if held_out.sum() < _FEWEST or held_out.mean() > 0.7:
+            return None
+        inner = _Estimators(table.where(~held_out), self._seed)
+        asked = table.where(held_out)
+        estimates = inner.estimates(asked, gap)
+        truth = np.log(asked.latency_us) - inner.log_roofline(asked)
+        octaves = float(_octaves(inner.table, asked, gap).mean())
+        return _calibrate(estimates, truth, octaves, shrunk=gap in _LEVELLED)
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
         if self._estimators is None:
@@ -90,21 +98,21 @@ class DefaultPredictor:
             which = np.flatnonzero(gaps == gap)
             asked = table.where(which)
             estimates = self._estimators.estimates(asked, str(gap))
-            calibration = self._calibrations.get(str(gap))
+            calibration = self._calibration(str(gap))
             weights = np.array([1.0, 0.0, 0.0]) if calibration is None else calibration.weights
             latency[which] = estimates @ weights + self._estimators.log_roofline(asked)
             if calibration is not None:
-                margin = self._margin(asked, str(gap))
+                margin = self._margin(asked, str(gap), calibration)
                 width[which] = calibration.quantile * (margin + _disagreement(estimates))
         return LibraryPrediction(np.exp(latency), np.exp(latency - width), np.exp(latency + width))
 
-    def _margin(self, table: Convolutions, gap: str) -> np.ndarray:
+    def _margin(self, table: Convolutions, gap: str, made: _Calibration) -> np.ndarray:
         """The margin of each entry of one gap: between that of no gap and that of the gaps that were made, by width.
 
         A gap that is made in a table is wider than the one that it stands for. The disagreement shows that by itself.
         """
         assert self._estimators is not None
-        made, none = self._calibrations[gap], self._calibrations.get("cell")
+        none = self._calibration("cell")
         if none is None or made.octaves == 0:
             return np.full(len(table), made.margin)
         share = np.clip(_octaves(self._estimators.table, table, gap) / made.octaves, 0.0, 1.0)
@@ -114,11 +122,13 @@ class DefaultPredictor:
     def _gaps(self, table: Convolutions) -> np.ndarray:
         """Of several gaps that an entry has, the one with the largest error."""
         assert self._estimators is not None
-        gaps = np.full(len(table), "cell", dtype=object)
-        usable = sorted(self._calibrations, key=lambda gap: self._calibrations[gap].error)
-        for gap in usable:
-            if gap != "cell":
-                gaps[_has_gap(self._estimators.table, table, gap)] = gap
+        gaps, error = np.full(len(table), "cell", dtype=object), np.full(len(table), -1.0)
+        for gap in GAPS[1:]:
+            rows = _has_gap(self._estimators.table, table, gap)
+            calibration = self._calibration(gap) if rows.any() else None
+            if calibration is not None:
+                larger = rows & (calibration.error > error)
+                gaps[larger], error[larger] = gap, calibration.error
         return gaps
 
 
