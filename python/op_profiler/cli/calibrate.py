@@ -33,6 +33,7 @@ def calibrate(
     seed: Annotated[int, typer.Option(min=0, help="Of the operators.", rich_help_panel="How much")] = 0,
     target: options.Target = "llvm",
     threads: options.Threads = None,
+    remeasure: options.Remeasure = "",
     host: options.Host = None,
     port: options.Port = None,
     device_key: options.DeviceKey = None,
@@ -63,7 +64,7 @@ def calibrate(
         threads=values.thread_counts(threads, target, place),
         schedules="none",
     )
-    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds), db=db)
+    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure), db=db)
     request.check()
     seconds = values.parse_duration("--budget", budget)
     with Collection(db) as collection:
@@ -73,9 +74,11 @@ def calibrate(
     examples = _measured(db, target, place is None)
     measured = operators_in(examples)
     if measured < FEWEST:
+        reasons = [f"{count} measurements left out: {reason}" for reason, count in examples.left_out.items()]
+        why = "; ".join([*report.errors[:3], *reasons])
         raise DatasetError(
-            f"{measured} operators of this machine could be measured, and {FEWEST} is the least; give more time: "
-            f"--budget. {'; '.join(report.errors[:3])}"
+            f"{measured} operators can be used, and {FEWEST} is the least. {why}. Give more time with --budget, or "
+            "measure again on a quiet machine: op-profiler calibrate --remeasure noisy"
         )
     device = examples.devices[int(examples.device[0])]
     note = note_calibration(target, absolute_address(db), device.key)
@@ -91,7 +94,6 @@ def calibrate(
 
 def _measured(db: str, target: str, here: bool) -> Examples:
     """All that the dataset holds of the machine; of a board that of the one with most measurements of its target."""
-    from op_profiler.errors import DatasetError
     from op_profiler.predict.latency.calibration import is_here
     from op_profiler.predict.latency.examples import load_examples
     from op_profiler.targets.target import kind_of
@@ -99,6 +101,5 @@ def _measured(db: str, target: str, here: bool) -> Examples:
     kind = kind_of(target)
     examples = load_examples(db=db)
     fitting = [d for d in examples.devices if d.kind == kind.name and (not (here and kind.on_host) or is_here(d))]
-    if not fitting:
-        raise DatasetError(f"nothing of {target} could be measured; op-profiler dataset list {db} shows what is there")
-    return max((examples.of_device(device.key) for device in fitting), key=len)
+    found = [examples.of_device(device.key) for device in fitting]
+    return max(found, key=len, default=examples.where(examples.device < 0))
