@@ -50,6 +50,7 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     ([*MLP, "--host", "", "--port", "9190"], ["--host"]),
     ([*MLP, "--trials", "64"], ["--trials", "--iftune true"]),
     ([*MLP, "--tuner", "ga", "--iftune", "false"], ["--tuner", "--iftune true"]),
+    ([*MLP, "--by-layer", "-1"], ["--by-layer", "or equal to 0"]),
     ([*MLP, "--label", "-x"], ["--label '-x'", "letters"]),
     ([*MLP, "--label", "x", "--cache", "hot"], ["--label", "hot"]),
     (["collect", "--module", "f.so", "--entry", "f", "--label", "x"], ["--label", "--module"]),

@@ -36,6 +36,8 @@ op_performance_collector.py --modelsource local            (all default models, 
 
 op_performance_collector.py --modelsource local --modelname resnet-18 --remeasure noisy
 
+op_performance_collector.py --modelsource transformers --modelname bert --by-layer 3
+
 op_performance_collector.py --modelsource local --modelname resnet-18 --label before   (then: op-profiler compare)
 
 op_performance_collector.py --modelsource local --modelname resnet-18 --target cuda --precision float32,float16
@@ -175,6 +177,15 @@ def collect(  # noqa: PLR0913 - the options are the interface
     tables: Annotated[
         bool, typer.Option("--tables", help="Also print the operator and hardware tables.", rich_help_panel="Output")
     ] = False,
+    by_layer: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Also print the time by the model's layers, such as torch's modules: by the first so many parts of "
+            "their names (1: encoder, 2: encoder.layer, ...), 0 for whole names.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Extract, count and cost; measure nothing.", rich_help_panel="Output")
     ] = False,
@@ -263,7 +274,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     screen = Screen(quiet=quiet)
     with Collection(db) as collection:
         summaries = collection.run(frontend, requests, screen)
-        screen.show(summaries, collection.dataset if tables else None)
+        screen.show(summaries, collection.dataset if tables else None, layer_depth=by_layer)
     if summary_json is not None:
         entries = [entry for summary in summaries for entry in summary.to_json()]
         write_whole(summary_json, json_text.dumps(entries, indent=1) + "\n")

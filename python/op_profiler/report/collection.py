@@ -85,19 +85,29 @@ class Screen:
             self._progress.stop()
             self._progress = None
 
-    def show(self, reports: Sequence[ModelReport], describe: Dataset | None = None) -> None:
-        """Print the tables of every model; with a dataset, also the two that describe its operators and hardware."""
+    def show(
+        self, reports: Sequence[ModelReport], describe: Dataset | None = None, *, layer_depth: int | None = None
+    ) -> None:
+        """Print the tables of every model.
+
+        Args:
+            describe: the dataset, for the two tables that describe its operators and hardware too.
+            layer_depth: for the time by layer too, how much of a layer's path is kept; 0 for all.
+        """
         if self._quiet:
             return
         from rich.console import Console
 
         console = Console(width=None if sys.stdout.isatty() else 150)
+        from op_profiler.report.layers import layer_table
         from op_profiler.report.precisions import show_precisions
         from op_profiler.report.studies import show_studies
 
         for report in reports:
             _show_model(console, report)
             show_studies(console, report)
+            if layer_depth is not None and any(thread.measurements for thread in report.threads.values()):
+                console.print(layer_table(report, layer_depth), markup=False)
             if describe is not None and report.operators:
                 _show_details(console, describe, report)
         show_precisions(console, reports)
