@@ -35,9 +35,15 @@ def report(
     output: Annotated[
         Path, typer.Option(help="File to write: one HTML file, which needs no network.", rich_help_panel="Output")
     ] = Path("report.html"),
+    predictor: Annotated[
+        str,
+        typer.Option(
+            help="Whose estimates stand beside the times: {predictors}, or a file.", rich_help_panel="Predictor"
+        ),
+    ] = "default",
     quiet: options.Quiet = False,
 ) -> None:
-    """Write what is known of models as one HTML page: operators, where the time goes, roofline, timeline."""
+    """Write what is known of models as one HTML page: operators, graph, roofline, timeline, searches, predictions."""
     from op_profiler.dataset import Dataset
     from op_profiler.files import check_writable
     from op_profiler.report.page.report import write_model_report
@@ -46,6 +52,6 @@ def report(
     check_writable({"--output": output})
     with Status(quiet=quiet) as status, Dataset.open(db, create=False, read_only=True) as dataset:
         status.step("reading the dataset")
-        written = write_model_report(output, dataset, names)
+        written = write_model_report(output, dataset, names, predictor)
     if not quiet:
         print(f"{output}: {', '.join(model.title for model in written.models)}")

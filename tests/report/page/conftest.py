@@ -15,6 +15,7 @@ import pytest
 
 from op_profiler.dataset import Dataset, Row
 from op_profiler.measure.measurement import Measurement
+from op_profiler.schedules.factors import factors_of_knobs
 from op_profiler.schedules.schedule import Schedule
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,7 +24,7 @@ HOSTILE = "</script><img src=x onerror=\"document.title='attacked'\"><b>net</b>"
 
 @pytest.fixture(scope="session")
 def collected(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> str:
-    """mlp, measured here at one thread; beside it the same under a name that a page must not believe."""
+    """mlp, measured here at one thread, with a search; beside it the same under a name that a page must not believe."""
     url = f"sqlite:///{tmp_path_factory.mktemp('report')}/results.db"
     script = ROOT / "collector" / "op_performance_collector.py"
     command = [sys.executable, str(script), "--modelname", "mlp", "--threads", "1", "--quiet", "--db", url]
@@ -31,6 +32,7 @@ def collected(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> s
     done = subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     with Dataset.open(url) as dataset:
+        _add_search(dataset)
         _add_hostile(dataset)
     return url
 
@@ -73,3 +75,30 @@ def chromium() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield browser
         browser.close()
+
+
+def _add_search(dataset: Dataset) -> None:
+    """Trials of the first heavy op of mlp, its finalists, and torch's kernel for it."""
+    (model,) = (model for model in dataset.models() if model.name == "mlp")
+    timing = dataset.find_model_timing(model.key, threads=1, cache="model")
+    device = dataset.find_device(str(model.device_key))
+    assert timing is not None and device is not None
+    fused, _ = dataset.model_operators(model.key)[0]
+    anchor = dataclasses.replace(
+        fused, name="dense", op_names=fused.op_names[:1], attrs=fused.attrs[:1], params=fused.params[:1]
+    )
+    dataset.add_anchor(anchor)
+    hot = dataclasses.replace(timing.settings, cache="hot", executor="kernel")
+
+    def row(template: str, origin: Any, us: float, tile: int) -> Row:
+        schedule = Schedule(template, {"tile_x": [-1, tile]}, origin, factors_of_knobs({"tile_x": [-1, tile]}))
+        measured = Measurement(samples_us=((us,),), min_us=us, median_us=us, mean_us=us)
+        return Row(operator_key=anchor.key, schedule=schedule, settings=hot, device=device, measurement=measured)
+
+    trials = [row("dense.op_profiler", "trial", 100.0 / tile, tile) for tile in range(1, 21)]
+    done = [
+        row("dense.op_profiler", "tuned", 6.0, 20),
+        row("dense.x86", "tuned", 9.0, 4),
+        row("torch", "vendor", 7.0, 1),
+    ]
+    dataset.record_all([*trials, *done])

@@ -81,6 +81,32 @@ def test_the_verdict_says_what_is_there(mlp: Model) -> None:
     assert any("4 operators, called 4 times, add up to" in sentence for sentence in mlp.verdict)
 
 
+def test_a_search_is_found_by_the_op_that_it_was_for(mlp: Model) -> None:
+    (tuning,) = mlp.tunings
+    first = mlp.operators[0]
+    assert tuning.operators == [first.key] and first.tuning == 0
+    assert [o.tuning for o in mlp.operators[1:]] == [None, None, None]
+    (search,) = tuning.searches
+    assert (search.trials, search.failed, search.default_us, search.best_us) == (20, 0, 9.0, 6.0)
+    assert [trial.us for trial in search.best[:2]] == [5.0, 100 / 19]
+    assert search.progress["dense.op_profiler"][0] == (1, 100.0) and search.progress["dense.op_profiler"][-1] == (
+        20,
+        5.0,
+    )
+    (factor,) = (factor for factor in tuning.factors if factor.name == "tile.x")
+    assert factor.spearman == pytest.approx(-1) and factor.trials == 20
+    assert {(one.what, one.median_us) for one in first.alone if one.origin == "vendor"} == {("torch", 7.0)}
+
+
+def test_predictions_stand_beside_times(mlp: Model) -> None:
+    (prediction,) = mlp.predictions
+    assert prediction.us is not None and prediction.threads == 1 and sum(prediction.tiers.values()) == pytest.approx(1)
+    for operator in mlp.operators:
+        estimate = operator.estimates["1"]
+        assert estimate.low_us is not None and estimate.us is not None and estimate.high_us is not None
+        assert estimate.low_us <= estimate.us <= estimate.high_us
+
+
 def test_failures_and_load_are_told_in_words() -> None:
     failed = Operator(
         key="k",

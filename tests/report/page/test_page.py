@@ -22,6 +22,14 @@ DRAW_ALL = """async () => {
 }"""
 
 
+TAP_FIRST = """async () => {
+    const graph = (await import("#graph")).current();
+    const box = graph.container().getBoundingClientRect();
+    const place = graph.nodes()[0].renderedPosition();
+    return { x: box.x + place.x, y: box.y + place.y };
+}"""
+
+
 class Opened:
     """A page, with all that it said and asked for."""
 
@@ -73,7 +81,25 @@ def test_every_section_has_its_marks(opened: Opened, path: Path) -> None:
     assert len(names(page)) == 4
     for section in ("treemap", "timeline"):
         assert page.locator(f"#{section} svg path").count() >= 4, section
-    assert page.locator("#roofline svg path, #roofline .unknown").count() >= 1
+    for section in ("roofline", "prediction", "tuning"):
+        assert page.locator(f"#{section} svg path").count() >= 4, section
+    page.wait_for_selector('.graph[data-boxes="4"] canvas')
+
+
+def test_the_graph_finds_zooms_and_opens(opened: Opened, path: Path) -> None:
+    page = opened.open(path)
+    graph = page.locator('.graph[data-boxes="4"]')
+    graph.wait_for()
+    page.get_by_label("Find in the graph").fill("softmax")
+    page.wait_for_selector("#graph [role=status]:has-text('1 found')")
+    page.keyboard.press("Enter")
+    graph.press("+")
+    graph.press("ArrowDown")
+    page.get_by_role("button", name="Fit").click()
+    graph.scroll_into_view_if_needed()
+    place = page.evaluate(TAP_FIRST)
+    page.mouse.click(place["x"], place["y"])
+    page.wait_for_selector("dialog[open] h2")
 
 
 def test_the_table_sorts_filters_and_searches(opened: Opened, path: Path) -> None:
@@ -120,7 +146,7 @@ def test_a_link_to_an_operator_opens_it(opened: Opened, path: Path) -> None:
 
 def test_names_of_a_model_are_text_and_nothing_else(opened: Opened, path: Path) -> None:
     page = opened.open(path)
-    page.get_by_label("Model").select_option("1")
+    page.get_by_label("Model", exact=True).select_option("1")
     page.wait_for_function("document.querySelector('#overview-title').textContent.includes('<img')")
     page.evaluate(DRAW_ALL)
     assert "failed" in page.locator("#overview .notice.warning").inner_text()

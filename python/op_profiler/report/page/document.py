@@ -179,7 +179,7 @@ class Search(Part):
     Attributes:
         progress: by template, pairs of the number of the trial and the best time so far.
         best: the fastest trials.
-        default_us, record_us: with the compiler's own schedule and with the one that won, measured in turns.
+        default_us, best_us: of the compiler's own template and of the best finalist, measured in turns at the end.
     """
 
     cache: str
@@ -189,7 +189,7 @@ class Search(Part):
     progress: dict[str, list[tuple[int, float]]]
     best: list[Trial]
     default_us: float | None = None
-    record_us: float | None = None
+    best_us: float | None = None
 
 
 class Factor(Part):

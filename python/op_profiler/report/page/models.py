@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from sqlalchemy import select
 
 from op_profiler.dataset import schema
 from op_profiler.report.page.amounts import size_text
-from op_profiler.report.page.document import Device, Model, Run, Time
+from op_profiler.report.page.document import Alone, Device, Model, Operator, Prediction, Run, Time, Tuning
 from op_profiler.report.page.operators import operators_of, time_part
+from op_profiler.report.page.predictions import Estimates, open_for, predictions_of
 from op_profiler.report.page.rooflines import NOT_PROBED, rooflines_of
+from op_profiler.report.page.tuning import anchors_of, tunings_of
 from op_profiler.report.page.verdict import verdict, warnings
 
 if TYPE_CHECKING:
-    from op_profiler import measure
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.row import Model as StoredModel
     from op_profiler.dataset.row import StoredMeasurement, StoredTiming
     from op_profiler.measure.measurement import Cache
-    from op_profiler.operators.operator import Operator
+    from op_profiler.measure.measurement import Device as MeasuredDevice
+    from op_profiler.operators.operator import Operator as Described
 
 Measured = Mapping[int, Mapping[str, "StoredMeasurement"]]
 """Of a model's operators by thread count and workload key."""
 
+Called = Sequence[tuple["Described", tuple[int, ...]]]
+"""Operators with the positions of their calls."""
 
-def model_part(dataset: Dataset, model: StoredModel) -> Model:
+
+def model_part(dataset: Dataset, model: StoredModel, predictor: str = "default") -> Model:
     """All that a dataset knows of a model, and what is stored beside it.
+
+    Args:
+        predictor: whose estimates stand beside the times: a name of `PREDICTORS`, or a file.
 
     Raises:
         DatasetError: the dataset cannot be read.
@@ -38,10 +48,14 @@ def model_part(dataset: Dataset, model: StoredModel) -> Model:
     measured = {n: dataset.measurements_of(model.key, threads=n, cache=cache) for n in timings}
     device = _device(dataset, model, timings, measured)
     parts = operators_of(dataset, model.key, operators, measured, device.key if device else None)
+    found = _studies(dataset, operators, device, predictor, model.name, list(timings))
+    parts = found.added_to(parts)
     names = {operator.key: operator.name for operator, _ in operators}
     runs = [_run(n, timing, names, operators, measured[n]) for n, timing in timings.items()]
     rooflines = rooflines_of(device) if device is not None else []
     unknown = {} if rooflines else {"roofline": NOT_PROBED}
+    if not found.predictions:
+        unknown["prediction"] = found.predictor
     if model.reads is None:
         unknown["graph"] = (
             "Who reads whose output is not known: the model was collected by an older version, or runs in the vm. The "
@@ -64,8 +78,52 @@ def model_part(dataset: Dataset, model: StoredModel) -> Model:
         operators=parts,
         reads=[list(one) for one in model.reads] if model.reads is not None else None,
         rooflines=rooflines,
+        tunings=found.tunings,
+        predictor=found.predictor,
+        predictions=found.predictions,
         unknown=unknown,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Studies:
+    """What searches and a predictor say of a model."""
+
+    tunings: list[Tuning]
+    vendor: dict[str, list[Alone]]
+    predictor: str
+    predictions: list[Prediction]
+    estimates: Estimates
+
+    def added_to(self, parts: Sequence[Operator]) -> list[Operator]:
+        """Operators with what is known of each."""
+        number = {key: i for i, tuning in enumerate(self.tunings) for key in tuning.operators}
+        return [
+            msgspec.structs.replace(
+                part,
+                alone=[*part.alone, *self.vendor.get(part.key, [])],
+                tuning=number.get(part.key),
+                estimates=self.estimates.get(part.key, {}),
+            )
+            for part in parts
+        ]
+
+
+def _studies(
+    dataset: Dataset, operators: Called, device: MeasuredDevice | None, predictor: str, name: str, threads: list[int]
+) -> _Studies:
+    if device is None:
+        return _Studies([], {}, "There is no prediction: nothing of the model was measured.", [], {})
+    anchors = anchors_of(dataset, [operator for operator, _ in operators], device.key)
+    tunings, vendor = tunings_of(dataset, anchors, device.key)
+    opened, whose = open_for(predictor, device.processor)
+    predictions: list[Prediction] = []
+    estimates: Estimates = {}
+    if opened is not None:
+        predictions, estimates = predictions_of(opened, name, operators, threads)
+        if not predictions:
+            whose = f"{whose} It has learned from the thread counts {opened.thread_counts} only."
+    return _Studies(tunings, vendor, whose, predictions, estimates)
 
 
 def _cache(dataset: Dataset, model_key: str) -> Cache:
@@ -93,14 +151,14 @@ def _timings(dataset: Dataset, model_key: str, cache: Cache) -> dict[int, Stored
 
 def _device(
     dataset: Dataset, model: StoredModel, timings: Mapping[int, StoredTiming], measured: Measured
-) -> measure.measurement.Device | None:
+) -> MeasuredDevice | None:
     keys = [t.device_key for t in timings.values()]
     keys += [m.device_key for rows in measured.values() for m in rows.values()]
     key = next(iter(keys), model.device_key)
     return dataset.find_device(key) if key is not None else None
 
 
-def device_part(device: measure.measurement.Device | None, target: str) -> Device:
+def device_part(device: MeasuredDevice | None, target: str) -> Device:
     """What people ask of a device."""
     if device is None:
         return Device(key="", processor="unknown device", target=target, facts=[])
@@ -127,7 +185,7 @@ def _run(
     threads: int,
     stored: StoredTiming,
     names: Mapping[str, str],
-    operators: Sequence[tuple[Operator, tuple[int, ...]]],
+    operators: Called,
     measured: Mapping[str, StoredMeasurement],
 ) -> Run:
     timing = stored.timing
@@ -148,9 +206,7 @@ def _whole(stored: StoredTiming) -> Time:
     return time_part(stored.timing.whole_model, stored.measured_at)
 
 
-def one_run(
-    operators: Sequence[tuple[Operator, tuple[int, ...]]], measured: Mapping[str, StoredMeasurement]
-) -> list[float | None]:
+def one_run(operators: Called, measured: Mapping[str, StoredMeasurement]) -> list[float | None]:
     """The time of every call in one round: of those in which all operators were timed the one in the middle, else the
     median of each call. None for calls without a time."""
     samples = {key: m.measurement.samples_us for key, m in measured.items() if m.measurement.samples_us}

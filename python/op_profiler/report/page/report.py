@@ -62,12 +62,12 @@ def write_report(path: Path, report: Report) -> None:
     write_page(path, f"{report.title} · op_profiler", report, "report")
 
 
-def write_model_report(path: Path, dataset: Dataset, names: Sequence[str]) -> Report:
+def write_model_report(path: Path, dataset: Dataset, names: Sequence[str], predictor: str = "default") -> Report:
     """The report of models of a dataset, written and returned.
 
     Raises:
         OpProfilerError: there is no such model, or the file cannot be written.
     """
-    report = report_of([model_part(dataset, model) for model in chosen_models(dataset, names)])
+    report = report_of([model_part(dataset, model, predictor) for model in chosen_models(dataset, names)])
     write_report(path, report)
     return report

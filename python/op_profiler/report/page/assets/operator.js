@@ -145,7 +145,7 @@ function threads(body, model, operator) {
 function states(body, model, operator) {
   const place = part(body, "Hot, cold, and in the model");
   const inModel = timeOf(operator);
-  const others = (operator.alone ?? []).filter((one) => one.threads === view.threads);
+  const others = (operator.alone ?? []).filter((one) => one.threads === view.threads && !one.of_anchor);
   const tuned = vendorOf(model, operator);
   if (!others.length && !tuned.length) {
     place.append(unknown(`It was measured in the model only: ${format.time(inModel)}. For hot and cold caches collect the model again with --cache hot and --cache cold; for the vendor's kernel with --vendor true.`));

@@ -3,16 +3,19 @@
 import { clear, resize } from "#chart";
 import { choice, h } from "#dom";
 import * as format from "#format";
+import { section as graph } from "#graph";
 import { closeOperator, openOperator } from "#operator";
 import { section as operators } from "#operators";
 import { section as overview } from "#overview";
+import { section as prediction } from "#prediction";
 import { section as roofline } from "#roofline";
 import { counts, current, data, onChange, show, view } from "#state";
 import { applyTheme, toggleTheme } from "#theme";
 import { section as timeline } from "#timeline";
 import { section as treemap } from "#treemap";
+import { section as tuning } from "#tuning";
 
-const SECTIONS = [overview, operators, treemap, roofline, timeline];
+const SECTIONS = [overview, operators, treemap, graph, roofline, timeline, tuning, prediction];
 const places = new Map();
 const waiting = new Set();
 

@@ -1,0 +1,84 @@
+"""What a predictor says of a model that was measured."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler.errors import OpProfilerError
+from op_profiler.report.page.document import Estimate, Prediction
+
+if TYPE_CHECKING:
+    from op_profiler.operators.operator import Operator
+    from op_profiler.predict.latency.network import NetworkPrediction
+    from op_profiler.predict.latency.predictor import Predictor
+
+Estimates = dict[str, dict[str, Estimate]]
+"""By workload key and thread count."""
+
+
+def predictions_of(
+    predictor: Predictor, name: str, operators: Sequence[tuple[Operator, tuple[int, ...]]], threads: Sequence[int]
+) -> tuple[list[Prediction], Estimates]:
+    """Of the model and of its operators, at those of the thread counts that the predictor knows.
+
+    Raises:
+        OpProfilerError: the predictor cannot answer.
+    """
+    from op_profiler.predict.latency.network import Network, predict_network
+
+    network = Network.of_calls(name, [operator for operator, _ in operators], [len(calls) for _, calls in operators])
+    predictions: list[Prediction] = []
+    estimates: Estimates = {}
+    for count in (n for n in threads if n in predictor.thread_counts):
+        found = predict_network(predictor, network, threads=count)
+        predictions.append(_prediction(found))
+        for key, estimate in _estimates(found).items():
+            estimates.setdefault(key, {})[str(count)] = estimate
+    return predictions, estimates
+
+
+@functools.lru_cache(maxsize=1)
+def open_for(name: str, device: str) -> tuple[Predictor | None, str]:
+    """A predictor, and the sentence that says whose it is, or why there is none.
+
+    Args:
+        name: of a kind of predictor, or a file.
+        device: processor that the model was measured on.
+    """
+    from op_profiler.predict.latency.open_predictor import open_predictor
+
+    try:
+        predictor = open_predictor(name)
+    except OpProfilerError as error:
+        return None, f"There is no prediction: {error}"
+    whose = f"By the predictor {predictor.choice} for {predictor.device.processor} ({predictor.device.target})"
+    if predictor.device.processor != device:
+        return predictor, f"{whose}. The model was measured on another machine ({device}), so expect large differences."
+    return predictor, f"{whose}."
+
+
+def _prediction(found: NetworkPrediction) -> Prediction:
+    return Prediction(
+        threads=found.threads,
+        us=_number(found.total_us),
+        low_us=_number(found.low_us),
+        high_us=_number(found.high_us),
+        tiers=found.tiers,
+        unsupported=list(found.unsupported),
+    )
+
+
+def _estimates(found: NetworkPrediction) -> dict[str, Estimate]:
+    of = found.operators
+    rows = zip(found.network.operators, of.tiers(), of.latency_us, of.low_us, of.high_us)
+    return {
+        operator.key: Estimate(tier=tier, us=_number(us), low_us=_number(low), high_us=_number(high))
+        for operator, tier, us, low, high in rows
+    }
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), 4) if math.isfinite(value) else None
