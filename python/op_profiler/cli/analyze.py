@@ -55,6 +55,7 @@ def analyze(
     ] = 0.05,
     plots: Annotated[Path | None, typer.Option(help="Folder for pictures, PNG and SVG.")] = None,
     format: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    report: options.Report = None,
     quiet: options.Quiet = False,
 ) -> None:
     """How latency goes with each factor, and from where on more of it stops paying (the turnaround point).
@@ -67,7 +68,7 @@ def analyze(
     from op_profiler.analysis.unswept import predict_unswept
     from op_profiler.cli import values
     from op_profiler.errors import UnknownNameError, UsageError
-    from op_profiler.files import check_folder
+    from op_profiler.files import check_folder, check_writable
     from op_profiler.shipped import shipped_trials
 
     if format not in _FORMATS:
@@ -78,6 +79,7 @@ def analyze(
         raise UsageError(f"--threshold {threshold:g} is out of range; give 0 or more and less than 1, e.g. 0.05")
     if plots is not None:
         check_folder("--plots", plots)
+    check_writable({"--report": report})
     names = [] if factor == "all" else list(values.parse_names("--factor", factor))
     default = db is None and file is None
     _tell("reading", quiet)
@@ -99,6 +101,11 @@ def analyze(
         turned += (swept := turnarounds(table, name, threshold=threshold))
         predicted.append(predict_unswept(table, name, swept))
     _FORMS[format](found, turned, predicted)
+    if report is not None:
+        from op_profiler.report.page.analyses import analysis_part
+        from op_profiler.report.page.report import report_of, write_report
+
+        write_report(report, report_of(analysis=analysis_part(found, turned)))
     if plots is not None:
         from op_profiler.report.analysis import write_plots
 

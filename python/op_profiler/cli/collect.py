@@ -174,6 +174,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     summary_json: Annotated[
         Path | None, typer.Option(help="File for the summary as JSON.", rich_help_panel="Output")
     ] = None,
+    report: options.Report = None,
     tables: Annotated[
         bool, typer.Option("--tables", help="Also print the operator and hardware tables.", rich_help_panel="Output")
     ] = False,
@@ -218,12 +219,14 @@ def collect(  # noqa: PLR0913 - the options are the interface
         vendor=values.parse_bool("--vendor", vendor),
     )
     combinations = parse_sweeps(sweep or [])
-    check_writable({"--summary-json": summary_json})
+    check_writable({"--summary-json": summary_json, "--report": report})
     place = values.parse_place(host, port, device_key, kind_of(target).name)
     if (module is not None or entry is not None) and modelname is not None:
         raise UsageError("--module and --entry time a function in place of a model; leave out --modelname")
     if (module is not None or entry is not None) and label:
         raise UsageError("--label names a run of a model; leave it out beside --module and --entry")
+    if (module is not None or entry is not None) and report is not None:
+        raise UsageError("--report is of models; leave it out beside --module and --entry")
     if module is not None or entry is not None:
         _measure_module(module, entry, target, place, inputshape, db, summary_json, quiet=quiet)
         return
@@ -275,6 +278,10 @@ def collect(  # noqa: PLR0913 - the options are the interface
     with Collection(db) as collection:
         summaries = collection.run(frontend, requests, screen)
         screen.show(summaries, collection.dataset if tables else None, layer_depth=by_layer)
+        if report is not None:
+            from op_profiler.report.page.report import write_reports_of
+
+            write_reports_of(report, collection.dataset, [summary.model_key for summary in summaries], screen.note)
     if summary_json is not None:
         entries = [entry for summary in summaries for entry in summary.to_json()]
         write_whole(summary_json, json_text.dumps(entries, indent=1) + "\n")

@@ -87,6 +87,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
         ),
     ] = None,
     save_plan: Annotated[Path | None, typer.Option(help="Write the plan.", rich_help_panel="Output")] = None,
+    report: options.Report = None,
     trace: Annotated[Path | None, typer.Option(help="Write a timeline for Perfetto.", rich_help_panel="Output")] = None,
     json_file: Annotated[
         Path | None,
@@ -103,7 +104,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     from op_profiler.report.corun import tell
     from op_profiler.report.status import Status
 
-    check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file})
+    check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file, "--report": report})
     targets = values.parse_targets(target)
     request = CorunRequest(
         models=values.parse_models(models, modelsource, batchsize, sequence_length),
@@ -120,9 +121,9 @@ def corun(  # noqa: PLR0913 - the options are the interface
         db=db,
         rounds=rounds,
     )
-    request.check_plan_options({"--save-plan": save_plan, "--trace": trace})
+    request.check_plan_options({"--save-plan": save_plan, "--trace": trace, "--report": report})
     with Status(quiet=quiet) as status, ended_by_interrupt():
         result = run(request, status.step)
-    tell(result, quiet=quiet, json_file=json_file, plan_file=save_plan, trace_file=trace)
+    tell(result, quiet=quiet, json_file=json_file, plan_file=save_plan, trace_file=trace, report_file=report)
     if not result.outputs_agree:
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -73,6 +74,12 @@ DeviceKey = Annotated[
     typer.Option(help="Which of the tracker's machines. Default: the target's name.", rich_help_panel=_DEVICE),
 ]
 
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        help="Also write a page of what came of it: one HTML file, which needs no network.", rich_help_panel=_OUTPUT
+    ),
+]
 Db = Annotated[str, typer.Option(help="SQLAlchemy address of the dataset.", rich_help_panel=_OUTPUT)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON value in place of text.", rich_help_panel=_OUTPUT)]
 Quiet = Annotated[

@@ -96,6 +96,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     save: Annotated[
         Path | None, typer.Option(help="Also write the predictor to a file.", rich_help_panel="Predictor")
     ] = None,
+    report: options.Report = None,
     format: Annotated[str, typer.Option(help="table, csv, json or runtime_lut.", rich_help_panel="Output")] = "table",
     quiet: options.Quiet = False,
 ) -> None:
@@ -110,11 +111,11 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.predict.latency.calibration import calibrated, whose_times
     from op_profiler.predict.latency.network import predict_network
     from op_profiler.predict.latency.open_predictor import open_predictor
-    from op_profiler.report import prediction as report
+    from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
 
-    if format not in report.FORMATS:
-        raise UnknownNameError("format", format, report.FORMATS)
+    if format not in texts.FORMATS:
+        raise UnknownNameError("format", format, texts.FORMATS)
     if adapt is not None and db is None:
         raise UsageError("--adapt takes the new device's measurements from --db")
     if adapt is not None and predictor != "default":
@@ -138,7 +139,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     )
     counts = values.parse_counts("--threads", threads)
     FRONTENDS.get(source).check(request)
-    check_writable({"--save": save})
+    check_writable({"--save": save, "--report": report})
     with Status(quiet=quiet) as status:
         named = db or device or (None if predictor in PREDICTORS else predictor)
         found = None
@@ -163,21 +164,26 @@ def predict(  # noqa: PLR0913 - the options are the interface
             for choice in (("decision_tree", "random_forest", "xgboost", "mean") if each_regressor else ())
         }
     if each_regressor:
-        print(report.regressor_csv({c: predict_network(p, network, threads=counts[0]) for c, p in parts.items()}))
+        print(texts.regressor_csv({c: predict_network(p, network, threads=counts[0]) for c, p in parts.items()}))
         return
     predictions = [predict_network(found, network, threads=count) for count in counts]
     if not quiet:
         print(origin, file=sys.stdout if format == "table" else sys.stderr)
     if quiet and format == "table":
-        print("\n".join(report.summary(p) for p in predictions))
+        print("\n".join(texts.summary(p) for p in predictions))
     elif format == "table":
         from rich.console import Console
 
         console = Console(width=None if sys.stdout.isatty() else 150)
         for one in predictions:
-            report.show_table(console, one, found)
+            texts.show_table(console, one, found)
     else:
-        print(report.render(predictions, format))
+        print(texts.render(predictions, format))
+    if report is not None:
+        from op_profiler.report.page.predicted import predicted_part
+        from op_profiler.report.page.report import report_of, write_report
+
+        write_report(report, report_of([predicted_part(predictions, found)]))
     if any(one.unsupported for one in predictions):
         raise typer.Exit(1)
 

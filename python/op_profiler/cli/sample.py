@@ -77,6 +77,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     port: options.Port = None,
     device_key: options.DeviceKey = None,
     db: options.Db = DEFAULT_DB,
+    report: options.Report = None,
     as_json: options.Json = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be measured; measure nothing.", rich_help_panel="Output")
@@ -90,6 +91,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collection.sampling import grid, run, spaces
     from op_profiler.collection.supervisor import Collection
     from op_profiler.errors import UnknownNameError, UsageError
+    from op_profiler.files import check_writable
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
     from op_profiler.targets.target import kind_of
@@ -103,6 +105,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
         raise UsageError("--batches, --resolutions and --sequence-lengths go with --models")
     if count is None and budget is None and config is None and not models:
         raise UsageError("say how much to measure: --count 500 or --budget 10m")
+    check_writable({"--report": report})
     run.check_amount(count, rounds)
     place = values.parse_place(host, port, device_key, kind_of(target).name)
     build = BuildRequest(
@@ -146,12 +149,15 @@ def sample(  # noqa: PLR0913 - the options are the interface
         if dry_run:
             print(f"random operators of the kinds {', '.join(names or spaces.space_names())}")
             return
+    screen = Screen(quiet=quiet)
     with Collection(db) as collection:
-        report = run.measure_batches(
-            found, request, collection, Screen(quiet=quiet), count=count, budget_seconds=seconds
-        )
-    _show(report, as_json=as_json, quiet=quiet)
-    if report.failed or report.errors:
+        done = run.measure_batches(found, request, collection, screen, count=count, budget_seconds=seconds)
+        if report is not None:
+            from op_profiler.report.page.report import write_reports_of
+
+            write_reports_of(report, collection.dataset, done.models, screen.note)
+    _show(done, as_json=as_json, quiet=quiet)
+    if done.failed or done.errors:
         raise typer.Exit(1)
 
 

@@ -26,13 +26,14 @@ def tell(
     json_file: Path | None,
     plan_file: Path | None,
     trace_file: Path | None,
+    report_file: Path | None = None,
 ) -> None:
     """Print what came of it, and write the files that are named.
 
     Args:
         quiet: print the summary only.
         json_file: ``-`` for standard output, and nothing else is printed.
-        plan_file, trace_file: of a plan; several targets have none.
+        plan_file, trace_file, report_file: of a plan; several targets have none.
 
     Raises:
         OpProfilerError: a file cannot be written.
@@ -60,6 +61,11 @@ def tell(
     if trace_file is not None:
         events = chrome_trace(result.models.graph, result.plan, result.run.timeline_us, lane=result.models.lanes.lane)
         write_whole(trace_file, json_text.dumps(events) + "\n")
+    if report_file is not None:
+        from op_profiler.report.page.coruns import corun_part
+        from op_profiler.report.page.report import report_of, write_report
+
+        write_report(report_file, report_of(coruns=[corun_part(result)]))
 
 
 def summary(result: CorunResult | TargetsResult) -> str:

@@ -11,6 +11,7 @@ import pytest
 from op_profiler.dataset import Dataset
 from op_profiler.report.page.report import write_model_report
 
+expect = pytest.importorskip("playwright.sync_api").expect
 WIDE, NARROW = {"width": 1400, "height": 900}, {"width": 400, "height": 800}
 DRAW_ALL = """async () => {
     document.documentElement.style.scrollBehavior = "auto";
@@ -109,11 +110,11 @@ def test_the_table_sorts_filters_and_searches(opened: Opened, path: Path) -> Non
     assert outputs == sorted(outputs)
     page.keyboard.press("/")
     page.keyboard.type("softmax 1 x 10")
-    page.wait_for_function("document.querySelectorAll('.tabulator-row').length === 1")
+    expect(page.locator(".tabulator-row")).to_have_count(1)
     assert names(page) == ["softmax"] and "1 of 4" in page.locator("#operators [role=status]").inner_text()
     page.locator("#search").fill("")
     page.get_by_label("Kind of operator").select_option("dense_pack")
-    page.wait_for_function("document.querySelectorAll('.tabulator-row').length === 3")
+    expect(page.locator(".tabulator-row")).to_have_count(3)
     page.locator("#search").fill("nothing like it")
     page.wait_for_selector("text=No operator fits.")
 
@@ -130,7 +131,7 @@ def test_a_row_opens_its_operator_and_keys_lead_on_and_back(opened: Opened, path
     assert dialog.locator(".loop.vectorized").count() >= 1
     assert "1 of 4" in dialog.inner_text()
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.querySelector('dialog[open]').innerText.includes('2 of 4')")
+    expect(dialog).to_contain_text("2 of 4")
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog", state="detached")
     assert "op=" not in page.url and first in names(page)
@@ -147,7 +148,7 @@ def test_a_link_to_an_operator_opens_it(opened: Opened, path: Path) -> None:
 def test_names_of_a_model_are_text_and_nothing_else(opened: Opened, path: Path) -> None:
     page = opened.open(path)
     page.get_by_label("Model", exact=True).select_option("1")
-    page.wait_for_function("document.querySelector('#overview-title').textContent.includes('<img')")
+    expect(page.locator("#overview-title")).to_contain_text("<img")
     page.evaluate(DRAW_ALL)
     assert "failed" in page.locator("#overview .notice.warning").inner_text()
     page.locator(".tabulator-row a.operator").first.click()

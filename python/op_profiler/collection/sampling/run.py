@@ -53,6 +53,7 @@ class SampleReport:
         operators: sampled ones, of this run and of earlier runs of the same command.
         measured, reused, failed: measurements, those of what stands around sampled operators included.
         errors: of batches that could not be measured.
+        models: keys of the batches in the dataset.
         seconds: the run took.
         ended: why: ``count``, ``budget`` or ``exhausted``.
     """
@@ -63,6 +64,7 @@ class SampleReport:
     reused: int = 0
     failed: int = 0
     errors: list[str] = dataclasses.field(default_factory=list)
+    models: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     ended: str = "exhausted"
 
@@ -194,6 +196,8 @@ def _measure(
     found = collection.run(FRONTENDS.get("sample"), [request.of(model=model)], progress)[0]
     with batch_path(name).open() as file:
         report.operators += sum(1 for _ in file) - 1  # the first line says what the file is
+    if found.model_key:
+        report.models.append(found.model_key)
     for threads in found.threads.values():
         report.measured += threads.measured
         report.reused += threads.reused

@@ -13,9 +13,11 @@ from op_profiler.parallel.corun.timing import Load, Timed, Way, compare_outputs,
 if TYPE_CHECKING:
     from op_profiler.parallel.corun.collaborate import Collaboration
     from op_profiler.parallel.corun.models import Models
+    from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
 
 _DURATIONS = 21  # rounds of the durations of operators
+_WALKS = 5  # of sequential, for the times of its operators
 _TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
 
 
@@ -26,6 +28,8 @@ class PlanRun:
     Attributes:
         timeline_us: of one run, start and end of every operator, shape (nodes, 2).
         durations_us: of every operator, shape (rounds, nodes); `load`: of others meanwhile.
+        sequential_us: of every operator of the models as they were built, one after the other on all cores, shape
+            (their nodes,): medians over a few runs, what the calls themselves take subtracted.
         bound_to: for every core of the plan the one that its lane was bound to, as the system told; None: to none.
         threads_used: threads that every operator really had, shape (nodes,); `ran_on`: the core that it ended on.
         outputs_equal: whether all outputs were those of sequential, bit for bit.
@@ -34,6 +38,7 @@ class PlanRun:
 
     timeline_us: np.ndarray
     durations_us: np.ndarray
+    sequential_us: np.ndarray
     load: Load
     bound_to: dict[int, int | None]
     threads_used: np.ndarray
@@ -48,6 +53,7 @@ class CorunResult:
 
     Attributes:
         plan: what is returned, for `models`; `run`: what was seen of it.
+        baseline: the kernels of the models as they were built, which is what sequential runs.
         compared: what was timed beside sequential: `plan`, or of ``auto`` the best one, which was not faster.
         timed: way 0 is sequential, way 1 `compared`.
         tried: what ``auto`` and ``collaborate`` measured on the way: name, predicted and measured microseconds.
@@ -60,6 +66,7 @@ class CorunResult:
     compared: Plan
     timed: Timed
     run: PlanRun
+    baseline: KernelGraph
     tried: tuple[tuple[str, float, float], ...]
     collaboration: Collaboration | None
     notes: tuple[str, ...]
@@ -137,9 +144,11 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
             meter=machine.meter(cores),
             limits=machine.limits,
         )
+        sequential_us = _sequential_us(baseline)
         return timed, PlanRun(
             timeline_us=executor.timeline_us(),
             durations_us=np.asarray(durations_us),
+            sequential_us=sequential_us,
             load=load,
             bound_to=executor.bound_to(),
             threads_used=executor.threads_used(),
@@ -147,3 +156,14 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
             outputs_equal=equal,
             largest_difference=difference,
         )
+
+
+def _sequential_us(baseline: Models) -> np.ndarray:
+    """Of every operator, one after the other in graph order."""
+    baseline.sequential().prepare()
+    overhead = max((model.call_overhead_us() or 0.0 for model in baseline.loaded), default=0.0)
+    walks = [
+        [us for model in baseline.loaded for us in model.walk("model", [True] * len(model.labels))]
+        for _ in range(_WALKS)
+    ]
+    return np.maximum(np.median(np.asarray(walks), axis=0) - overhead, 0.0)

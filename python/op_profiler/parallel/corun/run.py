@@ -99,6 +99,7 @@ def _measured(
         compared=compared,
         timed=timed,
         run=run,
+        baseline=baseline.graph,
         tried=tried,
         collaboration=winner.collaboration,
         notes=tuple(dict.fromkeys(notes)),

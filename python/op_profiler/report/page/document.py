@@ -244,6 +244,7 @@ class Model(Part):
     """One model of the dataset.
 
     Attributes:
+        predicted: whether all times are a predictor's, and nothing was measured.
         verdict: what came out, in sentences; the first is the most important.
         warnings: what to know before trusting it: unsettled, under load, failed.
         reads: for each call the calls whose outputs it reads; None where that is not known.
@@ -265,6 +266,7 @@ class Model(Part):
     notes: list[str]
     runs: list[Run]
     operators: list[Operator]
+    predicted: bool = False
     reads: list[list[int]] | None = None
     rooflines: list[Roofline] = []
     tunings: list[Tuning] = []
@@ -306,6 +308,38 @@ class Corun(Part):
     plan_us: float
 
 
+class Relation(Part):
+    """Of latency with one factor; see `op_profiler.analysis.correlations.Correlation`."""
+
+    anchor: str
+    factor: str
+    compared: str
+    samples: int
+    operators: int
+    spearman: float | None = None
+    p: float | None = None
+    information: float | None = None
+    eta: float | None = None
+    not_enough: str | None = None
+
+
+class Turns(Part):
+    """How many operators of a kind turn at a value of a factor; without a value, why they do not."""
+
+    factor: str
+    anchor: str
+    operators: int
+    value: float | None = None
+    reason: str | None = None
+
+
+class Analysis(Part):
+    """What decides the latency, over a dataset."""
+
+    relations: list[Relation]
+    turns: list[Turns]
+
+
 class Report(Part):
     """All of a page of the command ``report``."""
 
@@ -314,3 +348,4 @@ class Report(Part):
     version: str
     models: list[Model] = []
     coruns: list[Corun] = []
+    analysis: Analysis | None = None

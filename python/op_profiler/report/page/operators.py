@@ -75,6 +75,20 @@ def _part(
     code: str | None,
 ) -> Operator:
     schedule = next((row.schedule for row in rows.values()), None)
+    return operator_part(
+        operator,
+        positions,
+        schedule=schedule_part(schedule) if schedule is not None and schedule.template != "unknown" else None,
+        loops=loops_of(code) if code is not None else [],
+        code=code,
+        times={str(n): time_part(row.measurement, row.measured_at) for n, row in rows.items()},
+        alone=alone,
+        turnaround=_turnaround(rows),
+    )
+
+
+def operator_part(operator: Described, positions: tuple[int, ...], **known: Any) -> Operator:
+    """What an operator is, and what is `known` of it: further fields of `Operator`."""
     return Operator(
         key=operator.key,
         name=short_name(operator.name),
@@ -88,12 +102,7 @@ def _part(
         flops=operator.flops,
         bytes=operator.bytes_read + operator.bytes_written,
         calls=list(positions),
-        schedule=schedule_part(schedule) if schedule is not None and schedule.template != "unknown" else None,
-        loops=loops_of(code) if code is not None else [],
-        code=code,
-        times={str(n): time_part(row.measurement, row.measured_at) for n, row in rows.items()},
-        alone=alone,
-        turnaround=_turnaround(rows),
+        **known,
     )
 
 

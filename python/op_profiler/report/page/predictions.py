@@ -34,8 +34,8 @@ def predictions_of(
     estimates: Estimates = {}
     for count in (n for n in threads if n in predictor.thread_counts):
         found = predict_network(predictor, network, threads=count)
-        predictions.append(_prediction(found))
-        for key, estimate in _estimates(found).items():
+        predictions.append(prediction_part(found))
+        for key, estimate in estimates_of(found).items():
             estimates.setdefault(key, {})[str(count)] = estimate
     return predictions, estimates
 
@@ -60,7 +60,8 @@ def open_for(name: str, device: str) -> tuple[Predictor | None, str]:
     return predictor, f"{whose}."
 
 
-def _prediction(found: NetworkPrediction) -> Prediction:
+def prediction_part(found: NetworkPrediction) -> Prediction:
+    """Of the whole model."""
     return Prediction(
         threads=found.threads,
         us=_number(found.total_us),
@@ -71,7 +72,8 @@ def _prediction(found: NetworkPrediction) -> Prediction:
     )
 
 
-def _estimates(found: NetworkPrediction) -> dict[str, Estimate]:
+def estimates_of(found: NetworkPrediction) -> dict[str, Estimate]:
+    """By workload key."""
     of = found.operators
     rows = zip(found.network.operators, of.tiers(), of.latency_us, of.low_us, of.high_us)
     return {

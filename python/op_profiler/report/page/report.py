@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import op_profiler
 from op_profiler.errors import UnknownNameError
-from op_profiler.report.page.document import Model, Report
+from op_profiler.report.page.document import Analysis, Corun, Model, Report
 from op_profiler.report.page.models import model_part
 from op_profiler.report.page.shell import write_page
 
@@ -43,13 +43,16 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
     return list(found.values())
 
 
-def report_of(models: Sequence[Model]) -> Report:
-    """A report of models."""
+def report_of(models: Sequence[Model] = (), coruns: Sequence[Corun] = (), analysis: Analysis | None = None) -> Report:
+    """A report of models, of what ran side by side, and of what decides the latency."""
+    names = [*(m.title for m in models[:3]), *(c.title for c in coruns), *(["factors"] if analysis else [])]
     return Report(
-        title=" + ".join(dict.fromkeys(model.name for model in models)),
+        title=" + ".join(dict.fromkeys(names)),
         made_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         version=op_profiler.__version__,
         models=list(models),
+        coruns=list(coruns),
+        analysis=analysis,
     )
 
 
@@ -60,6 +63,23 @@ def write_report(path: Path, report: Report) -> None:
         OpProfilerError: the file cannot be written.
     """
     write_page(path, f"{report.title} · op_profiler", report, "report")
+
+
+def write_reports_of(path: Path, dataset: Dataset, keys: Sequence[str], note: Callable[[str], None]) -> None:
+    """The report of what a command has measured.
+
+    Args:
+        keys: of its models; empty for those that could not be lowered.
+        note: told where there is nothing to report.
+
+    Raises:
+        OpProfilerError: the file cannot be written.
+    """
+    found = [key for key in dict.fromkeys(keys) if key and dataset.find_model(key) is not None]
+    if found:
+        write_model_report(path, dataset, found)
+    else:
+        note(f"{path} is not written: there is no model to report on")
 
 
 def write_model_report(path: Path, dataset: Dataset, names: Sequence[str], predictor: str = "default") -> Report:

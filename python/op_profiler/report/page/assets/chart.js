@@ -44,7 +44,7 @@ export const all = () => [...charts];
 function base() {
   return {
     animation: false,
-    textStyle: { fontFamily: "inherit", color: css("--ink") },
+    textStyle: { fontFamily: getComputedStyle(document.body).fontFamily, color: css("--ink") },
     backgroundColor: "transparent",
     tooltip: tooltip(),
     aria: { enabled: true, decal: { show: false } },

@@ -10,6 +10,11 @@ export function h(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
+  return put(element, ...children);
+}
+
+/** Put children into an element: elements, text, or null for nothing. */
+export function put(element, ...children) {
   element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }

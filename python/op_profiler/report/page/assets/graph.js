@@ -1,6 +1,6 @@
 // The graph of a model: who reads whose output, coloured by time.
 
-import { choice, h, unknown } from "#dom";
+import { choice, h, put, unknown } from "#dom";
 import * as format from "#format";
 import { layout } from "#layout";
 import { timeOf } from "#state";
@@ -13,7 +13,7 @@ let turn = 0;
 export const section = {
   id: "graph",
   title: "Model graph",
-  there: () => true,
+  there: (model) => !model.predicted,
   render(parent, model) {
     const calls = callsOf(model);
     const deepest = Math.min(Math.max(0, ...calls.map((call) => call.path.length)), 4);
@@ -24,7 +24,7 @@ export const section = {
     const levels = deepest ? [...Array.from({ length: deepest }, (_, i) => [i + 1, i + 1 === 1 ? "outermost" : String(i + 1)]), [0, "every call"]] : [];
     if (depth > deepest) depth = 0;
     if (!model.reads) parent.append(unknown(model.unknown?.graph ?? "Who reads whose output is not known."));
-    parent.append(
+    put(parent,
       h("p", { class: "lead" }, "A box is a call of an operator, its colour the time it takes. Drag to move, scroll to zoom; a click opens the operator."
         + (deepest ? " Groups are layers of the model: a click opens one." : "")),
       h("div", { class: "controls" }, search,

@@ -74,6 +74,7 @@ function times(body, model, operator) {
 
 function spread(body, model, operator) {
   const rounds = operator.times?.[view.threads]?.rounds_us ?? [];
+  if (model.predicted) return;
   const place = part(body, "Samples");
   if (rounds.length < 2) {
     place.append(unknown("The samples of the rounds are not in the dataset."));
@@ -143,6 +144,7 @@ function threads(body, model, operator) {
 }
 
 function states(body, model, operator) {
+  if (model.predicted) return;
   const place = part(body, "Hot, cold, and in the model");
   const inModel = timeOf(operator);
   const others = (operator.alone ?? []).filter((one) => one.threads === view.threads && !one.of_anchor);
@@ -161,6 +163,7 @@ function states(body, model, operator) {
 const vendorOf = (model, operator) => (operator.alone ?? []).filter((one) => one.of_anchor && one.threads === view.threads);
 
 function schedule(body, model, operator) {
+  if (model.predicted) return;
   const place = part(body, "Schedule and loops");
   const known = operator.schedule;
   place.append(known ? facts([["template", known.template], ["origin", known.origin],
@@ -184,6 +187,7 @@ function code(body, model, operator) {
 }
 
 function tuning(body, model, operator) {
+  if (model.predicted) return;
   const found = model.tunings?.[operator.tuning];
   const place = part(body, "Best trials");
   if (!found) {
@@ -207,7 +211,7 @@ function estimates(body, model, operator) {
   }
   place.append(h("p", { class: "label" }, model.predictor), table(["threads", "predicted, µs", "90 % interval, µs", "tier", "measured, µs", "predicted / measured"],
     all.map(([n, one]) => [n, format.microseconds(one.us), format.isNumber(one.low_us) ? `${format.microseconds(one.low_us)} to ${format.microseconds(one.high_us)}` : "–", one.tier,
-      format.microseconds(timeOf(operator, n)), one.us && timeOf(operator, n) ? (one.us / timeOf(operator, n)).toFixed(2) : "–"]), [0, 1, 2, 4, 5]));
+      model.predicted ? "–" : format.microseconds(timeOf(operator, n)), !model.predicted && one.us && timeOf(operator, n) ? (one.us / timeOf(operator, n)).toFixed(2) : "–"]), [0, 1, 2, 4, 5]));
 }
 
 function description(body, model, operator) {

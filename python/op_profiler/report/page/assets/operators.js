@@ -22,7 +22,7 @@ export const section = {
     const rows = ranked(model).map((operator) => row(model, operator));
     const table = new Tabulator(place, {
       data: rows,
-      columns: columns(rows),
+      columns: columns(rows, model.predicted),
       layout: "fitDataStretch",
       autoResize: false, // it would draw all rows anew for nothing, and take the focus from the one that has it
       height: rows.length > 24 ? 720 : undefined,
@@ -83,7 +83,7 @@ function row(model, operator) {
   };
 }
 
-function columns(rows) {
+function columns(rows, predicted) {
   const number = (title, field, text, more = {}) => ({
     title, field, hozAlign: "right", headerHozAlign: "right", sorter: "number", headerSortStartingDir: "desc",
     sorterParams: { alignEmptyValues: "bottom" }, formatter: (cell) => text(cell.getValue(), cell.getData()), ...more,
@@ -95,7 +95,7 @@ function columns(rows) {
     text("output", "shape", { width: 165 }),
     number("share", "share", bar, { width: 110 }),
     number("µs a call", "us", (us, one) => (one.error ? "failed" : format.microseconds(us))),
-    number("± 95 %", "half", (half) => (half === null ? "–" : format.percent(half))),
+    number(predicted ? "± 90 %" : "± 95 %", "half", (half) => (half === null ? "–" : format.percent(half))),
     number("calls", "calls", String),
     number("GFLOP/s", "flopRate", (rate) => (rate === null ? "–" : format.microseconds(rate / 1e3))),
     number("GB/s", "byteRate", (rate) => (rate === null ? "–" : format.microseconds(rate / 1e3))),

@@ -1,6 +1,6 @@
 // The head of a model: the verdict, the whole model at each thread count, what to be careful about, where it ran.
 
-import { facts, h, table } from "#dom";
+import { facts, h, put, table } from "#dom";
 import * as format from "#format";
 
 export const section = {
@@ -9,13 +9,13 @@ export const section = {
   there: () => true,
   render(parent, model) {
     const [first, ...others] = model.verdict;
-    parent.append(
+    put(parent,
       h("p", { class: "verdict" }, first),
-      h("div", { class: "cards" }, (model.runs ?? []).map(card)),
+      h("div", { class: "cards" }, (model.runs ?? []).map((run) => card(run, model.predicted))),
       others.length ? h("ul", { class: "sentences" }, others.map((text) => h("li", {}, text))) : null,
       notices("warning", "Take care", model.warnings ?? []),
       notices("note", "Good to know", model.notes ?? []),
-      h("details", {}, h("summary", {}, "All figures of the whole model"), runs(model)),
+      model.predicted ? null : h("details", {}, h("summary", {}, "All figures of the whole model"), runs(model)),
       h("details", {}, h("summary", {}, "Device and build"), facts([
         ...model.device.facts,
         ["source", model.source], ["batch", model.batch_size], ["precision", model.precision],
@@ -25,10 +25,10 @@ export const section = {
   },
 };
 
-function card(run) {
+function card(run, predicted) {
   const whole = run.whole;
   return h("div", { class: "card" },
-    h("div", { class: "label" }, run.threads ? format.several(run.threads, "thread") : "whole model"),
+    h("div", { class: "label" }, [run.threads ? format.several(run.threads, "thread") : "whole model", predicted ? ", predicted" : ""]),
     h("div", { class: "figure" }, whole.error ? "failed" : format.time(whole.median_us)),
     h("div", { class: "label" }, [
       format.halfWidth(whole.median_us, whole.low_us, whole.high_us),

@@ -11,7 +11,7 @@ const TIERS = ["measured", "sampled", "interpolated", "regressed", "bound"];
 export const section = {
   id: "prediction",
   title: "Prediction and measurement",
-  there: () => true,
+  there: (model) => !model.predicted,
   render(parent, model) {
     if (!model.predictions?.length) {
       parent.append(unknown(model.unknown?.prediction ?? "There is no prediction."));

@@ -1,6 +1,8 @@
 // The page of the command "report": builds it, and keeps it to what is shown.
 
+import { section as analysis } from "#analysis";
 import { clear, resize } from "#chart";
+import { section as coruns } from "#coruns";
 import { choice, h } from "#dom";
 import * as format from "#format";
 import { section as graph } from "#graph";
@@ -15,7 +17,7 @@ import { section as timeline } from "#timeline";
 import { section as treemap } from "#treemap";
 import { section as tuning } from "#tuning";
 
-const SECTIONS = [overview, operators, treemap, graph, roofline, timeline, tuning, prediction];
+const SECTIONS = [coruns, analysis, overview, operators, treemap, graph, roofline, timeline, tuning, prediction];
 const places = new Map();
 const waiting = new Set();
 
@@ -71,7 +73,7 @@ function renew() {
     ? choice("Threads", counts().map((n) => [n, String(n)]), view.threads, (threads) => show({ threads }))
     : "");
   for (const [id, { section, place }] of places) {
-    const there = Boolean(model) && section.there(model);
+    const there = section.of === "page" ? section.there(data) : Boolean(model) && section.there(model);
     place.closest("section").hidden = !there;
     document.querySelector(`nav [data-of="${id}"]`).hidden = !there;
     if (!there) continue;
@@ -87,7 +89,7 @@ function renew() {
 function draw(id) {
   if (!waiting.delete(id)) return;
   const { section, place } = places.get(id);
-  section.render(place, current());
+  section.render(place, section.of === "page" ? data : current());
   place.style.minHeight = "";
 }
 

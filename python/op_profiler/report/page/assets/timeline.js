@@ -9,7 +9,7 @@ import { css, kindColours } from "#theme";
 export const section = {
   id: "timeline",
   title: "One run",
-  there: () => true,
+  there: (model) => !model.predicted,
   render(parent, model) {
     const times = runOf(model, view.threads)?.one_run_us ?? [];
     if (!times.some((us) => us !== null)) {

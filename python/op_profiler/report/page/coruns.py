@@ -1,0 +1,90 @@
+"""Models whose operators ran side by side, as a part of a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from op_profiler.report.page.amounts import several, time_text
+from op_profiler.report.page.document import Bar, Corun
+from op_profiler.report.page.operators import short_name
+
+if TYPE_CHECKING:
+    from op_profiler.parallel.corun.comparison import CorunResult
+
+
+def corun_part(result: CorunResult) -> Corun:
+    """The plan beside sequential."""
+    plan, timed = result.plan, result.timed
+    sequential_us, plan_us = (float(us) for us in timed.median_us[:2])
+    not_compared = timed.not_compared(1)
+    lane = result.models.lanes.lane
+    found = (
+        f"The plan ({result.compared.title}) takes {time_text(plan_us)}, one operator after the other "
+        f"{time_text(sequential_us)}"
+    )
+    speedup = f": {timed.speedup(1):.2f} times as fast." if not_compared is None else "."
+    outputs = "The outputs are those of sequential, bit for bit."
+    if not result.outputs_equal:
+        how = "as other kernels may" if result.outputs_agree else "which is WRONG"
+        outputs = f"The outputs differ by {result.largest_difference:.1e} of the largest value, {how}."
+    return Corun(
+        title=" + ".join(plan.models),
+        models=list(plan.models),
+        policy=plan.title,
+        lane=lane,
+        verdict=[found + speedup, f"Each was timed {several(len(timed.samples_us), 'round')} in turn. {outputs}"],
+        warnings=[
+            *([not_compared] if not_compared is not None else []),
+            *(["Others used the machine meanwhile: take the times with care."] if timed.load.foreign else []),
+            *result.notes,
+        ],
+        bars=_bars(result),
+        sequential=_sequential(result),
+        sequential_us=sequential_us,
+        plan_us=plan_us,
+    )
+
+
+def _bars(result: CorunResult) -> list[Bar]:
+    """Of one run of the plan."""
+    graph = result.models.graph
+    bars = []
+    for number, stage in enumerate(result.plan.stages):
+        for group in stage.groups:
+            for step in group.steps:
+                node = graph.nodes[step.node]
+                start, end = (round(float(us), 3) for us in result.run.timeline_us[step.node])
+                bars.append(
+                    Bar(
+                        name=short_name(node.name),
+                        model=node.model,
+                        anchor=node.operator.anchor,
+                        lanes=list(group.cores[: step.threads]),
+                        threads=step.threads,
+                        stage=number,
+                        start_us=start,
+                        end_us=end,
+                    )
+                )
+    return bars
+
+
+def _sequential(result: CorunResult) -> list[Bar]:
+    """One operator after the other on all lanes of the plan."""
+    ends = np.cumsum(np.nan_to_num(result.run.sequential_us))
+    lanes = list(result.plan.cores)
+    return [
+        Bar(
+            name=short_name(node.name),
+            model=node.model,
+            anchor=node.operator.anchor,
+            lanes=lanes,
+            threads=len(lanes),
+            stage=node.index,
+            start_us=round(float(ends[node.index - 1]), 3) if node.index else 0.0,
+            end_us=round(float(ends[node.index]), 3),
+        )
+        for node in result.baseline.nodes
+    ]

@@ -1,0 +1,100 @@
+"""A model that was predicted, not measured, as a part of a page."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler.report.page.amounts import several, time_text
+from op_profiler.report.page.document import Device, Estimate, Model, Operator, Prediction, Roof, Roofline, Run, Time
+from op_profiler.report.page.operators import operator_part
+from op_profiler.report.page.predictions import estimates_of, prediction_part
+
+if TYPE_CHECKING:
+    from op_profiler.predict.latency.network import NetworkPrediction
+    from op_profiler.predict.latency.predictor import Predictor
+
+NOT_MEASURED = "Nothing here was measured: all times are a predictor's, with 90 % intervals."
+
+
+def predicted_part(predictions: Sequence[NetworkPrediction], predictor: Predictor) -> Model:
+    """What a predictor says of one model, at one thread count or several."""
+    network = predictions[0].network
+    parts = [prediction_part(one) for one in predictions]
+    estimates = {one.threads: estimates_of(one) for one in predictions}
+    device = predictor.device
+    return Model(
+        key="",
+        name=network.name,
+        title=f"{network.name}, predicted",
+        source="",
+        batch_size=0,
+        precision="",
+        executor="",
+        added_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        predicted=True,
+        device=Device(
+            key=device.key,
+            processor=device.processor,
+            target=device.target,
+            facts=[("processor", device.processor), ("target", device.target), ("predictor", predictor.choice)],
+        ),
+        verdict=[_verdict(one) for one in parts],
+        warnings=[NOT_MEASURED, *(_missing(one) for one in parts if one.unsupported)],
+        notes=[],
+        runs=[
+            Run(threads=one.threads, whole=Time(median_us=one.us, low_us=one.low_us, high_us=one.high_us))
+            for one in parts
+        ],
+        operators=_operators(predictions[0], estimates),
+        predictor=f"By the predictor {predictor.choice} for {device.processor} ({device.target}).",
+        predictions=parts,
+        rooflines=_rooflines(predictor),
+    )
+
+
+def _rooflines(predictor: Predictor) -> list[Roofline]:
+    """What the predictor's device attains, as it has learned."""
+    line = predictor.roofline
+    return [
+        Roofline(
+            threads=int(threads),
+            flops_per_us=float(flops),
+            roofs=[Roof(level="memory", bytes_per_us=float(moved))],
+        )
+        for threads, flops, moved in zip(line.threads, line.flops_per_us, line.bytes_per_us)
+    ]
+
+
+def _operators(first: NetworkPrediction, estimates: dict[int, dict[str, Estimate]]) -> list[Operator]:
+    """Calls are numbered operator after operator: their order is not known."""
+    parts, position = [], 0
+    for operator, calls in zip(first.network.operators, first.network.calls):
+        mine = {str(n): found[operator.key] for n, found in estimates.items()}
+        times = {
+            n: Time(median_us=e.us, low_us=e.low_us, high_us=e.high_us) for n, e in mine.items() if e.us is not None
+        }
+        positions = range(position, position + int(calls))
+        parts.append(operator_part(operator, tuple(positions), times=times, estimates=mine))
+        position += int(calls)
+    return parts
+
+
+def _time(one: Prediction | Estimate) -> Time:
+    return Time(median_us=one.us, low_us=one.low_us, high_us=one.high_us)
+
+
+def _verdict(one: Prediction) -> str:
+    at = f"with {several(one.threads, 'thread')}"
+    if one.us is None or one.low_us is None or one.high_us is None:
+        return f"There is no prediction {at}: no operator has an estimate."
+    tiers = ", ".join(f"{share:.0%} {tier}" for tier, share in one.tiers.items())
+    return (
+        f"One run should take {time_text(one.us)} {at} ({time_text(one.low_us)} to {time_text(one.high_us)}; {tiers})."
+    )
+
+
+def _missing(one: Prediction) -> str:
+    count = several(len(one.unsupported), "operator")
+    return f"With {several(one.threads, 'thread')} {count} have no estimate, and are not in the sum."
