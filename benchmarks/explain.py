@@ -26,8 +26,9 @@ from common import provenance, store
 
 TRIALS = 32
 OPERATORS = 20
-MODELS = ("vgg-11", "resnet-34", "dcgan", "squeezenet_v1.0", "mlp")
+MODELS = ("vgg-11", "resnet-34", "densenet-121", "squeezenet_v1.0", "mlp")
 _ROUNDS = 15
+_MOST_FLOPS = 3e8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,6 +310,7 @@ def searched_operators() -> list[tuple[str, Any]]:
     from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.shipped import shipped_trials
     from op_profiler.targets.target import resolve_target
+    from op_profiler.tuning.tasks import own_tasks
 
     file = shipped_trials()
     known = {row["operator_key"] for row in read_parquet(file)} if file is not None else set()
@@ -316,9 +318,9 @@ def searched_operators() -> list[tuple[str, Any]]:
     found: dict[str, tuple[str, Any]] = {}
     for name in MODELS:
         model = load_cached(FRONTENDS.get("local"), ModelRequest(source="local", name=name))
-        items = [item for item in tunables_of(model, target)[0] if item.default is not None]
+        items = [item for item in tunables_of(model, target)[0] if item.default and own_tasks(item.anchor)]
         for item in sorted(items, key=lambda item: item.anchor.flops):
-            if item.anchor.key not in known:
+            if item.anchor.key not in known and item.anchor.flops < _MOST_FLOPS:
                 found.setdefault(item.anchor.key, (name, item))
     by_model = [[entry for entry in found.values() if entry[0] == name] for name in MODELS]
     mixed = itertools.zip_longest(*by_model)  # of every model the smallest first

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from op_profiler.predict.schedules.tuning_gain import Tuned
 
 _DRAWS = 400
+_QUIET = 0.1
 _MOST = 0.5
 _SET_BYTES = 1024
 """Lines so far apart, or a multiple of it, share a quarter of the first cache's sets or less (64 sets of 64 bytes)."""
 _LIKE_MCA = 4.0
 """Instructions a cycle that are reckoned with where llvm-mca is missing."""
+
+
+Interval = tuple[float, float, float]
+"""Microseconds, and the ends of their interval."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,15 +102,15 @@ class Evidence:
     others: OtherTimes = OtherTimes()
 
     def us(self, cache: Cache, threads: int | None = None) -> float:
-        """Median; at the thread count that it is explained at where none is given."""
-        return float(np.median(self.samples[cache, self.threads if threads is None else threads]))
+        """At the thread count that it is explained at where none is given; see `quiet_us`."""
+        return float(quiet_us(self.samples[cache, self.threads if threads is None else threads]))
 
     def difference_us(self, more: np.ndarray, less: np.ndarray) -> Interval:
-        """Median difference of two ways within rounds, with its 95 % interval (bootstrap of the rounds)."""
-        apart = more - less
-        drawn = np.random.default_rng(0).choice(apart, (_DRAWS, len(apart)))
-        low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
-        return float(np.median(apart)), float(low), float(high)
+        """What one way takes more than another, with its 95 % interval (bootstrap of the rounds)."""
+        drawn = np.random.default_rng(0).integers(0, len(more), (_DRAWS, len(more)))
+        low, high = np.quantile(quiet_us(more[drawn]) - quiet_us(less[drawn]), [0.025, 0.975])
+        apart = float(quiet_us(more) - quiet_us(less))
+        return apart, min(float(low), apart), max(float(high), apart)
 
     @property
     def moved_bytes(self) -> int:
@@ -174,16 +179,24 @@ class Evidence:
         return far and self.stalled_us > _MOST * self.us("hot", 1)
 
 
+def quiet_us(samples: np.ndarray) -> np.ndarray:
+    """Of rounds, along the last axis: what the quietest tenth of them takes at most. Neighbours come and go, and stop
+    one of several threads sooner than a single one; over a run the quiet rounds of all ways belong together."""
+    return np.asarray(np.quantile(samples, _QUIET, axis=-1))
+
+
 def counted_cycles(body: tuple[str, ...]) -> float:
     """In place of llvm-mca: so many instructions a cycle. It sees neither waiting nor ports."""
     return len(body) / _LIKE_MCA
 
 
-Interval = tuple[float, float, float]
-"""Microseconds, and the ends of their interval."""
-
-
 def at_least_zero(interval: Interval, less: float = 0.0) -> Interval:
     """Each of the three less so much, or 0.0 where that is negative."""
     middle, low, high = (max(us - less, 0.0) for us in interval)
+    return middle, low, high
+
+
+def at_most(interval: Interval, most: float) -> Interval:
+    """Each of the three, or so much where that is more."""
+    middle, low, high = (min(us, most) for us in interval)
     return middle, low, high

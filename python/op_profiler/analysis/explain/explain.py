@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.analysis.explain.evidence import Evidence, Limits
+from op_profiler.analysis.explain.evidence import Evidence, Limits, quiet_us
 from op_profiler.analysis.explain.explanation import ModelExplanation
 from op_profiler.analysis.explain.measuring import measure
 from op_profiler.analysis.explain.other_times import KnownSchedules, schedule_rows
@@ -114,7 +114,7 @@ def explain_built(
     lanes = vector_lanes(load_tvm().target.Target(machine.device.target))
     code = read_code(compiled, labels.values(), cpu_of(machine.device), lanes)
     limits = limits_of(machine.device, counts, lanes, code.peak_flops_per_cycle)
-    whole_us = float(np.median(times.whole[threads]))
+    whole_us = float(quiet_us(times.whole[threads]))
     found = []
     for key, label in labels.items():
         numbers = [number for number, other in enumerate(keys) if other == key]

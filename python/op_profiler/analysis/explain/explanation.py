@@ -84,7 +84,7 @@ class LoopCode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator at one thread count. Times are microseconds a call, medians of one run.
+    """One operator at one thread count. Times are microseconds a call, those of the quietest tenth of the rounds.
 
     Attributes:
         key: workload key.

@@ -15,7 +15,7 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.measure.measurement import Cache
 from op_profiler.targets.machine import LoadedModel, Machine
 
-_ROUNDS = 25
+_ROUNDS = 40
 _FEWEST_ROUNDS = 7
 _SECONDS = 20.0
 _TOLD_SECONDS = 2.0

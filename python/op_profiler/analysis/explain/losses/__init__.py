@@ -10,10 +10,10 @@ from op_profiler.analysis.explain.losses import fusion, instructions, memory, sc
 def losses_of(evidence: Evidence) -> list[Loss]:
     """Largest first."""
     found = [
+        *fusion.losses(evidence),  # first: where it loses all its time, nothing else loses more
         *instructions.losses(evidence),
         *memory.losses(evidence),
         *threads.losses(evidence),
-        *fusion.losses(evidence),
     ]
     found += schedule.losses(evidence, found)
     return sorted((loss for loss in found if loss.lost_us > 0), key=lambda loss: -loss.lost_us)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from op_profiler.analysis.explain.evidence import Evidence, Interval, at_least_zero
+from op_profiler.analysis.explain.evidence import Evidence, Interval, at_least_zero, at_most
 from op_profiler.analysis.explain.explanation import Basis, Loss
 
 _FEW = 0.1
@@ -36,7 +36,7 @@ def _far_memory(evidence: Evidence) -> list[Loss]:
         held = max(evidence.code_us, evidence.ideal_us) / evidence.used_threads
         waits = max(evidence.us("hot") - held, 0.0)
         most = max(evidence.us("model") - held, 0.0)
-        lost, low, high = (min(us, most) for us in (lost + waits, low + waits / _OFF, high + waits))
+        lost, low, high = at_most((lost + waits, low + waits / _OFF, high + waits), most)
         because += (
             f"; its {evidence.moved_bytes / 1e6:.1f} MB do not fit the second-level caches, so it waits for "
             f"{evidence.level} also when it is hot: its instructions alone take {held:.1f} us"

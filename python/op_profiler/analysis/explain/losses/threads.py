@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from op_profiler.analysis.explain.evidence import Evidence, Interval, at_least_zero
+from op_profiler.analysis.explain.evidence import Evidence, Interval, at_least_zero, at_most
 from op_profiler.analysis.explain.explanation import Cause, Loss
 from op_profiler.analysis.explain.losses.memory import missing_us
 
@@ -33,6 +33,7 @@ def losses(evidence: Evidence) -> list[Loss]:
         found.append(_loss("imbalance", uneven, min(low, uneven), min(high, uneven), because))
     waking = _waking_us(evidence)
     rest = at_least_zero((lost + waking[0], low + waking[1], high + waking[2]), uneven)
+    rest = at_most(rest, evidence.us("model"))
     because = f"{took}; {n} without overhead would take {one_us / n:.1f} us"
     if waking[0] > 0:
         because += f"; waking them in the model takes {waking[0]:.1f} us"
