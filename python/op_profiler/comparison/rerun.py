@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +13,14 @@ from op_profiler.comparison.changes import of_pairs
 from op_profiler.comparison.matching import Match, match
 from op_profiler.comparison.result import Compared, RunComparison
 from op_profiler.comparison.stored import differences, only, row_of
-from op_profiler.comparison.turns import MOST_PAIRS, PairedTimes, Side, Turns
+from op_profiler.comparison.turns import COPIES, PairedTimes, Side, Turns
 from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
     from op_profiler.building.recipe import Recipe
     from op_profiler.comparison.runs import Run
     from op_profiler.compilers.compiled_model import BuiltModel
-    from op_profiler.targets.machine import Machine
+    from op_profiler.targets.machine import LoadedModel, Machine
 
 MeasuredSide = tuple[Side, list[str]]
 """A loaded model, and the workload key of each of its operators by number."""
@@ -53,12 +55,15 @@ def compare_in_turns(before: Run, after: Run, seconds: float, announce: Callable
     with compiling(announce):
         built = [_built(recipe, announce) for recipe in recipes]
     with measuring(locks_of([target]), announce):
-        announce(f"loading {after.model.name}")
         machine = open_machine(target, resolve_target(target), None)
         try:
-            sides = [_side(machine, recipe, one) for recipe, one in zip(recipes, built)]
-            matches = match(before.calls, after.calls)
-            return _measured(machine, before, after, sides, matches, threads, seconds, announce)
+            with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+                sides = [
+                    _side(machine, recipe, one, Path(folder, name))
+                    for recipe, one, name in zip(recipes, built, ("before", "after"))
+                ]
+                matches = match(before.calls, after.calls)
+                return _measured(machine, before, after, sides, matches, threads, seconds, announce)
         finally:
             machine.close()
 
@@ -95,8 +100,6 @@ def _measured(
     warnings = [*differences(before, after)]
     if found.foreign_load:
         warnings.append("others used the machine meanwhile, although what they disturbed was measured again")
-    if not found.moved:
-        warnings.append("there was memory for few copies: that the models lie in other memory is not averaged out")
     return RunComparison(
         before=before,
         after=after,
@@ -137,8 +140,17 @@ def _built(recipe: Recipe, announce: Callable[[str], None]) -> BuiltModel:
     return recipe.build(target, announce)
 
 
-def _side(machine: Machine, recipe: Recipe, built: BuiltModel) -> MeasuredSide:
-    loaded = machine.load(built.compiled, recipe.input_arrays(), MOST_PAIRS)
-    keys = [built.compiled.by_label[label].operator.key for label in loaded.labels]
+def _side(machine: Machine, recipe: Recipe, built: BuiltModel, folder: Path) -> MeasuredSide:
+    """A model that is loaded anew each time, from files that nothing else changes."""
+    from op_profiler.compilers.compiler import compiler_in_use
+
+    compiler, inputs = compiler_in_use(), recipe.input_arrays()
+    folder.mkdir()
+    compiler.write(folder, built.compiled)
+
+    def load() -> LoadedModel:
+        return machine.load(compiler.read(folder), inputs, COPIES)
+
+    keys = [built.compiled.by_label[label].operator.key for label in load().labels]
     order = list(dict.fromkeys(keys))
-    return Side(loaded, np.array([order.index(key) for key in keys], dtype=np.intp)), order
+    return Side(load, np.array([order.index(key) for key in keys], dtype=np.intp)), order

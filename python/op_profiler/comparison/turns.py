@@ -1,17 +1,19 @@
-"""Two built models in turns: before, after, after, before, in many places of memory.
+"""Two built models in turns: before, after, after, before, loaded anew again and again.
 
-A shared machine is another one from minute to minute, and a model takes other times in other memory
-(`measure/placements.py`). So both models are loaded in one process, each as many copies, and a copy of one is measured
-beside a copy of the other, round by round, the other way around each time. A pair of copies gives one change of each
-operator, and pairs differ as two processes do. The changes are averaged over the pairs; their spread tells how sure the
-average is.
+A shared machine is another one from minute to minute, and a model takes other times where its tensors lie in other
+memory (`measure/placements.py`). So does the code of its kernels: small ones differed by 4 % from one load of the same library
+to the next. So both models are loaded in one process, and for each pair of times both libraries are loaded anew, with a
+few copies of the tensors. Inside a pair both are measured round by round, the other way around each time. A pair gives
+one change of each operator, and pairs differ as two processes do. The changes are averaged over the pairs; their spread
+tells how sure the average is.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,11 +26,19 @@ if TYPE_CHECKING:
     from op_profiler.measure.measurement import Cache
     from op_profiler.targets.machine import LoadedModel, Machine
 
+COPIES = 4
+"""Of the tensors of a library that was loaded."""
 MOST_PAIRS = 64
-FEWEST_PAIRS = 16
-_LEAST_ROUNDS = 5
-_PAIR_SECONDS = 0.1
+FEWEST_PAIRS = 8
+_ALIVE = 2  # pairs before this one, so that it does not get their memory
+_LEAST_ROUNDS = 3
+_COPY_SECONDS = 0.05
 _NARROW = 0.01
+_SMALL = 0.05
+
+Pair = tuple["LoadedModel", "LoadedModel"]
+Times = dict[int, tuple[np.ndarray, np.ndarray]]
+"""By thread count, of both sides: the whole model, then its operators, microseconds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,17 +46,17 @@ class Side:
     """One of the two models.
 
     Attributes:
-        loaded: with copies to go through.
+        load: loads its library anew, with copies of its tensors to go through.
         groups: for each of its kernels the number of its operator, shape (kernels,).
     """
 
-    loaded: LoadedModel
+    load: Callable[[], LoadedModel]
     groups: np.ndarray
 
 
 @dataclasses.dataclass
 class PairedTimes:
-    """What was measured at one thread count, microseconds; one row a pair of copies, each a median over its rounds.
+    """What was measured at one thread count, microseconds; one row a pair.
 
     Attributes:
         whole: shape (pairs, 2): before, after.
@@ -62,12 +72,10 @@ class Measured:
     """Attributes:
     times: by thread count.
     foreign_load: whether pairs were kept although others used the machine.
-    moved: whether the pairs lay in different memory.
     """
 
     times: dict[int, PairedTimes]
     foreign_load: bool
-    moved: bool
 
 
 class Turns:
@@ -75,7 +83,7 @@ class Turns:
 
     Args:
         threads: counts, each of which every pair is measured at.
-        matched: numbers of the operators of both sides that are compared; rounds go on until these are known well.
+        matched: numbers of the operators of both sides that are compared.
         comparisons: that will be judged together.
     """
 
@@ -95,71 +103,72 @@ class Turns:
         self._cache = cache
         self._matched = list(matched)
         self._comparisons = comparisons
-        self._pairs: list[dict[int, tuple[np.ndarray, np.ndarray]]] = []
+        self._pairs: list[Times] = []
 
     def measure(self, seconds: float) -> Measured:
-        """Measure pairs until the changes are known to 1 %, for so many seconds, or until there are no more copies.
+        """Measure pairs until the changes of the whole model and of what takes 5 % of it are known to 1 %, or for so
+        many seconds.
 
         Args:
-            seconds: at most, once there are `FEWEST_PAIRS`.
+            seconds: with loading; at most, once there are `FEWEST_PAIRS`.
         """
         meter = self._machine.meter(max(self._threads))
         patience = self._machine.limits.repeat_seconds
         started = time.monotonic()
-        seen: set[int] = set()
-        foreign_load, moved = False, True
-        with no_garbage_collection():
-            while len(self._pairs) < MOST_PAIRS:
-                number = len(self._pairs)
-                copies = self._copies(number)
-                if seen & {id(copy) for copy in copies}:
-                    if number >= FEWEST_PAIRS:
-                        break
-                    moved = False
-                seen |= {id(copy) for copy in copies}
-                found, foreign, waited = self._quiet_pair(copies, number, meter, patience)
-                patience -= waited
-                foreign_load |= foreign
-                self._pairs.append(found)
-                late = time.monotonic() - started > seconds
-                if number + 1 >= FEWEST_PAIRS and (late or (number % 4 == 3 and self._known())):
-                    break
-        return Measured({n: self._times(n) for n in self._threads}, foreign_load, moved)
+        alive: deque[Pair] = deque(maxlen=_ALIVE)
+        foreign_load = False
+        while len(self._pairs) < MOST_PAIRS:
+            number = len(self._pairs)
+            pair = self._loaded(number)
+            alive.append(pair)
+            found, foreign, waited = self._quiet_times(pair, number, meter, patience)
+            patience -= waited
+            foreign_load |= foreign
+            self._pairs.append(found)
+            late = time.monotonic() - started > seconds
+            if number + 1 >= FEWEST_PAIRS and (late or (number % 4 == 3 and self._known())):
+                break
+        return Measured({n: self._times(n) for n in self._threads}, foreign_load)
 
-    def _copies(self, number: int) -> tuple[LoadedModel, LoadedModel]:
-        """The next copy of each; one model comes first in every second pair, since memory is dealt out in order."""
+    def _loaded(self, number: int) -> Pair:
+        """Both models anew; one of them first in every second pair, since memory is dealt out in order."""
+        before, after = (side.load for side in self._sides)
         if number % 2:
-            after = self._sides[1].loaded.moved()
-            return self._sides[0].loaded.moved(), after
-        before = self._sides[0].loaded.moved()
-        return before, self._sides[1].loaded.moved()
+            second = after()
+            return before(), second
+        return before(), after()
 
-    def _quiet_pair(
-        self, copies: tuple[LoadedModel, LoadedModel], number: int, meter: LoadMeter | None, patience: float
-    ) -> tuple[dict[int, tuple[np.ndarray, np.ndarray]], bool, float]:
-        """A pair, again while others use the machine and patience lasts; whether they did, and what that cost."""
+    def _quiet_times(
+        self, pair: Pair, number: int, meter: LoadMeter | None, patience: float
+    ) -> tuple[Times, bool, float]:
+        """Of a pair, again while others use the machine and patience lasts; whether they did, and what that cost."""
         waited = 0.0
         while True:
             started = time.monotonic()
             if meter is not None:
                 meter.read()
-            found = {n: self._pair(copies, n, number) for n in self._threads}
+            with no_garbage_collection():
+                found = {n: self._times_of(pair, n, number) for n in self._threads}
             load = meter.read() if meter is not None else None
             foreign = load is not None and load.disturbs
             if not foreign or waited >= patience:
                 return found, foreign, waited
             waited += time.monotonic() - started
 
-    def _pair(
-        self, copies: tuple[LoadedModel, LoadedModel], threads: int, number: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Median times over the rounds of a pair of copies: of each side the whole model, then its operators."""
+    def _times_of(self, pair: Pair, threads: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Geometric mean over the copies."""
         self._machine.threads.use(threads)
+        rows = [self._times_of_copies((pair[0].moved(), pair[1].moved()), number + i) for i in range(COPIES)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            before, after = (np.exp(np.mean(np.log([row[which] for row in rows]), axis=0)) for which in (0, 1))
+        return before, after
+
+    def _times_of_copies(self, copies: Pair, turn: int) -> tuple[np.ndarray, np.ndarray]:
+        """Medians over the rounds."""
         for copy in copies:
             copy.run_model()
         rows: tuple[list[list[float]], list[list[float]]] = ([], [])
-        until = time.monotonic() + _PAIR_SECONDS
-        turn = number
+        until = time.monotonic() + _COPY_SECONDS
         while len(rows[0]) < _LEAST_ROUNDS or time.monotonic() < until:
             for which in (0, 1) if turn % 2 == 0 else (1, 0):
                 copy = copies[which]
@@ -180,13 +189,19 @@ class Turns:
         return PairedTimes(np.stack([before[:, 0], after[:, 0]], axis=1), (before[:, 1:], after[:, 1:]))
 
     def _known(self) -> bool:
-        """Whether every change is known to 1 %."""
+        """Whether every change that matters is known to 1 %."""
+        calls = np.bincount(self._sides[0].groups)
         for threads in self._threads:
             times = self._times(threads)
+            shares = np.median(times.operators[0], axis=0) * calls / np.median(times.whole[:, 0])
             columns = [(times.whole[:, 0], times.whole[:, 1])]
-            columns += [(times.operators[0][:, a], times.operators[1][:, b]) for a, b in self._matched]
-            for one, other in columns:
-                estimate = of_pairs(one, other)
+            columns += [
+                (times.operators[0][:, one], times.operators[1][:, other])
+                for one, other in self._matched
+                if shares[one] >= _SMALL
+            ]
+            for before, after in columns:
+                estimate = of_pairs(before, after)
                 if estimate is not None and half_width(estimate, self._comparisons) > _NARROW:
                     return False
         return True

@@ -1,0 +1,214 @@
+"""Does a comparison of runs cry wolf, and does it find a slow-down of 5 %? Equal collections, and planted schedules.
+
+    python benchmarks/compare.py [NAME ...] [--keep FILE]     (20 minutes; with --keep it goes on where it was stopped)
+
+A pair of equal collections (``equal:MODEL:NUMBER``) is of one model with nothing changed between, each into the same
+dataset under a label of its own. It is compared by the stored times and measured again in turns. Any change that is
+called real, of any operator or of the whole model at one or two threads, is a false alarm.
+
+A planted slow-down (``planted:MODEL:NUMBER``) is another schedule of the model's heaviest operator: of some drawn at
+random (tiles, splits, orders, unrolled loops) the two whose times differ by nearest to 5 %. How much it really is, is
+measured in turns first; then it has to be found by a second measurement in turns, at one thread.
+
+Goal: 20 pairs of equal collections raise a false alarm in at most one; of 10 slow-downs of 5 % 9 are found in turns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from common import collect, run_of, store
+
+if TYPE_CHECKING:
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.comparison.result import Compared, Comparison
+    from op_profiler.schedules.records import Record
+
+MODELS = ("mlp", "squeezenet_v1.1")
+_EQUAL, _PLANTED = 10, 5  # of each model
+NAMES = [f"{kind}:{m}:{i}" for kind, n in (("equal", _EQUAL), ("planted", _PLANTED)) for m in MODELS for i in range(n)]
+_DRAWN = 8
+_WANTED = 0.05
+_ROUNDS = 40
+_COPIES = 6
+
+
+def measure(name: str) -> dict[str, Any]:
+    """One pair."""
+    kind, model, number = name.split(":")
+    with tempfile.TemporaryDirectory() as folder:
+        return equal(model, Path(folder)) if kind == "equal" else planted(model, int(number), Path(folder))
+
+
+def equal(model: str, folder: Path) -> dict[str, Any]:
+    """False alarms between two collections of the same."""
+    for label in ("before", "after"):
+        _collect(folder, model, label, "none", "1,2")
+    found = {}
+    for method in ("stored", "in turns"):
+        comparison = _compare(folder, rerun=method == "in turns")
+        rows = [row for _, row in comparison.rows if row.change is not None]
+        widths = [
+            (row.change.high - row.change.low) / 2
+            for row in rows
+            if row.change is not None and row.change.low is not None and row.change.high is not None
+        ]
+        changes = [abs(row.change.change) for row in rows if row.change is not None]
+        found[method] = {
+            "compared": comparison.judged,
+            "false_alarms": sum(row.change is not None and row.change.real is True for row in rows),
+            "largest_change_percent": round(100 * max(changes), 1),
+            "half_width_percent": round(100 * float(np.median(widths)), 2) if widths else None,
+        }
+    return found
+
+
+def planted(model: str, number: int, folder: Path) -> dict[str, Any]:
+    """Whether a planted slow-down is found."""
+    operator, records = _drawn(model, number, folder)
+    fast, slow = _nearest(model, operator, records, folder)
+    for label, record in (("before", fast), ("after", slow)):
+        _collect(folder, model, label, str(_kept(record, folder / label)), "1")
+    truth, found = (_row_of(_compare(folder, rerun=True), operator) for _ in range(2))
+    others = [row for _, row in _compare(folder, rerun=True).rows if row.name is not None and operator not in row.keys]
+    assert truth.change is not None and found.change is not None
+    return {
+        "planted_percent": _percent(truth.change.change),
+        "between_percent": [_percent(truth.change.low), _percent(truth.change.high)],
+        "found_percent": _percent(found.change.change),
+        "found_between_percent": [_percent(found.change.low), _percent(found.change.high)],
+        "found": found.change.slower,
+        "other_operators": len(others),
+        "others_called_real": sum(row.change is not None and row.change.real is True for row in others),
+        "schedules": " -> ".join(found.schedules),
+    }
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 2)
+
+
+def _collect(folder: Path, model: str, label: str, schedules: str, threads: str) -> None:
+    arguments = ["--modelname", model, "--threads", threads, "--db", f"sqlite:///{folder}/runs.db"]
+    code, _ = collect([*arguments, "--label", label, "--schedules", schedules], folder)
+    assert code == 0, f"the collection of {model} ended with {code}"
+
+
+def _compare(folder: Path, *, rerun: bool) -> Comparison:
+    from op_profiler.comparison.compare import compare_runs
+
+    return compare_runs(
+        "before", "after", db=f"sqlite:///{folder}/runs.db", rerun=rerun, announce=lambda step: print(step, flush=True)
+    )
+
+
+def _row_of(comparison: Comparison, operator: str) -> Compared:
+    (row,) = [row for _, row in comparison.rows if operator in row.keys]
+    return row
+
+
+def _request(model: str, schedules: str = "none") -> BuildRequest:
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.frontends.frontend import ModelRequest
+
+    return BuildRequest(model=ModelRequest(source="local", name=model), schedules=schedules)
+
+
+def _drawn(model: str, number: int, folder: Path) -> tuple[str, list[Record]]:
+    """Workload key of the heaviest operator that a template computes, and schedules of it, drawn at random."""
+    from op_profiler.building.requested_model import load_model
+    from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.schedules.records import Conditions, Record
+
+    relay_model, _, target = load_model(_request(model))
+    items, _ = compiler_in_use().tunables(relay_model, target, None)
+    item = max(items, key=lambda one: one.anchor.flops)
+    (task, *_) = item.tasks
+    space = task.create(target).config_space
+    draw = random.Random(number)
+    records = []
+    while len(records) < _DRAWN:
+        index = draw.randrange(space.range_length)
+        if not space.is_index_valid(index):
+            continue
+        config = space.get(index).to_json_dict()
+        fields = str(target), task.template, task.arguments, config
+        records.append(Record(*fields, (1e-5,), conditions=Conditions(1)))
+    return item.operators[0], records
+
+
+def _kept(record: Record, folder: Path) -> Path:
+    """A folder of schedule records that holds this one."""
+    from op_profiler.schedules.records import keep
+
+    file = dataclasses.replace(_request("mlp"), schedules=str(folder)).record_file()
+    assert file is not None
+    if not file.exists():
+        keep(file, record)
+    return folder
+
+
+def _nearest(model: str, operator: str, records: list[Record], folder: Path) -> tuple[Record, Record]:
+    """Those two whose times in the model differ by nearest to 5 %, the faster one first; timed in turns."""
+    from op_profiler.building.build import build_model
+    from op_profiler.building.requested_model import load_model, random_inputs
+    from op_profiler.targets.open_machine import open_machine
+
+    relay_model, _, target = load_model(_request(model))
+    machine = open_machine("llvm", target, None)
+    machine.threads.use(1)
+    ways = []
+    for number, record in enumerate(records):
+        request = _request(model, str(_kept(record, folder / f"drawn{number}")))
+        compiled = build_model(request, relay_model, target).compiled
+        loaded = machine.load(compiled, random_inputs(list(relay_model.inputs)), _COPIES)
+        at = [i for i, label in enumerate(loaded.labels) if compiled.by_label[label].operator.key == operator]
+        ways.append((loaded, at))
+    times: list[list[float]] = [[] for _ in ways]
+    for _ in range(_ROUNDS):
+        for (loaded, at), found in zip(ways, times):
+            copy = loaded.moved()
+            copy.run_model()
+            copy.run_model()
+            found.append(float(np.mean(np.array(copy.walk("model", [True] * len(loaded.labels)))[at])))
+    medians = [float(np.median(found)) for found in times]
+    pairs = list(itertools.permutations(range(len(records)), 2))
+    fast, slow = min(pairs, key=lambda pair: abs(medians[pair[1]] / medians[pair[0]] - 1 - _WANTED))
+    print(f"{medians[fast]:.2f} us and {medians[slow]:.2f} us of {[round(m, 2) for m in medians]}", flush=True)
+    return records[fast], records[slow]
+
+
+def main() -> None:
+    run = run_of(__file__, __doc__, measure, NAMES)
+    equals: list[dict[str, Any]] = []
+    plants: list[dict[str, Any]] = []
+    for name, commit, result in run.found:
+        kind, model, _ = name.split(":")
+        if kind == "equal":
+            equals += [
+                {"pair": name, "model": model, "method": m, **row, "commit": commit} for m, row in result.items()
+            ]
+        else:
+            plants.append({"pair": name, "model": model, **result, "commit": commit})
+        print(name, result, flush=True)
+    told = []
+    for method in ("in turns", "stored"):
+        rows = [row for row in equals if row["method"] == method]
+        alarms = sum(row["false_alarms"] > 0 for row in rows)
+        told.append(f"{method} {alarms} of {len(rows)} equal pairs raise a false alarm")
+    about = [row for row in plants if 3 <= row["planted_percent"] <= 8]
+    found = sum(row["found"] for row in about)
+    told.append(f"{found} of {len(about)} planted slow-downs of 3 to 8 % are found")
+    headline = "; ".join(told)
+    print(headline)
+    store(__file__, headline, {"equal": equals, "planted": plants}, whole=run.whole)
+
+
+if __name__ == "__main__":
+    main()
