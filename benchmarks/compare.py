@@ -132,7 +132,7 @@ def _drawn(model: str, number: int, folder: Path) -> tuple[str, list[Record]]:
     (task, *_) = item.tasks
     space = task.create(target).config_space
     draw = random.Random(number)
-    records = []
+    records: list[Record] = []
     while len(records) < _DRAWN:
         index = draw.randrange(space.range_length)
         if not space.is_index_valid(index):

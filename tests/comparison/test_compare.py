@@ -226,10 +226,10 @@ def test_a_slow_schedule_is_found_in_turns_and_ends_with_1(folder: Path) -> None
     slower = [row for row in one["rows"] if row["change"]["real"] and row["change"]["change"] > 0.2]
     assert {row["name"] is None for row in slower} == {True, False}, "an operator, and with it the whole model"
     (operator,) = (row for row in slower if row["share"] > 0.5 and row["name"] is not None)
-    assert operator["how"] == "position" and operator["keys"][0] != operator["keys"][1]
+    assert operator["how"] == "layers" and operator["keys"][0] != operator["keys"][1]
     assert len(operator["schedules"]) == 2 and "tile_x=[-1, 1, 1]" in operator["schedules"][1]
     markdown, page = (folder / "out.md").read_text(), (folder / "out.html").read_text()
-    assert "| the whole model |" in markdown and "position" in markdown and "slower" in markdown
+    assert "| the whole model |" in markdown and "by its layers" in markdown and "slower" in markdown
     assert "class=slower" in page and "</svg>" in page and not re.search(r"(src|href)=", page)
 
 

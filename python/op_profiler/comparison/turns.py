@@ -1,11 +1,11 @@
 """Two built models in turns: before, after, after, before, loaded anew again and again.
 
 A shared machine is another one from minute to minute, and a model takes other times where its tensors lie in other
-memory (`measure/placements.py`). So does the code of its kernels: small ones differed by 4 % from one load of the same library
-to the next. So both models are loaded in one process, and for each pair of times both libraries are loaded anew, with a
-few copies of the tensors. Inside a pair both are measured round by round, the other way around each time. A pair gives
-one change of each operator, and pairs differ as two processes do. The changes are averaged over the pairs; their spread
-tells how sure the average is.
+memory (`measure/placements.py`). So does the code of its kernels: small ones differed by 4 % from one load of the same
+library to the next. So both models are loaded in one process, and for each pair of times both libraries are loaded
+anew, with a few copies of the tensors. Inside a pair both are measured round by round, the other way around each time.
+A pair gives one change of each operator, and pairs differ as two processes do. The changes are averaged over the pairs;
+their spread tells how sure the average is.
 """
 
 from __future__ import annotations
