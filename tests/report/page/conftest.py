@@ -49,7 +49,9 @@ def _add_hostile(dataset: Dataset) -> None:
         (dataclasses.replace(operator, name=HOSTILE, op_names=(HOSTILE,), attrs=({HOSTILE: HOSTILE},)), positions)
         for operator, positions in dataset.model_operators(model.key)
     ]
-    dataset.add_operators("f" * 16, operators, code={operator.key: HOSTILE for operator, _ in operators})
+    layers = {operator.key: [[f"block{place // 2}.{HOSTILE}"]] for place, (operator, _) in enumerate(operators)}
+    code = {operator.key: HOSTILE for operator, _ in operators}
+    dataset.add_operators("f" * 16, operators, code=code, layers=layers)
     dataset.record_model_timing("f" * 16, timing.settings, device, timing.timing)
     dataset.record_all(
         Row(

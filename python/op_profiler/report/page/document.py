@@ -120,7 +120,7 @@ class Operator(Part):
 
     Attributes:
         calls: positions in the model's call order.
-        layers: of the user's model that it computes; empty where that is not known.
+        layers: of the user's model, of each call, that of the heavy op first; empty where they are not known.
         times, estimates: by thread count.
         tuning: index in `Model.tunings`; None where its heavy op was not searched for.
     """
@@ -137,7 +137,7 @@ class Operator(Part):
     flops: int
     bytes: int
     calls: list[int]
-    layers: list[str] = []
+    layers: list[list[str]] = []
     schedule: Schedule | None = None
     loops: list[Loop] = []
     code: str | None = None

@@ -30,13 +30,17 @@ def _visit(body: list[ast.stmt], depth: int, found: list[Loop]) -> None:
     for statement in body:
         if isinstance(statement, ast.For) and isinstance(statement.iter, ast.Call):
             inner = _loops(statement, depth)
-            if inner and not any(isinstance(node, ast.For) for one in statement.body for node in ast.walk(one)):
+            if inner and not _holds_loop(statement.body):
                 inner[-1] = _with_body(inner[-1], statement.body)
             found += inner
             _visit(statement.body, depth + len(inner), found)
         else:
             for name in ("body", "orelse"):
                 _visit(getattr(statement, name, []), depth, found)
+
+
+def _holds_loop(body: list[ast.stmt]) -> bool:
+    return any(isinstance(one, ast.For) or _holds_loop(getattr(one, "body", [])) for one in body)
 
 
 def _loops(statement: ast.For, depth: int) -> list[Loop]:

@@ -41,6 +41,7 @@ def operators_of(
         device_key: where.
     """
     code = _code_of(dataset, model_key)
+    layers = dataset.layers_of(model_key)
     alone: dict[str, list[Alone]] = {}
     for threads in measured:
         for state in _STATES:
@@ -55,6 +56,7 @@ def operators_of(
             {n: rows[operator.key] for n, rows in measured.items() if operator.key in rows},
             alone.get(operator.key, []),
             code.get(operator.key),
+            [list(names) for names in layers.get(operator.key, ())],
         )
         for operator, positions in operators
     ]
@@ -73,6 +75,7 @@ def _part(
     rows: Mapping[int, StoredMeasurement],
     alone: list[Alone],
     code: str | None,
+    layers: list[list[str]],
 ) -> Operator:
     schedule = next((row.schedule for row in rows.values()), None)
     return operator_part(
@@ -81,6 +84,7 @@ def _part(
         schedule=schedule_part(schedule) if schedule is not None and schedule.template != "unknown" else None,
         loops=loops_of(code) if code is not None else [],
         code=code,
+        layers=layers,
         times={str(n): time_part(row.measurement, row.measured_at) for n, row in rows.items()},
         alone=alone,
         turnaround=_turnaround(rows),

@@ -25,7 +25,7 @@ def rooflines_of(device: Device) -> list[Roofline]:
             flops_per_us=float(peaks["flops_per_us"][i]),
             roofs=[
                 Roof(level="memory", bytes_per_us=float(peaks["bytes_per_us"][i])),
-                *(Roof(level=level, bytes_per_us=float(rates[i])) for level, rates in caches.items()),
+                *(Roof(level=level.upper(), bytes_per_us=float(rates[i])) for level, rates in caches.items()),
             ],
         )
         for i, threads in enumerate(peaks.get("threads", ()))

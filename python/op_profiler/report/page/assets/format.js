@@ -46,6 +46,12 @@ export const kind = short;
 /** What an operator computes. Its kernel's name says the same, with a number that means nothing. */
 export const title = (operator) => operator.ops.map(short).join(" + ") || operator.name;
 
+/** Parts of a layer's path: layer1.0.conv1, or /layer1/conv1/Conv. */
+export const path = (layer) => layer.split(layer.includes("/") ? "/" : ".").filter(Boolean);
+
+/** All layers that went into an operator, each once. */
+export const layers = (operator) => [...new Set((operator.layers ?? []).flat())];
+
 /** Sizes of a tensor, without its type. */
 export const shape = (tensor = "") => tensor.replace(/^\S+ /, "");
 

@@ -94,8 +94,8 @@ function callsOf(model) {
   const calls = [];
   for (const operator of model.operators) {
     for (const position of operator.calls) {
-      const layer = operator.layers_by_call?.[operator.calls.indexOf(position)] ?? operator.layers?.[0] ?? "";
-      calls[position] = { position, operator, us: timeOf(operator) ?? 0, path: layer.split(/[./]/).filter(Boolean), reads: model.reads?.[position] ?? (position ? [position - 1] : []) };
+      const layers = operator.layers?.[operator.calls.indexOf(position)] ?? [];
+      calls[position] = { position, operator, us: timeOf(operator) ?? 0, layers, path: format.path(layers[0] ?? ""), reads: model.reads?.[position] ?? (position ? [position - 1] : []) };
     }
   }
   return calls.filter(Boolean);
@@ -130,7 +130,7 @@ function grouped(calls, depth, open) {
   return { nodes: [...groups.values()], edges: [...edges.values()] };
 }
 
-const textOf = (call) => `${format.title(call.operator)} ${call.operator.anchor} ${call.operator.key} ${(call.operator.layers ?? []).join(" ")} ${call.operator.outputs[0] ?? ""}`.toLowerCase();
+const textOf = (call) => `${format.title(call.operator)} ${call.operator.anchor} ${call.operator.key} ${call.layers.join(" ")} ${call.operator.outputs[0] ?? ""}`.toLowerCase();
 
 function box(id, name, more, us, rest) {
   const short = name.length > 30 ? `${name.slice(0, 29)}…` : name;
@@ -143,8 +143,11 @@ function find(words, status) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   const hits = shown.nodes().filter((node) => wanted.length && wanted.every((word) => node.data("text").includes(word)));
   shown.batch(() => {
-    shown.elements().removeClass("hit faded");
-    if (wanted.length) { shown.elements().addClass("faded"); hits.removeClass("faded").addClass("hit"); }
+    shown.nodes(".hit").difference(hits).removeClass("hit");
+    hits.addClass("hit");
+    const faded = wanted.length ? shown.nodes().difference(hits) : shown.collection();
+    shown.nodes(".faded").difference(faded).removeClass("faded");
+    faded.addClass("faded");
   });
   status.textContent = wanted.length ? `${hits.length} found${hits.length ? ", Enter shows them" : ""}` : `${shown.nodes().length} boxes`;
 }

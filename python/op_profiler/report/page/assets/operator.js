@@ -216,7 +216,7 @@ function estimates(body, model, operator) {
 
 function description(body, model, operator) {
   part(body, "What it computes", facts([
-    ["layers", (operator.layers ?? []).join(", ") || "not known"],
+    ["layers", format.layers(operator).join(", ") || "not known"],
     ["ops", operator.ops.join(" → ")],
     ["reads", operator.inputs.join("; ")], ["weights", operator.params.join("; ")], ["writes", operator.outputs.join("; ")],
     ["arithmetic", format.flops(operator.flops)], ["moves", format.bytes(operator.bytes)],

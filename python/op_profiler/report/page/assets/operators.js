@@ -66,7 +66,7 @@ function row(model, operator) {
     name: format.title(operator),
     kind: format.kind(operator.anchor),
     shape: format.shape(operator.outputs[0]),
-    layers: (operator.layers ?? []).join(", "),
+    layers: format.layers(operator).join(", "),
     calls: operator.calls.length,
     share: shareOf(model, operator),
     us,
@@ -78,7 +78,7 @@ function row(model, operator) {
     limit: peak?.limit ?? "",
     schedule: operator.schedule ? operator.schedule.template : "",
     origin: operator.schedule?.origin ?? "",
-    text: [operator.name, operator.anchor, operator.key, ...(operator.layers ?? []), ...operator.outputs, ...operator.ops,
+    text: [operator.name, operator.anchor, operator.key, ...format.layers(operator), ...operator.outputs, ...operator.ops,
       operator.schedule?.template ?? "", operator.schedule?.origin ?? ""].join(" ").toLowerCase(),
   };
 }
@@ -89,11 +89,12 @@ function columns(rows, predicted) {
     sorterParams: { alignEmptyValues: "bottom" }, formatter: (cell) => text(cell.getValue(), cell.getData()), ...more,
   });
   const text = (title, field, more = {}) => ({ title, field, sorter: "string", formatter: "plaintext", ...more });
+  const narrow = document.documentElement.clientWidth < 700;
+  const output = text("output", "shape", { width: 165 });
   return [
-    text("operator", "name", { frozen: document.documentElement.clientWidth >= 700, width: 300,
-      formatter: (cell) => operatorLink(cell.getData().operator) }),
-    text("output", "shape", { width: 165 }),
-    number("share", "share", bar, { width: 110 }),
+    text("operator", "name", { frozen: !narrow, width: narrow ? 170 : 300, formatter: (cell) => operatorLink(cell.getData().operator) }),
+    ...(narrow ? [] : [output]),
+    number("share", "share", bar, { width: narrow ? 88 : 110 }),
     number("µs a call", "us", (us, one) => (one.error ? "failed" : format.microseconds(us))),
     number(predicted ? "± 90 %" : "± 95 %", "half", (half) => (half === null ? "–" : format.percent(half))),
     number("calls", "calls", String),
@@ -101,6 +102,7 @@ function columns(rows, predicted) {
     number("GB/s", "byteRate", (rate) => (rate === null ? "–" : format.microseconds(rate / 1e3))),
     number("of peak", "peak", (share, one) => (share === null ? "–" : `${format.percent(share, 0)} ${one.limit === "memory" ? "mem" : "arith"}`),
       { headerTooltip: "Of the peak that limits it: arithmetic, or reading and writing every tensor once in memory. What lies in caches can be above 100 %." }),
+    ...(narrow ? [output] : []),
     text("kind", "kind"),
     ...(rows.some((one) => one.layers) ? [text("layers", "layers", { width: 220 })] : []),
     text("schedule", "schedule"),

@@ -83,7 +83,7 @@ function roofSeries(roof, line, least, most) {
       symbol: "rect", symbolSize: [0.1, 0.1], silent: true,
       label: { show: true, color: css("--soft"), fontSize: 11, position: "right", distance: 8,
         formatter: `${roof.level} ${format.byteRate(roof.bytes_per_us)}` },
-      data: [{ coord: [Math.sqrt(least * ridge), Math.sqrt(least * ridge) * roof.bytes_per_us / 1e3] }],
+      data: [{ coord: [least * 1.25, least * 1.25 * roof.bytes_per_us / 1e3] }],
     },
   };
 }

@@ -38,7 +38,7 @@ export const section = {
         ["from", format.time(data.value[1])],
         ["takes", format.time(data.value[2] - data.value[1])],
         ["output", data.operator.outputs[0]],
-        ["layers", (data.operator.layers ?? []).join(", ")],
+        ["layers", (data.operator.layers?.[data.operator.calls.indexOf(data.position)] ?? []).join(", ")],
       ]) }),
       dataZoom: [
         { type: "inside", filterMode: "weakFilter" },

@@ -18,7 +18,7 @@ export const section = {
       parent.append(unknown("No operator has a time."));
       return;
     }
-    const layered = timed.some((operator) => operator.layers?.length);
+    const layered = timed.some((operator) => operator.layers?.flat().length);
     const chosen = grouping ?? (layered ? "layer" : "kind");
     const place = h("div");
     parent.append(
@@ -75,19 +75,18 @@ function byKind(leaves, colours) {
     .filter((group) => group.children.length);
 }
 
-/** Layers are paths such as layer1.0.conv1; an operator of several counts to each in equal parts. */
+/** By the first two parts of the layer that a call belongs to, which is that of its heavy op. */
 function byLayer(leaves) {
   const root = { children: new Map() };
   for (const one of leaves) {
-    const layers = one.operator.layers?.length ? one.operator.layers : ["not known"];
-    for (const layer of layers) {
-      const path = layer.split(/[./]/).filter(Boolean).slice(0, 2);
+    const calls = one.operator.calls.map((_, i) => one.operator.layers?.[i]?.[0] ?? "not known");
+    for (const layer of new Set(calls)) {
       let node = root;
-      for (const name of path) {
+      for (const name of format.path(layer).slice(0, 2)) {
         if (!node.children.has(name)) node.children.set(name, { children: new Map(), leaves: [] });
         node = node.children.get(name);
       }
-      node.leaves.push({ ...one, value: one.value / layers.length });
+      node.leaves.push({ ...one, value: one.value * calls.filter((name) => name === layer).length / calls.length });
     }
   }
   const build = ([name, node]) => ({ name, children: [...[...node.children].map(build), ...node.leaves] });
@@ -100,6 +99,6 @@ function leafHint(model, operator) {
     ["output", operator.outputs[0]],
     ["in one run", `${format.time(totalOf(operator))} in ${format.several(operator.calls.length, "call")}`],
     ["share", format.percent(shareOf(model, operator))],
-    ["layers", (operator.layers ?? []).join(", ")],
+    ["layers", format.layers(operator).join(", ")],
   ]);
 }
