@@ -33,6 +33,7 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
             ("building", "from a request", "to a built model, kept"),
             ("collection", "a worker a model,", "supervisor, sampling"),
             ("tuning", "the search,", "trials in processes"),
+            ("fleet", "many machines,", "one dataset"),
         ),
     ),
     (

@@ -31,7 +31,8 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
     if "STUB_FAILS" in os.environ:
         raise RuntimeError("the backend is broken")
     name, info = "op_profiler-0.1.0-py3-none-any.whl", "op_profiler-0.1.0.dist-info"
-    extras = "".join(f"Provides-Extra: {extra}\\n" for extra in ("models", "cuda", "postgres", "predict", "docs"))
+    names = ("models", "cuda", "postgres", "predict", "fleet", "docs")
+    extras = "".join(f"Provides-Extra: {extra}\\n" for extra in names)
     files = {
         "op_profiler.pth": os.path.join(os.getcwd(), "python"),
         f"{info}/METADATA": "Metadata-Version: 2.1\\nName: op-profiler\\nVersion: 0.1.0\\n" + extras,

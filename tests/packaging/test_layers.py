@@ -28,6 +28,7 @@ LAYERS = (
     ("building",),
     ("analysis", "predict", "comparison"),
     ("collection",),
+    ("fleet",),
     ("parallel.planning",),
     ("parallel.runtime",),
     ("parallel", "parallel.corun"),

@@ -27,6 +27,7 @@ def application() -> typer.Typer:
         evaluate,
         explain,
         export,
+        fleet,
         import_,
         models,
         predict,
@@ -61,6 +62,10 @@ def application() -> typer.Typer:
         corun.corun: corun.EXAMPLES,
         cache.cache: cache.EXAMPLES,
         devices.devices: devices.EXAMPLES,
+        fleet.scheduler: fleet.EXAMPLES,
+        fleet.worker: fleet.EXAMPLES,
+        fleet.fleet: fleet.EXAMPLES,
+        fleet.certificates: fleet.EXAMPLES,
     }
     for command, examples in commands.items():
         app.command(command.__name__.rstrip("_"), cls=Command, epilog=examples)(command)

@@ -44,6 +44,8 @@ op_performance_collector.py --modelsource local --modelname resnet-18 --target c
 
 op_performance_collector.py --modelsource local --modelname mobilenet --target pynq --host 192.168.2.99 --port 9190
 
+op_performance_collector.py --modelsource local --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
+
 Exit codes: 0 all measured; 1 finished, but an operator or a model failed (recorded in the dataset); 2 wrong usage;
 3 a package is missing; 4 the model cannot be read or lowered; 5 the machine, the disk or the dataset stands in the way.
 """
@@ -170,6 +172,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
     entry: Annotated[
         str | None, typer.Option(help="Name of the function in --module.", rich_help_panel="Device")
     ] = None,
+    cluster: options.Cluster = None,
+    each: options.Each = False,
     db: options.Db = DEFAULT_DB,
     summary_json: Annotated[
         Path | None, typer.Option(help="File for the summary as JSON.", rich_help_panel="Output")
@@ -254,7 +258,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         executor=executor,
         input_data=str(inputdata) if inputdata is not None else None,
         schedules=schedules,
-        threads=values.thread_counts(threads, target, place),
+        threads=values.thread_counts(threads, target, place) if threads or not cluster else (),
         cache=cast("Cache", cache),
     )
     request = CollectRequest(
@@ -275,8 +279,16 @@ def collect(  # noqa: PLR0913 - the options are the interface
         for one in swept(request.of(model=model, precision=cast("Precision", precision)), combinations)
     ]
     screen = Screen(quiet=quiet)
+    if each and not cluster:
+        raise UsageError("--each is for several machines; add --cluster")
     with Collection(db) as collection:
-        summaries = collection.run(frontend, requests, screen)
+        if cluster:
+            from op_profiler.fleet.cluster import Cluster
+
+            with Cluster(cluster) as machines:
+                summaries = machines.collect(requests, screen, each=each)
+        else:
+            summaries = collection.run(frontend, requests, screen)
         screen.show(summaries, collection.dataset if tables else None, layer_depth=by_layer)
         if report is not None:
             from op_profiler.report.page.report import write_reports_of

@@ -74,6 +74,19 @@ DeviceKey = Annotated[
     typer.Option(help="Which of the tracker's machines. Default: the target's name.", rich_help_panel=_DEVICE),
 ]
 
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Measure on other machines: tcp://HOST:PORT of 'op-profiler scheduler', or local:N for N workers here.",
+        rich_help_panel=_DEVICE,
+    ),
+]
+Each = Annotated[
+    bool,
+    typer.Option(
+        "--each", help="With --cluster: on every distinct device, in place of any one.", rich_help_panel=_DEVICE
+    ),
+]
 Report = Annotated[
     Path | None,
     typer.Option(

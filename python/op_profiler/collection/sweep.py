@@ -42,8 +42,12 @@ def swept(request: CollectRequest, combinations: Sequence[dict[str, Any]]) -> li
         UsageError: no thread count is.
     """
     requests = []
+    counts = request.build.threads
+    if not counts and not any(combinations):
+        return [request]  # the worker that it goes to knows how many cores it has
+    if not counts:
+        raise UsageError("--sweep on a cluster needs --threads, since machines have different cores")
     for values in combinations:
-        counts = request.build.threads
         most = len(values.get("core_set", ())) or max(counts)
         threads = tuple(count for count in counts if count <= most)
         if not threads:

@@ -1,0 +1,77 @@
+"""``op-profiler scheduler``, ``worker``, ``fleet`` and ``certificates``: machines that measure together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from op_profiler import json_text
+from op_profiler.cli import options
+
+EXAMPLES = """Examples:
+
+op-profiler scheduler                                             (listens on this machine only, port 8786)
+
+op-profiler worker tcp://127.0.0.1:8786                           (on every machine that measures)
+
+op_performance_collector.py --modelsource local --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
+
+op-profiler fleet tcp://127.0.0.1:8786                            (machines, and what runs on them)
+
+op-profiler certificates tls --host rack1 --host rack2            (for a cluster over a network; see the tutorial)
+
+Whoever reaches a scheduler can run code on every machine of its cluster.
+"""
+
+Address = Annotated[str, typer.Argument(help="Of the scheduler: tcp://HOST:PORT, or tls://HOST:PORT.")]
+
+
+def scheduler(
+    host: Annotated[
+        str, typer.Option(help="Address to listen at; others than this machine's own need certificates.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at; 0 for any.")] = 8786,
+) -> None:
+    """Hand out work to the workers of a cluster, until Ctrl-C."""
+    from op_profiler.fleet.nodes import run_scheduler
+
+    run_scheduler(host, port, _say)
+
+
+def worker(address: Address) -> None:
+    """Measure on this machine what a cluster asks for, one request at a time, until Ctrl-C."""
+    from op_profiler.fleet.nodes import run_worker
+
+    run_worker(address, _say)
+
+
+def fleet(address: Address, as_json: options.Json = False) -> None:
+    """Show the machines of a cluster: what they measure, their state, and what runs on them."""
+    from op_profiler.fleet.state import state_of
+    from op_profiler.report.fleet import show_fleet
+
+    state = state_of(address)
+    if as_json:
+        print(json_text.dumps(state, indent=1))
+    else:
+        show_fleet(address, state)
+
+
+def certificates(
+    folder: Annotated[Path, typer.Argument(help="To make them in. Copy it to every machine of the cluster.")],
+    host: Annotated[
+        list[str] | None, typer.Option(help="Name or address of a machine; several times for several.")
+    ] = None,
+) -> None:
+    """Make the certificates of a cluster; who has them may give it work."""
+    from op_profiler.fleet import settings
+    from op_profiler.fleet.certificates import make
+
+    make(folder, host or ["localhost", "127.0.0.1"])
+    print(f"copy {folder} to every machine of the cluster, and there: export {settings.TLS}={folder.absolute()}")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,39 @@
+"""Certificates for a cluster: who has them may give it work, which is to run code on every machine of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from op_profiler.errors import MissingPackageError, UsageError
+from op_profiler.files import write_whole
+from op_profiler.fleet.settings import AUTHORITY, KEY, NODE
+
+
+def make(folder: Path, hosts: Sequence[str]) -> None:
+    """Make an authority, and one certificate signed by it for all machines; the authority's own key is thrown away.
+
+    Dask checks that both ends of a connection have a certificate of the authority. It does not check names.
+
+    Args:
+        folder: for three files that only their owner can read; copy it to every machine.
+        hosts: names or addresses that the certificate is issued to.
+
+    Raises:
+        UsageError: the folder has certificates already.
+        MissingPackageError: no trustme.
+    """
+    try:
+        import trustme
+    except ImportError:
+        raise MissingPackageError("trustme", "making certificates", extra="fleet") from None
+    if any((folder / name).exists() for name in (AUTHORITY, NODE, KEY)):
+        raise UsageError(f"{folder} has certificates already; new ones would lock out the machines that have the old")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    authority = trustme.CA(organization_name="op_profiler cluster")
+    issued = authority.issue_cert(*hosts)
+    write_whole(folder / AUTHORITY, authority.cert_pem.bytes().decode())
+    write_whole(folder / NODE, "".join(part.bytes().decode() for part in issued.cert_chain_pems))
+    write_whole(folder / KEY, issued.private_key_pem.bytes().decode())
+    for name in (AUTHORITY, NODE, KEY):
+        (folder / name).chmod(0o600)

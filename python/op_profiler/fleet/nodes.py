@@ -1,0 +1,154 @@
+"""The processes of a cluster: the scheduler, and a worker on every machine that measures."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from op_profiler.errors import OpProfilerError, UsageError
+from op_profiler.fleet import settings
+from op_profiler.fleet.machine import TOLD, FleetMachine, this_machine
+
+_AGAIN_SECONDS = 2.0
+_PAGES = 8787  # Dask's usual port
+
+Say = Callable[[str], None]
+
+
+def run_scheduler(host: str, port: int, say: Say) -> None:
+    """Hand out work until this process is told to end.
+
+    Args:
+        host: address to listen at. Without certificates only this machine's own: whoever reaches a scheduler can run
+            code on every machine of the cluster.
+        say: told where it listens.
+
+    Raises:
+        UsageError: another address than this machine's without certificates.
+        MissingPackageError: no Dask.
+    """
+    protocol = "tls" if settings.has_certificates() else "tcp"
+    if protocol == "tcp" and not _is_loopback(host):
+        raise UsageError(
+            f"--host {host} lets whoever reaches it run code on every machine of the cluster. Make certificates with "
+            f"'op-profiler certificates FOLDER' and name the folder in {settings.TLS}; or leave out --host, and "
+            "forward the port over ssh"
+        )
+    settings.configure()
+    asyncio.run(_schedule(protocol, host, port, say))
+
+
+def _is_loopback(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
+    from distributed import Scheduler
+
+    security = settings.security(f"{protocol}://")
+    pages = settings.has_dashboard()
+    async with Scheduler(
+        host=host,
+        port=port,
+        protocol=protocol,
+        security=security,
+        dashboard=pages,
+        dashboard_address=f"{host}:{_PAGES}",
+    ) as scheduler:
+        say(f"scheduler at {scheduler.address}")
+        http = f"http://{host}:{scheduler.http_server.port}"
+        say(f"metrics at {http}/metrics" + (f", dashboard at {http}/status" if pages else ""))
+        await _until_told_to_end(scheduler.finished())
+
+
+def run_worker(address: str, say: Say) -> None:
+    """Measure on this machine what a scheduler asks for, until this process is told to end.
+
+    A scheduler that is not there, or goes away, is waited for.
+
+    Raises:
+        UsageError: ``tls://`` without certificates.
+        MissingPackageError: no Dask.
+    """
+    settings.configure()
+    asyncio.run(_work(address, say))
+
+
+async def _work(address: str, say: Say) -> None:
+    from distributed import Nanny
+
+    machine, security = this_machine(), settings.security(address)
+    say(f"{machine.processor} on {machine.host}, measures {', '.join(machine.measures) or 'boards only'}")
+    ended = asyncio.ensure_future(_until_told_to_end(asyncio.Event().wait()))
+    told = False
+    while not ended.done():
+        nanny = Nanny(address, security=security, **worker_options(machine))
+        try:
+            async with nanny:
+                say(f"connected to {address}")
+                told = False
+                await asyncio.wait(
+                    [asyncio.ensure_future(nanny.finished()), ended], return_when=asyncio.FIRST_COMPLETED
+                )
+        except (OSError, TimeoutError, RuntimeError) as error:
+            if not told:
+                say(f"waiting for the scheduler at {address}: {error or type(error).__name__}")
+            told = True
+        await asyncio.wait([ended], timeout=_AGAIN_SECONDS)
+
+
+def worker_options(machine: FleetMachine) -> dict[str, Any]:
+    """How Dask starts a worker that measures: one request at a time, and nothing that Dask would do to its memory.
+
+    A worker is a process that another one watches (Dask's nanny) and starts anew when it dies.
+    """
+    kinds = {settings.measures(kind): 1 for kind in machine.measures}
+    return {
+        "nthreads": 1,
+        "memory_limit": 0,
+        "resources": {settings.MACHINE: 1, **kinds, **dict.fromkeys(machine.measures.values(), 1)},
+        "startup_information": {TOLD: _Told(machine)},
+        "dashboard": False,
+    }
+
+
+class _Told:
+    """Answers with what was found out once, when a worker comes."""
+
+    def __init__(self, machine: FleetMachine) -> None:
+        self._machine = msgspec.to_builtins(machine)
+
+    def __call__(self, _worker: object) -> object:
+        return self._machine
+
+
+async def _until_told_to_end(other: Coroutine[Any, Any, object]) -> None:
+    """Until ``Ctrl-C`` or ``kill``, or until something else ends."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(ended.wait()), asyncio.ensure_future(other)]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+
+
+def machine_of(worker: dict[str, object]) -> FleetMachine:
+    """What a worker told, from what Dask's scheduler knows of it.
+
+    Raises:
+        OpProfilerError: it is none of op_profiler's.
+    """
+    try:
+        return msgspec.convert(worker.get(TOLD), FleetMachine)
+    except msgspec.ValidationError as error:
+        raise OpProfilerError(
+            f"the worker at {worker.get('id')} was not started by 'op-profiler worker', or by another version: {error}"
+        ) from None

@@ -1,0 +1,85 @@
+"""How Dask is set up on machines that measure: nothing of it may run beside a kernel that needs not to."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.errors import MissingPackageError, UsageError
+
+if TYPE_CHECKING:
+    from distributed.security import Security
+
+TLS = "OP_PROFILER_TLS"
+"""Environment variable: the folder of the certificates of a cluster (`certificates.make`)."""
+
+AUTHORITY, NODE, KEY = "authority.pem", "node.pem", "node.key"
+
+MACHINE = "machine"
+"""Dask's resource of which every worker has one: it carries out one request at a time."""
+
+_DASK = {
+    # Its profiler stops the interpreter every 10 ms, and its monitor asks the system twice a second.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.scheduler.work-stealing": True,
+    # A second death of its worker ends a request; the client then tries it once more, alone.
+    "distributed.scheduler.allowed-failures": 1,
+    "distributed.comm.timeouts.connect": "10s",
+    "distributed.worker.daemon": False,
+}
+
+
+def configure() -> None:
+    """Set Dask up for measuring, in this process and those that it starts.
+
+    Raises:
+        MissingPackageError: no Dask.
+    """
+    try:
+        import dask
+
+        dask.config.set({"logging": {"distributed": "error"}})  # Dask reads it when it is imported
+        import distributed  # noqa: F401 - reads its own configuration, which would otherwise come on top
+    except ImportError:
+        raise MissingPackageError("distributed", "a cluster", extra="fleet") from None
+    dask.config.set(_DASK)
+
+
+def measures(kind: str) -> str:
+    """Dask's resource of workers that measure a kind of targets on their own machine."""
+    return f"measures {kind}"
+
+
+def has_certificates() -> bool:
+    """Whether the variable names a folder of certificates."""
+    return bool(os.environ.get(TLS))
+
+
+def has_dashboard() -> bool:
+    """Whether what Dask shows its pages with is installed."""
+    return importlib.util.find_spec("bokeh") is not None
+
+
+def security(address: str) -> Security | None:
+    """The certificates for an address that begins with ``tls://``; None for others.
+
+    Raises:
+        UsageError: there are none; says how to make them.
+    """
+    if not address.startswith("tls://"):
+        return None
+    folder = Path(os.environ.get(TLS, ""))
+    if not os.environ.get(TLS) or not all((folder / name).is_file() for name in (AUTHORITY, NODE, KEY)):
+        raise UsageError(
+            f"tls:// needs the folder of the cluster's certificates in the variable {TLS}; "
+            "'op-profiler certificates FOLDER' makes them, once for all machines"
+        )
+    from distributed.security import Security
+
+    files: dict[str, Any] = {"tls_ca_file": str(folder / AUTHORITY)}
+    for role in ("client", "worker", "scheduler"):
+        files |= {f"tls_{role}_cert": str(folder / NODE), f"tls_{role}_key": str(folder / KEY)}
+    return Security(require_encryption=True, **files)
