@@ -61,5 +61,5 @@ def test_public_names_are_listed_and_no_folder_takes_their_place() -> None:
     assert set(op_profiler.__all__) <= set(dir(op_profiler))
     folder = Path(op_profiler.__file__).parent
     assert not [name for name in op_profiler.__all__ if (folder / name).exists() or (folder / f"{name}.py").exists()]
-    with pytest.raises(AttributeError, match="no attribute 'compare'"):
-        _ = op_profiler.compare  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'tune'"):
+        _ = op_profiler.tune  # type: ignore[attr-defined]
