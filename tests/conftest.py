@@ -24,8 +24,25 @@ for name in ("FORCE_COLOR", "PY_COLORS"):
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
 # A shell that runs the tests in its background has Ctrl-C ignored, also in what they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# The tests ask whether load is seen and marked, not for a quiet machine.
-os.environ.setdefault("OP_PROFILER_PATIENCE_SECONDS", "1")
+# The tests ask whether load is seen and marked, not for a quiet machine: one window of rounds is repeated, no more.
+os.environ.setdefault("OP_PROFILER_PATIENCE_SECONDS", "0.1")
+# Threads of xgboost, torch and numpy spin while they wait for each other. Where two processes of the tests share two
+# cores, a fit of a second then takes a minute.
+os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+LONGEST = (
+    *("boards/test_boards.py", "packaging/test_style.py", "collection/test_collection.py"),
+    *("collection/studies/test_tune.py", "tuning/test_tuning.py", "boards/test_twins.py", "frontends/test_local.py"),
+    *("frontends/test_sources.py", "malformed/test_models.py", "parallel/corun/test_run.py"),
+)
+"""Files of most of a minute. Files are handed out one by one, so these have to begin first."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
 
 
 @pytest.fixture(autouse=True)

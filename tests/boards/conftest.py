@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ..command_line import op_profiler
+
 sys.path.insert(0, str(Path(__file__).parent))
 import lab as lab_module  # noqa: E402
 
@@ -23,11 +25,18 @@ def board_build(request: pytest.FixtureRequest, tvm: Any) -> Path:
     return Path(out)
 
 
-@pytest.fixture
-def lab(board_build: Path, tmp_path: Path) -> Iterator[lab_module.Lab]:
-    made = lab_module.Lab(board_build, tmp_path)
+@pytest.fixture(scope="session")
+def tracker(board_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab_module.Lab]:
+    made = lab_module.Lab(board_build, tmp_path_factory.mktemp("lab"))
     yield made
     made.stop()
+
+
+@pytest.fixture
+def lab(tracker: lab_module.Lab) -> Iterator[lab_module.Lab]:
+    """Without boards at first."""
+    yield tracker
+    tracker.clear()
 
 
 NETWORK = """
@@ -46,16 +55,10 @@ Collector = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def collect(tmp_path: Path) -> Collector:
-    """Runs the collector as a user would, on a small convolution network of the user's."""
-    pytest.importorskip("torch")
+    """Runs the collector as a user would; a small convolution network of the user's is ``small:net``."""
     (tmp_path / "small.py").write_text(NETWORK)
-    network = ("--modelsource", "file", "--modelname", "small:net")
-    script = lab_module.HERE.parents[1] / "collector" / "op_performance_collector.py"
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        db = f"sqlite:///{tmp_path / 'boards.db'}"
-        chosen = () if "--modelsource" in arguments or "--module" in arguments else network
-        command = [sys.executable, str(script), *chosen, *arguments, "--db", db]
-        return subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=tmp_path)
+        return op_profiler("collect", *arguments, "--db", f"sqlite:///{tmp_path / 'boards.db'}", folder=tmp_path)
 
     return run

@@ -113,6 +113,19 @@ class Lab:
             time.sleep(0.1)
         raise TimeoutError(f"the tracker does not offer {address} after {seconds:g} s")
 
+    def clear(self, seconds: float = 600.0) -> None:
+        """All boards off, and forgotten by the tracker."""
+        from op_profiler.targets.remote.rpc import list_machines
+
+        for board in self.boards:
+            board.stop()
+        self.boards = []
+        end = time.monotonic() + seconds
+        while list_machines("127.0.0.1", self.port):
+            if time.monotonic() > end:
+                raise TimeoutError(f"the tracker lists boards that are off after {seconds:g} s")
+            time.sleep(0.05)
+
     def stop(self) -> None:
         """Everything off; the tracker leaves a child behind when only it is stopped."""
         for board in self.boards:

@@ -44,6 +44,10 @@ def place(lab: Any) -> Place:
     return Place(host=HOST, port=lab.port, key="pynq")
 
 
+NETWORK = ("--modelsource", "file", "--modelname", "small:net")
+MLP = ("--modelsource", "local", "--modelname", "mlp")
+
+
 def on_board(lab: Any, *more: str) -> list[str]:
     return ["--target", "pynq", "--host", HOST, "--port", str(lab.port), "--threads", "1", *more]
 
@@ -51,7 +55,8 @@ def on_board(lab: Any, *more: str) -> list[str]:
 def test_a_network_is_collected(lab: Any, collect: Any, tmp_path: Path) -> None:
     board = lab.board()
     summary = tmp_path / "summary.json"
-    done = collect(*on_board(lab, "--summary-json", str(summary)))
+    pytest.importorskip("torch")
+    done = collect(*on_board(lab, *NETWORK, "--summary-json", str(summary)))
     assert done.returncode == 0, done.stderr + done.stdout
     (entry,) = json.loads(summary.read_text())
     assert entry["target"] == "pynq" and entry["failed"] == 0 and entry["not_in_sum"] == []
@@ -67,7 +72,7 @@ def test_a_network_is_collected(lab: Any, collect: Any, tmp_path: Path) -> None:
         assert (kind, core, mechanism) == ("pynq", "common", "in-graph")
         assert json.loads(properties)["address"] == board.address
         assert "cortex-a9" in target and "hard" in target and math.isfinite(median)
-    again = collect(*on_board(lab, "--summary-json", str(summary)))
+    again = collect(*on_board(lab, *NETWORK, "--summary-json", str(summary)))
     assert again.returncode == 0 and json.loads(summary.read_text())[0]["measured"] == 0
 
 
@@ -106,7 +111,8 @@ def compiled_for_board(small_network: Any) -> Any:
 def test_tuning_uses_every_board_and_says_which(lab: Any, collect: Any, tmp_path: Path) -> None:
     addresses = {lab.board().address, lab.board().address}
     summary = tmp_path / "summary.json"
-    arguments = ("--iftune", "true", "--trials", "10", "--coverage", "0.3", "--ifcompare", "true")
+    pytest.importorskip("torch")
+    arguments = (*NETWORK, "--iftune", "true", "--trials", "10", "--coverage", "0.3", "--ifcompare", "true")
     places = ("--summary-json", str(summary), "--schedules", str(tmp_path / "schedules"))
     done = collect(*on_board(lab, *arguments, *places))
     assert done.returncode == 0, done.stderr + done.stdout
@@ -147,7 +153,7 @@ def test_a_board_that_dies_costs_one_measurement(lab: Any, collect: Any, tmp_pat
     watcher = threading.Thread(target=outages)
     watcher.start()
     try:
-        done = collect(*on_board(lab, "--iftune", "true", "--trials", "30", "--summary-json", str(summary)))
+        done = collect(*on_board(lab, *MLP, "--iftune", "true", "--trials", "10", "--summary-json", str(summary)))
     finally:
         over.set()
         watcher.join()
@@ -155,7 +161,7 @@ def test_a_board_that_dies_costs_one_measurement(lab: Any, collect: Any, tmp_pat
     assert len(killed_at) == 2
     (entry,) = json.loads(summary.read_text())
     assert entry["failed"] == 0 and entry["problems"] == [] and 0 < entry["whole_model_us"] < 1e8
-    assert all(t["trials"] >= 30 for t in entry["tuning"])
+    assert all(t["trials"] >= 10 for t in entry["tuning"])
 
 
 def test_a_silent_board_is_given_up(lab: Any) -> None:

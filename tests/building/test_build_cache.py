@@ -25,8 +25,9 @@ from op_profiler.schedules import records
 from op_profiler.schedules.records import Conditions, Record
 from op_profiler.targets.cuda import tvm_build
 
+from ..command_line import op_profiler
+
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "collector" / "op_performance_collector.py"
 REQUEST = BuildRequest(model=ModelRequest(source="test", name="small"), schedules="none")
 
 
@@ -225,24 +226,29 @@ if "op_profiler.collection.worker" in " ".join(sys.orig_argv):
 def test_other_thread_counts_and_caches_go_on_with_the_same_build(tmp_path: Path) -> None:
     """As a run that was killed does."""
     home = {"OP_PROFILER_CACHE": str(tmp_path / "cache")}
-    mlp = (str(SCRIPT), "--modelname=mlp", "--quiet", "--threads=1")
-    done = run(tmp_path, *mlp, **home)
+    mlp = ("collect", "--modelname=mlp", "--quiet", "--threads=1")
+    done = op_profiler(*mlp, folder=tmp_path, environment=home)
     assert done.returncode == 0, done.stderr
     (tmp_path / "sitecustomize.py").write_text(NO_COMPILER)
-    done = run(tmp_path, *mlp, "--cache=hot", "--summary-json=summary.json", **home)
+    home["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{ROOT / 'python'}"
+    done = op_profiler(*mlp, "--cache=hot", "--summary-json=summary.json", folder=tmp_path, environment=home)
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "summary.json").read_text())[0]["measured"] == 4
-    command = ("-c", "from op_profiler.cli import main; main()", "cache")
-    shown = json.loads(run(tmp_path, *command, "--json", **home).stdout)
+
+    def of_cache(*words: str) -> subprocess.CompletedProcess[str]:
+        return op_profiler("cache", *words, environment=home)
+
+    shown = json.loads(of_cache("--json").stdout)
     titles = {entry["kind"]: entry["title"] for entry in shown["entries"]}
     assert titles["built"] == "local:mlp, batch 1, float32, llvm" and shown["folder"] == home["OP_PROFILER_CACHE"]
-    assert "local:mlp" in run(tmp_path, *command, **home).stdout
-    cleared = json.loads(run(tmp_path, *command, "--clear", "--json", **home).stdout)
+    assert "local:mlp" in of_cache().stdout
+    cleared = json.loads(of_cache("--clear", "--json").stdout)
     assert [entry["kind"] for entry in cleared["removed"]] == ["built"]
     assert "built" not in {entry["kind"] for entry in cleared["entries"]} and cleared["entries"]
-    assert json.loads(run(tmp_path, *command, "--clear", "--all", "--json", **home).stdout)["entries"] == []
-    assert run(tmp_path, *command, "--all", **home).returncode == 2
-    assert run(tmp_path, *mlp, "--cache=cold", **home).returncode != 0, "there was nothing to go on with"
+    assert json.loads(of_cache("--clear", "--all", "--json").stdout)["entries"] == []
+    assert of_cache("--all").returncode == 2
+    done = op_profiler(*mlp, "--cache=cold", folder=tmp_path, environment=home)
+    assert done.returncode != 0, "there was nothing to go on with"
 
 
 GPU = """

@@ -13,22 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ..command_line import op_profiler
+
 MAIN = "from op_profiler.cli import main; main()"
 MLP = ["collect", "--modelname", "mlp"]
 needs_transformers = pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="no transformers")
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", MAIN, *arguments],
-        cwd=folder,
-        env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    return op_profiler(*arguments, folder=folder, environment={"COLUMNS": "200", "NO_COLOR": "1"})
 
 
 BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [

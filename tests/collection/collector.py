@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+from ..command_line import op_profiler
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "collector" / "op_performance_collector.py"
 
@@ -39,16 +41,8 @@ def hooked(folder: Path, code: str) -> str:
 
 
 def run(folder: Path, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
-    """One command in a folder, with changes to the environment."""
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        cwd=folder,
-        env=environment(**changes),
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    """One ``op-profiler collect`` in a folder, with changes to the environment."""
+    return op_profiler("collect", *arguments, folder=folder, environment=changes)
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:

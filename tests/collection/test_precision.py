@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,7 @@ from op_profiler.building.requested_model import original_model, random_inputs
 from op_profiler.collection.accuracy import References, accuracy_of
 from op_profiler.frontends.frontend import ModelRequest
 
-COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"
-
+from ..command_line import op_profiler
 
 NETWORK = """
 import torch
@@ -29,8 +27,7 @@ def net():
 
 
 def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(COLLECTOR), *arguments, "--threads", "1", "--db", f"sqlite:///{folder / 'p.db'}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=folder)
+    return op_profiler("collect", *arguments, "--threads", "1", "--db", f"sqlite:///{folder / 'p.db'}", folder=folder)
 
 
 def test_three_precisions_stand_beside_each_other(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from op_profiler.dataset.maintain import contents, merge, remove_models
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import Measurement
 
-ROOT = Path(__file__).resolve().parents[2]
+from ..command_line import op_profiler
 
 
 @pytest.fixture
@@ -139,16 +138,7 @@ def test_a_side_by_side_run_that_failed_does_not_replace_one_with_times(dataset:
 
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    code = "from op_profiler.cli import main; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, "dataset", *words],
-        cwd=folder,
-        env={"PYTHONPATH": str(ROOT / "python"), "PATH": "/usr/bin:/bin", "HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    return op_profiler("dataset", *words, folder=folder)
 
 
 def test_the_command_lists_merges_and_removes(tmp_path: Path, example: Any) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +17,8 @@ from op_profiler.frontends import FRONTENDS, downloads
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.lowered_cache import load_cached
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "collector" / "op_performance_collector.py"
+from ..command_line import op_profiler
+
 onnx = pytest.importorskip("onnx", reason="the models are written as ONNX")
 
 
@@ -122,9 +120,7 @@ def test_a_complete_collection_is_answered_off_line(server: Server, tmp_path: Pa
     words = ["--modelsource=remoteonnx", f"--modelname={server.address}", "--threads=1", "--summary-json=s.json"]
 
     def collect(*more: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-        command = [sys.executable, str(SCRIPT), *words, *more]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return op_profiler("collect", *words, *more, folder=tmp_path)
 
     assert collect().returncode == 0 and server.answers == 1
     server.stop()

@@ -1,10 +1,6 @@
-"""One zygote a process of the tests, and a valid file of every kind that a command reads."""
+"""A valid file of every kind that a command reads."""
 
 from __future__ import annotations
-
-import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,20 +9,8 @@ from .valid import Model, write_models, write_tables
 
 
 @pytest.fixture(scope="session")
-def commands(cache_folder: Path) -> Iterator[Commands]:
-    environment = {
-        "OP_PROFILER_CACHE": str(cache_folder),
-        "OP_PROFILER_SCHEDULES": str(cache_folder / "schedules"),
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-        "COLUMNS": "4000",
-        "NO_COLOR": "1",
-        "TOPHUB_LOCATION": "NONE",
-        "TVM_NUM_THREADS": str(len(os.sched_getaffinity(0))),
-    }
-    found = Commands(environment)
-    yield found
-    found.close()
+def commands() -> Commands:
+    return Commands()
 
 
 @pytest.fixture(scope="session")

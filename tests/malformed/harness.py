@@ -2,78 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import importlib.util
-import json
 import os
 import re
 import subprocess
-import sys
-import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from ..command_line import op_profiler
+
 DOCUMENTED = (0, 1, 2, 3, 4, 5)
 MARKER = "code-was-run"
-_PATIENCE_SECONDS = 600.0  # no command needs a tenth of it, also where others use the machine
-_HEAVY = ("sklearn.ensemble", "xgboost", "onnx", "tflite", "torch", "torch.export")
+# What most of these commands need.
+_HEAVY = (
+    *("pandas", "pyarrow.parquet", "scipy.stats", "sklearn.ensemble", "xgboost", "onnx", "tflite"),
+    *("torch", "torch.export", "op_profiler.frontends.transformers", "transformers.models.bert.modeling_bert"),
+)
+Done = subprocess.CompletedProcess[str]
 _LOG = re.compile(r"the worker's log: (\S+)")
 
 
-@dataclasses.dataclass(frozen=True)
-class Done:
-    """How a command ended.
-
-    Attributes:
-        code: None where it did not end in time, less than 0 for a signal.
-    """
-
-    arguments: tuple[str, ...]
-    code: int | None
-    out: str
-    err: str
-
-    def __str__(self) -> str:
-        return f"{' '.join(self.arguments)!r} ended with {self.code}\n{self.out[-2000:]}\n{self.err[-4000:]}"
-
-
 class Commands:
-    """Runs commands one by one, each in a process of its own.
-
-    Args:
-        environment: beside this process's own.
-    """
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = dict(environment)
-        heavy = [name for name in _HEAVY if importlib.util.find_spec(name.partition(".")[0]) is not None]
-        self._zygote = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("zygote.py")), *heavy],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **environment, "PYTHONPATH": str(ROOT / "python")},
-            text=True,
-        )
-
-    def close(self) -> None:
-        assert self._zygote.stdin is not None
-        self._zygote.stdin.close()
-        self._zygote.wait()
+    """Runs commands one by one, each in a process of its own."""
 
     def run(self, folder: Path, *arguments: str) -> Done:
         """One command line of ``op-profiler``."""
-        assert self._zygote.stdin is not None and self._zygote.stdout is not None
-        with tempfile.TemporaryDirectory() as outputs:
-            out, err = Path(outputs, "out"), Path(outputs, "err")
-            order: dict[str, Any] = {"arguments": arguments, "folder": str(folder), "environment": self._environment}
-            order |= {"out": str(out), "err": str(err), "seconds": _PATIENCE_SECONDS}
-            self._zygote.stdin.write(json.dumps(order) + "\n")
-            self._zygote.stdin.flush()
-            code = json.loads(self._zygote.stdout.readline())
-            return Done(arguments, code, *(file.read_text(errors="replace") for file in (out, err)))
+        changes = {"COLUMNS": "4000", "NO_COLOR": "1", "TVM_NUM_THREADS": str(len(os.sched_getaffinity(0)))}
+        return op_profiler(*arguments, folder=folder, environment=changes, libraries=_HEAVY)
 
     def check(
         self,
@@ -90,12 +45,12 @@ class Commands:
         """
         before = digests(folder)
         done = self.run(folder, *arguments)
-        assert done.code is not None, f"it does not end: {done}"
-        assert done.code in codes, str(done)
-        assert "Traceback (most recent call last)" not in done.out + done.err + _worker_log(done), str(done)
-        assert done.code == 0 or done.err.strip() or done.out.strip(), f"it does not say why: {done}"
+        said = done.stdout + done.stderr
+        assert done.returncode in codes, str(done)
+        assert "Traceback (most recent call last)" not in said + _worker_log(done), str(done)
+        assert done.returncode == 0 or said.strip(), f"it does not say why: {done}"
         after = digests(folder)
-        allowed = set(written) if done.code in (0, 1) else set()
+        allowed = set(written) if done.returncode in (0, 1) else set()
         changed = {name for name, digest in before.items() if after.get(name) != digest} - allowed
         assert not changed, f"{changed} changed: {done}"
         assert not any(MARKER in name for name in after), f"code was run: {done}"
@@ -105,7 +60,7 @@ class Commands:
 def _worker_log(done: Done) -> str:
     """What the worker processes wrote; their logs are removed."""
     text = ""
-    for name in _LOG.findall(done.err.replace("\n", "")):
+    for name in _LOG.findall(done.stderr.replace("\n", "")):
         if Path(name).is_file():
             text += Path(name).read_text(errors="replace")
             Path(name).unlink()

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ..command_line import ROOT
 from .damage import BYTES, LINES, TEXT, Damage, damaged, value
-from .harness import ROOT, Commands
+from .harness import Commands
 from .valid import FILES
 
 GRID = (ROOT / "collector" / "configs" / "conv.in").read_bytes()

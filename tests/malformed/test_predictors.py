@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ..command_line import ROOT
 from .damage import BYTES, Damage, damaged, value
-from .harness import MARKER, ROOT, Commands
+from .harness import MARKER, Commands
 
 PREDICTOR = ROOT / "results" / "predictor.zip"
 

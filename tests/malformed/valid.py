@@ -42,13 +42,13 @@ def write_tables(commands: Commands, folder: Path) -> dict[str, bytes]:
     for format, text in FILES.items():
         (folder / format).write_text(text)
         done = commands.run(folder, "import", format, "--format", format, "--db", "sqlite:///all.db")
-        assert done.code == 0, str(done)
+        assert done.returncode == 0, str(done)
         found[format] = text.encode()
     for format in ("csv", "parquet", "jsonl"):
         done = commands.run(
             folder, "export", "--format", format, "--output", f"all.{format}", "--db", "sqlite:///all.db"
         )
-        assert done.code == 0, str(done)
+        assert done.returncode == 0, str(done)
         found[format] = (folder / f"all.{format}").read_bytes()
     assert not (folder / "all.db-wal").exists() or (folder / "all.db-wal").stat().st_size == 0
     return found | {"sqlite": (folder / "all.db").read_bytes()}

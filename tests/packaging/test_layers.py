@@ -12,7 +12,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "op_profiler"
 LAYERS = (
-    ("errors", "cores", "json_text", "shipped", "child_processes"),
+    ("errors", "cores", "json_text", "shipped", "child_processes", "lean_imports"),
     ("files", "registry", "c_compiler"),
     ("cache",),
     ("operators",),

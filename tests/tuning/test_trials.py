@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -79,10 +80,9 @@ def runner(target: Any) -> Iterator[TrialRunner]:
 def bad_runner(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrialRunner]:
     folder = tmp_path_factory.mktemp("templates")
     (folder / "bad_template.py").write_text(BAD_TEMPLATE)
-    limits = TrialLimits(build_seconds=20.0, run_seconds=20.0)  # what hangs takes as long
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        with TrialRunner(str(target), 1, limits=limits, modules=["bad_template"]) as made:
+        with TrialRunner(str(target), 1, modules=["bad_template"]) as made:
             yield made
 
 
@@ -143,9 +143,22 @@ def test_the_vendors_kernel_is_timed_and_named(runner: TrialRunner, stock: TaskS
 
 def test_each_way_to_fail_is_recorded_and_ends_nothing_else(bad_runner: TrialRunner) -> None:
     spec = TaskSpec("dense_bad.test", (4, 4, 8))
-    results = bad_runner.run([Candidate(spec, i) for i in range(len(KINDS))] + [Candidate(spec, 0)], float("inf"))
-    found = dict(zip(KINDS, results))
+    usual = bad_runner.limits
+    short = {  # what never ends takes as long as that
+        "hang": dataclasses.replace(usual, build_seconds=1.0),
+        "endless": dataclasses.replace(usual, run_seconds=1.0),
+    }
+    quick = [kind for kind in KINDS if kind not in short]
+    candidates = {kind: Candidate(spec, number) for number, kind in enumerate(KINDS)}
+    results = bad_runner.run([candidates[kind] for kind in [*quick, "good"]], float("inf"))
+    found = dict(zip(quick, results))
     assert results[0].error is None and results[-1].error is None
+    for kind, limits in short.items():
+        bad_runner.limits = limits
+        (found[kind],) = bad_runner.run([candidates[kind]], float("inf"))
+        bad_runner.limits = usual
+        (after,) = bad_runner.run([candidates["good"]], float("inf"))
+        assert after.error is None
     assert found["wrong"].failure in (None, "wrong")  # no reference for a template of this project's tests
     assert found["crash"].failure == "crash" and "SIGABRT" in str(found["crash"].error)
     assert found["exit"].failure == "crash" and "exit code 3" in str(found["exit"].error)
@@ -153,7 +166,7 @@ def test_each_way_to_fail_is_recorded_and_ends_nothing_else(bad_runner: TrialRun
     assert found["endless"].failure == "timeout" and "running" in str(found["endless"].error)
     assert found["memory"].failure == "memory"
     assert found["invalid"].failure == "invalid" and "this schedule cannot be" in str(found["invalid"].error)
-    assert all(r.samples_us == () for r in results if r.error is not None)
+    assert all(r.samples_us == () for r in found.values() if r.error is not None)
 
 
 def test_wrong_numbers_are_told(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

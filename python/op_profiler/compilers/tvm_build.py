@@ -24,6 +24,7 @@ from op_profiler.compilers import COMPILERS
 from op_profiler.compilers.compiler import compiler_in_use, use_compiler
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError, OpProfilerError
+from op_profiler.lean_imports import hidden
 
 DEFAULT_BUILD = "default"
 _BUILD = "OP_PROFILER_TVM_BUILD"
@@ -100,9 +101,12 @@ def load_tvm() -> Any:
     if importlib.util.find_spec("tvm") is None:
         raise OpProfilerError(f"TVM is not installed. {compiler.needs}")
     try:
-        import tvm
+        # Three parts of TVM import it, with scikit-learn and SciPy behind it, which takes longer than TVM itself. Only
+        # a search by a cost model has a use for it (`tuning.tuners.xgboost`).
+        with hidden("xgboost"):
+            import tvm
 
-        compiler.prepare_tvm(tvm)
+            compiler.prepare_tvm(tvm)
     except (ImportError, OSError, RuntimeError) as error:
         raise OpProfilerError(f"this build of TVM cannot be used ({error}). {compiler.needs}") from error
     return tvm

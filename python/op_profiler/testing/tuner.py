@@ -16,7 +16,7 @@ DENSE = TaskSpec(
     "dense_pack.op_profiler", (("TENSOR", (16, 64), "float32"), ("TENSOR", (4, 64, 16), "float32"), None, "float32")
 )
 """A product of small matrices, whose space has some hundred points."""
-_BATCH, _BATCHES = 8, 6
+_BATCH, _BATCHES = 8, 5
 
 
 class TunerSuite:

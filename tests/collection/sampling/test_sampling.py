@@ -6,7 +6,6 @@ import itertools
 import json
 import random
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,8 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.sample import kept_batches, read_batch
 from op_profiler.report.collection import Screen
 from op_profiler.schedules.records import Conditions, Record, keep
+
+from ...command_line import op_profiler
 
 CONFIG = Path(__file__).resolve().parents[3] / "collector" / "configs" / "conv.in"
 
@@ -149,8 +150,7 @@ def test_lowering_for_prediction_finds_what_a_build_finds(compiled_small: Any, s
 
 
 def _sample(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from op_profiler.cli import main; main()", "sample", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return op_profiler("sample", *arguments)
 
 
 def test_a_real_run_is_resumed(tmp_path: Path) -> None:

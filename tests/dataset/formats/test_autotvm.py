@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,8 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import Dataset, flat_rows, import_autotvm
+
+from ...command_line import op_profiler
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared" / "data"
@@ -113,17 +113,8 @@ def test_real_logs_are_imported_whole(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_counts_and_refuses(log: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from op_profiler.cli import main; main()", "import"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *arguments, "--db", f"sqlite:///{tmp_path / 'x.db'}"],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return op_profiler("import", *arguments, "--db", f"sqlite:///{tmp_path / 'x.db'}")
 
     done = run("--format", "autotvm", str(log))
     assert done.returncode == 0, done.stderr

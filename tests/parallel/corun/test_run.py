@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -22,11 +21,12 @@ from op_profiler.parallel.runtime.lane_executor import PlanExecutor
 from op_profiler.report.corun import summary
 from op_profiler.report.trace import chrome_trace
 
+from ...command_line import op_profiler
 
-def _run(*arguments: str, code: int = 0, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command, after a statement and with changes to the environment."""
-    line = [sys.executable, "-c", f"import sys; {before}from op_profiler.cli import main; main()", "corun", *arguments]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+def _run(*arguments: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command, with changes to the environment."""
+    done = op_profiler("corun", *arguments, environment=environment)
     assert done.returncode == code, done.stderr
     return done
 
@@ -105,7 +105,9 @@ def test_wrong_questions_get_an_answer(arguments: tuple[str, ...], code: int, re
 
 def test_auto_needs_no_package_beyond_the_base() -> None:
     arguments = ("mlp", "mlp", "--rounds", "3", "--schedules", "none", "--json", "-")
-    done = _run(*arguments, before="sys.modules['pygambit'] = None; ")
+    code = "import sys; sys.modules['pygambit'] = None; from op_profiler.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "corun", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     (note,) = (note for note in json.loads(done.stdout)["notes"] if "pygambit" in note)
     assert "source ./env_var.sh predict" in note and "best responses solve all games" in note
     assert done.stderr.index(note) < done.stderr.index("lowering mlp"), "it is told before anything is built"

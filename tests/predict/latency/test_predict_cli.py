@@ -8,15 +8,15 @@ import io
 import json
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from ...command_line import op_profiler
+
 
 def _run(command: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from op_profiler.cli import main; main()", command, *arguments]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    done = op_profiler(command, *arguments, libraries=("xgboost",))
     assert done.returncode == code, done.stderr
     return done
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,8 @@ from op_profiler.predict.library.scoring import evaluate, score
 from op_profiler.predict.library.splits import SPLITS, held_out
 from op_profiler.testing import LibraryPredictorSuite
 from op_profiler.testing.predictor import simple_device
+
+from ...command_line import op_profiler
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 LIBRARY, TUPLES = SHARED / "tinynas_v100_fp32.txt", SHARED / "resnet50_conv_tuples.csv"
@@ -152,10 +153,9 @@ def test_a_library_is_read_and_written(tmp_path: Path) -> None:
 def test_the_command_prints_every_split_and_refuses_nonsense(table: Convolutions, tmp_path: Path) -> None:
     file = tmp_path / "library.txt"
     write_library(table, file)
-    command = [sys.executable, "-c", "from op_profiler.cli import main; main()", "evaluate", "--library", str(file)]
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=900)
+        return op_profiler("evaluate", "--library", str(file), *arguments, libraries=("xgboost",))
 
     done = run("--predictor", "original,xgboost", "--json", "--quiet")
     assert done.returncode == 0, done.stderr

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from op_profiler.schedules.records import Conditions, Record, keep
 from op_profiler.tuning.points import schedule_of
 from op_profiler.tuning.tasks import own_tasks
 
-ROOT = Path(__file__).resolve().parents[3]
+from ...command_line import op_profiler
 
 
 def anchor(rows: int, columns: int, depth: int) -> Operator:
@@ -138,13 +136,11 @@ def test_what_is_known_is_of_one_device_and_one_set_of_conditions(
 
 
 def test_the_command_measures_no_more_than_it_is_asked_to(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    environment["OP_PROFILER_SCHEDULES"] = str(tmp_path / "schedules")
+    places = {"OP_PROFILER_SCHEDULES": str(tmp_path / "schedules")}
     database = f"sqlite:///{tmp_path / 'x.db'}"
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from op_profiler.cli import main; main()", *arguments, "--db", database]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
+        return op_profiler(*arguments, "--db", database, environment=places, libraries=("xgboost",))
 
     empty = run("schedule", "mlp", "--trials-from", "none")
     assert empty.returncode == 5 and "too few" in empty.stderr and "--iftune true" in empty.stderr

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from op_profiler.errors import MissingPackageError
-from op_profiler.predict.boosting import load_xgboost
+from op_profiler.lean_imports import load_xgboost
 
 _TREES = {
     "max_depth": 7,

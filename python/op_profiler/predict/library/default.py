@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.dataset.formats.format import Convolutions
-from op_profiler.predict.boosting import load_xgboost
+from op_profiler.lean_imports import load_xgboost
 from op_profiler.predict.library.library_predictor import LibraryPrediction
 from op_profiler.predict.library.neighbours import Roofline, shape_features, surroundings
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from op_profiler.dataset.formats.format import Convolutions
 from op_profiler.errors import MissingPackageError
-from op_profiler.predict.boosting import load_xgboost
+from op_profiler.lean_imports import load_xgboost
 from op_profiler.predict.library.library_predictor import LibraryPrediction
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.predict.boosting import load_xgboost
+from op_profiler.lean_imports import load_xgboost
 
 _AXES = ("n", "b", "oc", "oh", "ow", "y", "x", "rows")
 _LOOPS = ("ic.o", "ic.i", "kh", "kw", "k.o", "k.i", "y")

@@ -1,52 +1,50 @@
 """A process that has imported what commands need, and forks one for each command line that it reads.
 
 A command then takes milliseconds instead of seconds, and is a process of its own: what crashes, hangs or asks for too
-much memory is one command. One line of JSON in (arguments, folder, environment, files for the output, limit), one out.
+much memory is one command. One line of JSON in (see `command_line.py`), the exit code out.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import json
 import os
+import pkgutil
 import resource
 import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from typing import Any
 
+_ALWAYS = ("numpy", "sqlalchemy.dialects.sqlite", "rich.table")
 _MOST_BYTES = 24 << 30  # of addresses; what asks for more gets a MemoryError, as on a machine that is full
 
 
-def preload(heavy: list[str]) -> None:
-    import gc
-    import importlib
-    import pkgutil
-
+def load_package() -> None:
     import op_profiler
     from op_profiler.compilers.tvm_build import load_tvm
 
     load_tvm()
     for module in pkgutil.walk_packages(op_profiler.__path__, "op_profiler."):
-        if not module.name.endswith("_preload"):  # it changes the environment
+        if not module.name.endswith(".preload"):  # it changes the environment
             with contextlib.suppress(ImportError):  # of an extra that is not installed
                 importlib.import_module(module.name)
-    for name in (
-        "numpy",
-        "pandas",
-        "pyarrow.parquet",
-        "sqlalchemy.dialects.sqlite",
-        "rich.table",
-        "scipy.stats",
-        *heavy,
-    ):
-        importlib.import_module(name)
-    if "torch" in heavy and importlib.util.find_spec("transformers") is not None:
-        from op_profiler.frontends import transformers as source
+    load(_ALWAYS)
 
-        importlib.import_module("transformers.models.bert.modeling_bert", source._library().__name__)
-    gc.freeze()
+
+def load(libraries: Iterable[str]) -> None:
+    """Import what is not there yet and is installed."""
+    missing = [name for name in libraries if name not in sys.modules]
+    for name in missing:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if missing:
+        gc.collect()
+        gc.freeze()  # else a collection in a child copies all of this
 
 
 def command(order: dict[str, Any]) -> None:
@@ -54,6 +52,7 @@ def command(order: dict[str, Any]) -> None:
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     os.chdir(order["folder"])
+    os.environ.clear()
     os.environ.update(order["environment"])
     for descriptor, name in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
         flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT
@@ -90,9 +89,10 @@ def wait(child: int, seconds: float) -> int | None:
 def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    preload(sys.argv[1:])
+    load_package()
     for line in sys.stdin:
         order = json.loads(line)
+        load(order["libraries"])
         child = os.fork()
         if child == 0:
             command(order)

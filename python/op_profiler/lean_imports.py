@@ -1,0 +1,34 @@
+"""Libraries, imported without what they pull in and nothing here uses."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def hidden(module: str) -> Iterator[None]:
+    """Meanwhile a module cannot be imported, as if it were not installed; unless it was imported before."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]  # what Python's import looks for to refuse
+    try:
+        yield
+    finally:
+        del sys.modules[module]
+
+
+@functools.cache
+def load_xgboost() -> Any:
+    """The module `xgboost`.
+
+    Its import pulls in scikit-learn, and with it pandas and scipy.stats, for wrapper classes that nothing here uses:
+    most of a second, where loading a predictor takes a tenth. Where scikit-learn cannot be imported it does without.
+    """
+    with hidden("sklearn") if "xgboost" not in sys.modules else contextlib.nullcontext():
+        import xgboost
+    return xgboost

@@ -1,0 +1,70 @@
+"""``op-profiler`` as a user calls it, without the seconds that its imports take: see `zygote.py`."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_PATIENCE_SECONDS = 600.0  # no command needs a tenth of it, also where others use the machine
+
+
+def op_profiler(
+    *arguments: str,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    libraries: Sequence[str] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Run one command line in a process of its own, forked from one that has imported the package and TVM.
+
+    Where the start of Python is the point (what is imported, `sys.path`, a hook), start Python itself.
+
+    Args:
+        folder: that it runs in; this process's by default.
+        environment: changes to this process's.
+        libraries: further modules that it will need, imported once for all commands after it.
+
+    Raises:
+        TimeoutExpired: it did not end.
+    """
+    zygote = _zygote()
+    assert zygote.stdin is not None and zygote.stdout is not None
+    with tempfile.TemporaryDirectory() as outputs:
+        out, err = Path(outputs, "out"), Path(outputs, "err")
+        order = {
+            "arguments": arguments,
+            "folder": str(folder or Path.cwd()),
+            "environment": {**os.environ, "PYTHONPATH": str(ROOT / "python"), **(environment or {})},
+            "libraries": list(libraries),
+            "out": str(out),
+            "err": str(err),
+            "seconds": _PATIENCE_SECONDS,
+        }
+        zygote.stdin.write(json.dumps(order) + "\n")
+        zygote.stdin.flush()
+        code = json.loads(zygote.stdout.readline())
+        texts = [file.read_text(errors="replace") for file in (out, err)]
+    if code is None:
+        raise subprocess.TimeoutExpired(["op-profiler", *arguments], _PATIENCE_SECONDS, *texts)
+    return subprocess.CompletedProcess(["op-profiler", *arguments], code, *texts)
+
+
+@functools.cache
+def _zygote() -> subprocess.Popen[str]:
+    """One a process of the tests."""
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("zygote.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        text=True,
+    )
+    atexit.register(process.communicate)  # closes its input, which ends it
+    return process

@@ -1,0 +1,19 @@
+"""A search by a cost model that walks less far: each step of it takes as long as any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def short_walks(tvm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tvm.autotvm.tuner.sa_model_optimizer import SimulatedAnnealingOptimizer
+
+    usual = SimulatedAnnealingOptimizer.__init__
+
+    def short(self: Any, task: Any, *, n_iter: int, parallel_size: int, **options: Any) -> None:
+        usual(self, task, n_iter=min(n_iter, 6), parallel_size=min(parallel_size, 16), **options)
+
+    monkeypatch.setattr(SimulatedAnnealingOptimizer, "__init__", short)
