@@ -22,9 +22,9 @@ from common import requests_of, run_of, store
 
 if TYPE_CHECKING:
     from op_profiler.parallel.corun.models import Models
-    from op_profiler.parallel.corun.stage_timer import StageTimer
     from op_profiler.parallel.planning.costs import Costs
     from op_profiler.parallel.planning.graph import KernelGraph
+    from op_profiler.parallel.planning.plan import Stage
 
 MODELS = ("squeezenet_v1.1", "remoteonnx:light_inception_v1", "inception_v3", "randwire-0")
 ROUNDS = 31
@@ -34,14 +34,64 @@ _PIECE, _PIECES = 10, 3
 _STAGES = 3000  # where there are more, the search looks at a part of them
 
 
+class StageTimer:
+    """Runs stages by themselves, over tensors that a run of the whole models has filled; none of them share memory.
+
+    Attributes:
+        count: how many stages were measured.
+    """
+
+    count: int
+
+    def __init__(self, models: Models, *, rounds: int) -> None:
+        from op_profiler.parallel.corun.models import in_order
+        from op_profiler.parallel.runtime.lane_executor import load_side_by_side
+
+        self._models = models
+        self._rounds = rounds
+        nothing_ended = [0] * len(models.graph)
+        loaded = load_side_by_side(models.graph, models.compiled, nothing_ended, models.machine.runtime, models.inputs)
+        self._kernels = [kernel for model in loaded for kernel in model.kernels]
+        self.count = 0
+        self._run(in_order(models, 1).stages, 1)
+
+    def us(self, stage: Stage) -> float:
+        """Median microseconds from the start of the first operator to the end of the last.
+
+        Raises:
+            MeasureError: a kernel fails.
+        """
+        self.count += 1
+        return self._run((stage,), self._rounds)
+
+    def of_all_us(self, stages: tuple[Stage, ...]) -> float:
+        """The same for several stages that are run as a plan."""
+        return self._run(stages, self._rounds)
+
+    def _run(self, stages: tuple[Stage, ...], rounds: int) -> float:
+        from op_profiler.parallel.corun.models import plan_of
+        from op_profiler.parallel.runtime.lane_executor import Programme, happens_before, lane_tables
+        from op_profiler.parallel.runtime.lanes import Lanes
+
+        plan = plan_of(self._models, "stage", stages)
+        programme = Programme(self._models.graph, plan, happens_before(self._models.graph, plan))
+        with Lanes(programme.cores, lane_tables(programme, self._kernels), programme.signals) as lanes:
+            lanes.run()
+            samples = []
+            for _ in range(rounds):
+                lanes.run()
+                times = np.concatenate(lanes.times_us())
+                samples.append(times[:, 1].max() - times[:, 0].min())
+        return float(np.median(samples))
+
+
 def measure(name: str) -> dict[str, Any]:
     """Medians of the plans, microseconds, and how many measurements each took."""
     from op_profiler.cores import usable_cores
     from op_profiler.parallel.corun.costs import measure_costs, predicted_costs
     from op_profiler.parallel.corun.models import load_models, plan_of
-    from op_profiler.parallel.corun.stage_timer import StageTimer
     from op_profiler.parallel.corun.timing import Way, time_in_turn
-    from op_profiler.parallel.planning.plan import Plan, Stage
+    from op_profiler.parallel.planning.plan import Plan
     from op_profiler.parallel.planning.policies.ios import ios_candidates
 
     def quiet(text: str) -> None:

@@ -8,7 +8,6 @@ from op_profiler.testing import TunerSuite
 from op_profiler.tuning.tuners import TUNERS
 from op_profiler.tuning.tuners.tuner import TunerFactory
 
-
 DISTINCT = list({TUNERS.get(name): name for name in reversed(list(TUNERS))}.values())
 """One name of each; some have two."""
 

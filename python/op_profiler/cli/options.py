@@ -27,7 +27,7 @@ SequenceLength = Annotated[
 Target = Annotated[
     str,
     typer.Option(
-        help="llvm (this processor), cuda, pynq, arm_cpu, or a TVM target string that starts with one of these.",
+        help="{targets} (llvm is this processor), or a TVM target string that starts with one of these.",
         rich_help_panel=_MEASURING,
     ),
 ]

@@ -4,6 +4,6 @@
 `candidates`, of which the fastest is chosen, and `comparison` runs it and sequential in turn. `storing` writes what
 operators lost by running side by side to the dataset. What is timed is timed by `timing`.
 
-The policy ``collaborate``, which measures while it plans, is in `collaborate`, with `schedule_proposals`; `stage_timer`
-measures single stages for policies that ask for them; models that choose between targets are in `several_targets`.
+The policy ``collaborate``, which measures while it plans, is in `collaborate`, with `schedule_proposals`;
+models that choose between targets are in `several_targets`.
 """
