@@ -43,6 +43,9 @@ def op_profiler(
             "folder": str(folder or Path.cwd()),
             "environment": {**os.environ, "PYTHONPATH": str(ROOT / "python"), **(environment or {})},
             "libraries": list(libraries),
+            # A hook on the path, and another build of TVM, need a Python that starts.
+            "forks_workers": "PYTHONPATH" not in (environment or {})
+            and not any(word in argument for argument in arguments for word in ("cuda", "--compiler")),
             "out": str(out),
             "err": str(err),
             "seconds": _PATIENCE_SECONDS,

@@ -1,7 +1,8 @@
 """A process that has imported what commands need, and forks one for each command line that it reads.
 
 A command then takes milliseconds instead of seconds, and is a process of its own: what crashes, hangs or asks for too
-much memory is one command. One line of JSON in (see `command_line.py`), the exit code out.
+much memory is one command. One line of JSON in (see `command_line.py`), the exit code out. The worker processes that a
+command starts are forked too, from a process that was there before the command opened any file.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import os
 import pkgutil
 import resource
 import signal
+import socket
+import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import IO, Any
 
 _ALWAYS = ("numpy", "sqlalchemy.dialects.sqlite", "rich.table")
 _MOST_BYTES = 24 << 30  # of addresses; what asks for more gets a MemoryError, as on a machine that is full
@@ -47,29 +50,113 @@ def load(libraries: Iterable[str]) -> None:
         gc.freeze()  # else a collection in a child copies all of this
 
 
+class Nursery:
+    """A process that worker processes of a collection are forked from, and in the supervisor's place the module
+    `subprocess`, whose `Popen` asks it for one."""
+
+    PIPE, STDOUT = subprocess.PIPE, subprocess.STDOUT
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._socket.close()
+            self._serve(theirs)
+        theirs.close()
+
+    def end(self) -> None:
+        """Wait for it, so that the time that it and its workers took is told."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+        os.waitpid(self._pid, 0)
+
+    def Popen(self, command: list[str], *, stdout: IO[str], env: dict[str, str], **_: Any) -> Forked:  # noqa: N802
+        stdin, ours = os.pipe()
+        events = int(command[-1])
+        socket.send_fds(self._socket, [json.dumps(env).encode()], [stdin, stdout.fileno(), events])
+        os.close(stdin)
+        return Forked(self._socket, os.fdopen(ours, "wb"))
+
+    def _serve(self, orders: socket.socket) -> None:
+        while True:
+            message, descriptors, *_ = socket.recv_fds(orders, 1 << 20, 3)
+            if not message:
+                os._exit(0)
+            child = os.fork()
+            if child == 0:
+                orders.close()
+                self._work(json.loads(message), *descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            orders.send(f"{child}\n".encode())
+            _, status = os.waitpid(child, 0)
+            orders.send(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+    def _work(self, environment: dict[str, str], stdin: int, log: int, events: int) -> None:
+        for source, descriptor in ((stdin, 0), (log, 1), (log, 2)):
+            os.dup2(source, descriptor)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.argv = ["-c", str(events)]
+        from op_profiler.collection.worker import main
+
+        os._exit(outcome(main))
+
+
+class Forked:
+    """A worker, as far as a supervisor asks."""
+
+    def __init__(self, nursery: socket.socket, stdin: IO[bytes]) -> None:
+        self.stdin = stdin
+        self._answers = nursery.makefile("r")
+        self._pid = int(self._answers.readline())
+        self._code: int | None = None
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        if self._code is None:
+            self._code = int(self._answers.readline())
+        return self._code
+
+
+def outcome(main: Callable[[], int | None]) -> int:
+    """The exit code that Python would end with after a call; what was printed is written."""
+    try:
+        code: Any = main()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code if isinstance(code, int) else 0 if code is None else 1
+
+
 def command(order: dict[str, Any]) -> None:
     """In the child: what the console script does."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
     os.chdir(order["folder"])
+    threads = os.environ["TVM_NUM_THREADS"]  # as `load_tvm` set it
     os.environ.clear()
-    os.environ.update(order["environment"])
+    os.environ.update({"TVM_NUM_THREADS": threads, **order["environment"]})
     for descriptor, name in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
         flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT
         os.dup2(os.open(name, flags), descriptor)
     sys.argv = ["op-profiler", *order["arguments"]]
     from op_profiler.cli import main
 
-    code = 0
-    try:
-        main()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
+    if not order["forks_workers"]:
+        os._exit(outcome(main))
+    from op_profiler.collection import supervisor
+
+    nursery = Nursery()
+    supervisor.subprocess = nursery  # type: ignore[assignment]
+    code = outcome(main)
+    nursery.end()
     os._exit(code)
 
 

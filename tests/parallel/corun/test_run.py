@@ -136,7 +136,7 @@ def test_auto_tells_the_loss_that_it_measured(branching: Models, monkeypatch: py
     run = PlanExecutor.run
 
     def slowly(executor: PlanExecutor) -> None:
-        time.sleep(0.05)
+        time.sleep(0.01)
         run(executor)
 
     monkeypatch.setattr(PlanExecutor, "run", slowly)
