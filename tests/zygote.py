@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 import traceback
+import types
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
@@ -123,6 +124,7 @@ class Forked:
 
 def outcome(main: Callable[[], int | None]) -> int:
     """The exit code that Python would end with after a call; what was printed is written."""
+    sys.modules["__main__"] = types.ModuleType("__main__")  # which processes of multiprocessing would import
     try:
         code: Any = main()
     except SystemExit as end:
@@ -138,7 +140,7 @@ def outcome(main: Callable[[], int | None]) -> int:
 def command(order: dict[str, Any]) -> None:
     """In the child: what the console script does."""
     os.setsid()
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     os.chdir(order["folder"])
     threads = os.environ["TVM_NUM_THREADS"]  # as `load_tvm` set it
     os.environ.clear()

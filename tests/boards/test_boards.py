@@ -334,6 +334,10 @@ def test_a_board_that_is_lost_beside_others_ends_the_run(
 
     monkeypatch.setattr(several_targets, "play", off)
     before = threading.active_count()
+    unheard: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: unheard.append(str(error.exc_value)))
     with pytest.raises(BoardLostError, match=board.address):
         several_targets.corun_on_targets(side_by_side, lambda text: None)
+    gc.collect()
+    assert unheard == [], "nobody is there who could be told what is freed"
     assert threading.active_count() == before

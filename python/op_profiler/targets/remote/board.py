@@ -41,6 +41,7 @@ class Board:
         self.place = place
         self.target = target
         self.connection = connect(place, wait_seconds=_WAIT_SECONDS, address=address)
+        self._lost = False
         session = self.connection.session
         kind = kind_of(name)
         self.runtime = session.device(kind.rpc_device, 0)
@@ -64,10 +65,12 @@ class Board:
             with deadline(seconds, f"{doing} on {self.address}"):
                 yield
         except BoardLostError:
+            self._lost = True
             raise
         except (RuntimeError, OSError) as error:
             if self.connection.alive():
                 raise
+            self._lost = True
             raise BoardLostError(f"the session on {self.address} ended while {doing}: {last_line(error)}") from error
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> BoardKernels:
@@ -109,7 +112,7 @@ class Board:
         What was loaded goes first: an array that is freed when its session is over cannot tell the board so.
         """
         for loaded in self._loaded:
-            loaded.release()
+            loaded.release(lost=self._lost)
         del self.connection.session, self.runtime, self.threads
         self.probe = None
 
@@ -197,6 +200,7 @@ class BoardKernels:
         self._executor = executor
         self._run = module["run"]
         buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
+        self._buffers = list(buffers.values())
         self._outputs = [buffers[head] for head in heads]
         self._kernels = list(kernel_calls(graph, buffers))
         self._evaluators: dict[tuple[str, Cache], Callable[..., Any]] = {}
@@ -214,9 +218,16 @@ class BoardKernels:
             return create(graph, self._library, *device)
         raise MeasureError(f"the runtime of {self._board.address} has no graph executor")
 
-    def release(self) -> None:
-        """Free what lies on the board; nothing can be run any more."""
-        del self._evaluators, self._kernels, self._outputs, self._run, self._executor, self._module, self._library
+    def release(self, *, lost: bool) -> None:
+        """Free what lies on the board; nothing can be run any more.
+
+        Args:
+            lost: there is no board to be told: TVM would print an error for every array.
+        """
+        for array in self._buffers if lost else ():
+            array.is_view = True  # TVM frees no views
+        del self._buffers, self._evaluators, self._kernels, self._outputs
+        del self._run, self._executor, self._module, self._library
 
     @property
     def labels(self) -> list[str]:

@@ -369,4 +369,6 @@ def _limit_memory(more_bytes: int) -> None:
     import psutil
 
     held = psutil.Process().memory_info().vms
-    resource.setrlimit(resource.RLIMIT_AS, (held + more_bytes, resource.RLIM_INFINITY))
+    _, most = resource.getrlimit(resource.RLIMIT_AS)  # of a user or a container; nobody may raise it
+    wanted = held + more_bytes if most == resource.RLIM_INFINITY else min(held + more_bytes, most)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
