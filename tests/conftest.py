@@ -70,12 +70,15 @@ def target(tvm: Any) -> Any:
 
 @pytest.fixture(autouse=True, scope="session")
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lowered modules, schedule records and locks of the tests go to a folder of their own."""
-    folder = tmp_path_factory.mktemp("cache")
-    os.environ["OP_PROFILER_CACHE"] = str(folder)
-    os.environ["OP_PROFILER_SCHEDULES"] = str(folder / "schedules")
-    os.environ["OP_PROFILER_LOCKS"] = str(folder)  # so that no test waits for another process of the tests, or for you
-    return folder
+    """Built and lowered models go to a folder of this run, which its processes share. Schedule records and locks are of
+    one process: what a test tunes changes no other's build, and no test waits for another process, or for you."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared-cache"
+    shared.mkdir(exist_ok=True)
+    os.environ["OP_PROFILER_CACHE"] = str(shared)
+    os.environ["OP_PROFILER_SCHEDULES"] = str(own / "schedules")
+    os.environ["OP_PROFILER_LOCKS"] = str(own)
+    return shared
 
 
 @pytest.fixture(scope="session")

@@ -24,28 +24,43 @@ import types
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
+import op_profiler
+from op_profiler.errors import MissingPackageError
+
+_LEFT_OUT = (
+    "op_profiler.tuning.trials.preload",  # changes the environment
+    "op_profiler.frontends.zoo.transformers",  # imports torch
+)
 _ALWAYS = ("numpy", "sqlalchemy.dialects.sqlite", "rich.table")
 _MOST_BYTES = 24 << 30  # of addresses; what asks for more gets a MemoryError, as on a machine that is full
 
 
 def load_package() -> None:
-    import op_profiler
     from op_profiler.compilers.tvm_build import load_tvm
 
     load_tvm()
     for module in pkgutil.walk_packages(op_profiler.__path__, "op_profiler."):
-        if not module.name.endswith(".preload"):  # it changes the environment
+        if module.name not in _LEFT_OUT:
             with contextlib.suppress(ImportError):  # of an extra that is not installed
                 importlib.import_module(module.name)
     load(_ALWAYS)
+
+
+def load_transformers() -> None:
+    from op_profiler.frontends import transformers
+
+    transformers._library()
 
 
 def load(libraries: Iterable[str]) -> None:
     """Import what is not there yet and is installed."""
     missing = [name for name in libraries if name not in sys.modules]
     for name in missing:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+        with contextlib.suppress(ImportError, MissingPackageError):
+            if name == "transformers":  # which otherwise takes torchvision along, built for another torch
+                load_transformers()
+            else:
+                importlib.import_module(name)
     if missing:
         gc.collect()
         gc.freeze()  # else a collection in a child copies all of this
@@ -156,7 +171,7 @@ def command(order: dict[str, Any]) -> None:
     from op_profiler.collection import supervisor
 
     nursery = Nursery()
-    supervisor.subprocess = nursery  # type: ignore[assignment]
+    vars(supervisor)["subprocess"] = nursery
     code = outcome(main)
     nursery.end()
     os._exit(code)

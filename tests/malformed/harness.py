@@ -16,7 +16,7 @@ MARKER = "code-was-run"
 # What most of these commands need.
 _HEAVY = (
     *("pandas", "pyarrow.parquet", "scipy.stats", "sklearn.ensemble", "xgboost", "onnx", "tflite"),
-    *("torch", "torch.export", "op_profiler.frontends.transformers", "transformers.models.bert.modeling_bert"),
+    *("torch", "torch.export", "transformers", "transformers.models.bert.modeling_bert"),
 )
 Done = subprocess.CompletedProcess[str]
 _LOG = re.compile(r"the worker's log: (\S+)")

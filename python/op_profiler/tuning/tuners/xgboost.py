@@ -40,7 +40,7 @@ def _tuner(task: Any, features: str, loss: str) -> Tuner:
 
     cost_models: Any = _cost_models()
 
-    class CostModel(cost_models.XGBoostCostModel):  # type: ignore[misc]  # a module that is imported anew
+    class CostModel(cost_models.XGBoostCostModel):
         def _reset_pool(self, space: Any, target: Any, task: Any) -> None:
             cost_models._extract_popen_initializer(space, target, task)
             self.pool = _InProcess()
