@@ -35,7 +35,7 @@ def network(torch: Any) -> Any:
     """Layers in a list, one in another, and operators that belong to none but the whole."""
     nn = torch.nn
 
-    class Block(nn.Module):  # type: ignore[misc, name-defined]
+    class Block(nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.linear = nn.Linear(8, 8)
@@ -44,7 +44,7 @@ def network(torch: Any) -> Any:
         def forward(self, x: Any) -> Any:
             return x + self.gelu(self.linear(x))
 
-    class Network(nn.Module):  # type: ignore[misc, name-defined]
+    class Network(nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.stem = nn.Conv2d(3, 8, 3)
