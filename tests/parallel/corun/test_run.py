@@ -135,7 +135,7 @@ def test_auto_tells_the_loss_that_it_measured(branching: Models, monkeypatch: py
     run = PlanExecutor.run
 
     def slowly(executor: PlanExecutor) -> None:
-        for _ in range(30):
+        for _ in range(5):
             run(executor)
 
     monkeypatch.setattr(PlanExecutor, "run", slowly)
