@@ -137,11 +137,10 @@ def test_the_first_line_says_whose_times_they_are(db: str, tmp_path: Path, monke
 def test_calibrate_measures_and_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     address = f"sqlite:///{tmp_path / 'c.db'}"
-    line = [sys.executable, "-c", "from op_profiler.cli import main; main()", "calibrate"]
-    line += ["--budget", "1s", "--rounds", "3", "--threads", "1", "--db", address, "--json"]
-    first = subprocess.run(line, capture_output=True, text=True, check=False)
+    line = ["calibrate", "--budget", "1s", "--rounds", "3", "--threads", "1", "--db", address, "--json"]
+    first = op_profiler(*line)
     assert first.returncode in (0, 1) or "under foreign load" in first.stderr, first.stderr
     _forget_load(address)
-    found = json.loads(subprocess.run(line, capture_output=True, text=True, check=False).stdout)
+    found = json.loads(op_profiler(*line).stdout)
     assert found["operators"] >= 20
     assert "adapted to" in _run("predict", "mlp").stderr
