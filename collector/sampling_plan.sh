@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Measures what a predictor of one machine is learned from: about 20,000 distinct operators, in the order in which they
+# tell most. It takes days of a quiet machine, and goes on where it was interrupted: what the dataset holds is not
+# measured again. One dataset may hold several machines; their times are never mixed.
+#
+#     collector/sampling_plan.sh --db sqlite:///results/op_profiler.db [--threads 1,2] [--quiet] [--dry-run]
+#
+# Run it on other days with REPEAT=1 and another --db: the first 500 operators are measured anew, and how far the days
+# differ is the floor that the machine sets.
+#
+# Not drawn yet, since `op-profiler sample` has no kinds for them: dilated and 3-D convolutions, decoder steps with a
+# growing past, float16 and int8. NHWC comes with the models of mediapipe only.
+set -euo pipefail
+sample() { echo "op-profiler sample $*" >&2; op-profiler sample "$@" || [ $? -eq 1 ]; }  # 1: some failed, and are recorded
+
+if [ -n "${REPEAT:-}" ]; then
+  sample --count 500 --seed 31 --rounds 15 "$@"
+  exit
+fi
+
+# Everything, in the proportions in which it matters to networks; the first 500 are those that REPEAT measures again.
+sample --count 500 --seed 31 --rounds 15 "$@"
+sample --count 9000 --seed 32 --rounds 15 "$@"
+
+# What predictors were farthest off on: transposed convolutions, rows that no tile divides, products, repacking.
+sample --kinds conv2d_transpose --count 800 --seed 33 --rounds 15 "$@"
+sample --kinds dense --count 1500 --seed 34 --rounds 15 "$@"
+sample --kinds batch_matmul --count 1200 --seed 35 --rounds 15 "$@"
+sample --kinds transpose,concatenate --count 600 --seed 36 --rounds 15 "$@"
+sample --kinds softmax,layer_norm,mean,pool2d --count 900 --seed 37 --rounds 15 "$@"
+
+# Operators of networks at other sizes. What is held out with a family leaves out what was sampled from it.
+sample --models transformers:mobilebert,transformers:albert,transformers:roberta --sequence-lengths 1,16,33,64,128,197,384 \
+  --rounds 15 "$@"
+sample --models local:mobilenet_v3_large,local:efficientnet_b0,local:mnasnet0_5,local:regnet_y_400mf,local:convnext_tiny \
+  --resolutions 160,192,224,256 --rounds 15 "$@"
+sample --models local:vgg11,local:wide_resnet50_2,local:densenet121,local:vit_l_16 --rounds 15 "$@"
+
+# The rest where the predictor is least sure.
+sample --adaptive --count 5000 --seed 38 --rounds 15 "$@"

@@ -1,0 +1,27 @@
+"""The plan of a large sampling run is made of commands that exist."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PLAN = Path(__file__).resolve().parents[3] / "collector" / "sampling_plan.sh"
+
+
+def test_every_step_of_the_plan_is_accepted(tmp_path: Path) -> None:
+    command = tmp_path / "op-profiler"
+    command.write_text(f"#!{sys.executable}\nfrom op_profiler.cli import main; main()\n")
+    command.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    line = [str(PLAN), "--db", f"sqlite:///{tmp_path / 'x.db'}", "--dry-run"]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    steps = [text for text in done.stderr.splitlines() if text.startswith("op-profiler sample")]
+    assert len(steps) == PLAN.read_text().count("\nsample ") >= 10
+    assert "error" not in done.stderr
+    repeated = subprocess.run(line, env=environment | {"REPEAT": "1"}, capture_output=True, text=True, check=False)
+    assert repeated.returncode == 0
+    assert repeated.stderr.splitlines()[0] == steps[0]
+    assert not (tmp_path / "x.db").exists()
