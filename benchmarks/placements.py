@@ -28,12 +28,12 @@ _CLOSE = np.log(1.03)
 
 def measure(name: str) -> dict[str, float]:
     """Percentages of operators within 3 %, and 95 % quantiles of the differences."""
+    from op_profiler.compilers.relay.graph_executor import bind_graph, load_graph
     from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.lowered_cache import load_cached
-    from op_profiler.measure.kernels import bind_graph, load_graph
     from op_profiler.measure.threads import ThreadPool
     from op_profiler.targets.target import resolve_target
 

@@ -77,8 +77,8 @@ def test_a_network_is_collected(lab: Any, collect: Any, tmp_path: Path) -> None:
 
 
 def test_outputs_of_the_board_are_right(lab: Any, compiled_for_board: Any, small_network: Any) -> None:
+    from op_profiler.compilers.relay.graph_executor import load_graph
     from op_profiler.compilers.relay.lower import compile_model
-    from op_profiler.measure.kernels import load_graph
     from op_profiler.targets.remote.board import Board
     from op_profiler.targets.target import resolve_target
 

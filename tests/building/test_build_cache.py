@@ -18,9 +18,9 @@ from op_profiler import cache
 from op_profiler.building.build import build_model, fuse_model
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers.compiled_model import BuiltModel
+from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.errors import ModelError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.kernels import load_graph
 from op_profiler.schedules import records
 from op_profiler.schedules.records import Conditions, Record
 from op_profiler.targets.cuda import tvm_build
@@ -154,8 +154,8 @@ def test_only_records_that_a_build_asks_for_make_it_another(
 
 def _convolutions_asked(small: Any, target: Any) -> set[Any]:
     """Arguments of the tasks of blocked convolutions that a build comes across."""
+    from op_profiler.compilers.relay.chosen import chosen_schedules
     from op_profiler.compilers.relay.lower import compile_model
-    from op_profiler.schedules.chosen import chosen_schedules
 
     with chosen_schedules() as choices:
         compiled = compile_model(small, target)

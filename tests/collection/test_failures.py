@@ -49,7 +49,7 @@ def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: py
             tmp_path / "hook",
             "import os, signal, sys\n"
             "if 'op_profiler.collection.worker' in ' '.join(sys.orig_argv):\n"
-            "    import op_profiler.measure.kernels as kernels\n"
+            "    from op_profiler.compilers.relay import graph_executor\n"
             "    def crash(self, index, original=kernels.GraphKernels.kernel_error):\n"
             "        if 'softmax' in self.kernels[index].name and len(self.kernels) > 0:\n"
             "            os.kill(os.getpid(), signal.SIGSEGV)\n"
@@ -85,14 +85,14 @@ def test_a_model_that_fails_as_a_whole_ends_with_the_same_code_and_words_when_re
         tmp_path / "hook",
         "import sys\n"
         "if 'op_profiler.collection.worker' in ' '.join(sys.orig_argv):\n"
-        "    import op_profiler.measure.kernels as kernels\n"
+        "    from op_profiler.compilers.relay import graph_executor\n"
         "    from op_profiler.errors import MeasureError\n"
-        "    def load(*words, original=kernels.load_graph):\n"
+        "    def load(*words, original=graph_executor.load_graph):\n"
         "        loaded = original(*words)\n"
         "        if len(loaded.labels) > 1:\n"
         "            raise MeasureError('the model does not run: broken on purpose')\n"
         "        return loaded\n"
-        "    kernels.load_graph = load\n",
+        "    graph_executor.load_graph = load\n",
     )
     for measured in (4, 0):
         done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", PYTHONPATH=path)

@@ -91,8 +91,8 @@ class Runtime:
 
 
 def test_every_kernel_stands_between_two_events(tvm: Any, compiled_small: Any, target: Any) -> None:
+    from op_profiler.compilers.relay.graph_executor import load_graph
     from op_profiler.compilers.tvm_build import runtime_device
-    from op_profiler.measure.kernels import load_graph
 
     inputs = {"data": np.zeros((1, 16, 32, 32), "float32")}
     graph = load_graph(compiled_small, runtime_device(target), inputs)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.compilers.relay.lower import compile_model
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.calls import Call, Kernel, TimedCalls, call_overhead_us
-from op_profiler.measure.kernels import load_graph
 from op_profiler.measure.threads import ThreadPool
 
 _ROUNDS = 500

@@ -11,9 +11,9 @@ import pytest
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.session import Session
+from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.energy import Rapl
-from op_profiler.measure.kernels import load_graph
 from op_profiler.measure.rounds import Samples
 from op_profiler.targets.llvm.host import Host
 
@@ -134,7 +134,7 @@ def test_the_virtual_machines_kernels_have_no_energy_of_their_own(tvm: Any, targ
     import numpy as np
 
     from op_profiler.compilers.relay.lower import compile_model
-    from op_profiler.measure.virtual_machine import VmKernels
+    from op_profiler.compilers.relay.virtual_machine import VmKernels
 
     inputs = [spec.random(np.random.default_rng(0)) for spec in small_network.inputs]
     kernels = VmKernels(compile_model(small_network, target, "vm"), tvm.cpu(), inputs)

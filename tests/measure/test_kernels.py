@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.relay.graph_executor import load_graph, only_read
 from op_profiler.measure.calls import call_overhead_us
-from op_profiler.measure.kernels import load_graph, only_read
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.rounds import Limits, Rounds, Samples, heavy_operators, per_operator
 from op_profiler.measure.threads import ThreadPool, available_cores, default_thread_counts

@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
-from op_profiler.measure.kernels import load_in_turns
+from op_profiler.compilers.relay.graph_executor import load_in_turns
 
 
 def addresses(graph: Any) -> set[int]:

@@ -9,8 +9,8 @@ import pytest
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay.lower import compile_model
+from op_profiler.compilers.relay.virtual_machine import VmKernels, operators_at_run_time
 from op_profiler.errors import MeasureError
-from op_profiler.measure.virtual_machine import VmKernels, operators_at_run_time
 
 
 def test_dynamic_dense(tvm: Any, target: Any) -> None:

@@ -16,11 +16,12 @@ LAYERS = (
     ("files", "registry", "c_compiler"),
     ("cache",),
     ("operators",),
-    ("compilers",),
+    ("compilers",),  # the contract; each compiler has a folder further down
     ("targets",),  # the contracts; each kind has a folder further down
     ("frontends", "schedules"),
     ("measure",),
     ("tuning",),
+    ("compilers.*",),
     ("targets.llvm",),
     ("targets.*",),  # every other folder of a kind
     ("targets.remote",),

@@ -58,7 +58,7 @@ def branching_compiled(branching_network: Any, target: Any) -> Any:
 def load(target: Any, tmp_path: Path) -> Iterator[Callable[[Any, Any], Models]]:
     """Loads a network that was compiled, as `load_models` would."""
     from op_profiler.building.requested_model import random_inputs
-    from op_profiler.measure.kernels import load_graph
+    from op_profiler.compilers.relay.graph_executor import load_graph
     from op_profiler.measure.threads import available_cores
     from op_profiler.parallel.runtime.lane_executor import on_lanes
     from op_profiler.targets.open_machine import open_machine

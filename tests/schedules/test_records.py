@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.errors import OpProfilerError
 from op_profiler.schedules import records
 from op_profiler.schedules.records import (
@@ -233,20 +234,20 @@ def test_a_build_is_told_which_records_it_got_and_for_which_conditions(tmp_path:
         return tvm.autotvm.task.DispatchContext.current.query(target, (template, *RECORD.arguments))
 
     records = UsableRecords.of_file(file, Conditions(2))
-    with records.applied() as asked:
+    with applied(records) as asked:
         assert not any("compiled with" in note for note in records.notes(asked))
         assert query(RECORD.template).index == 5 and query("other.x86").is_fallback
     assert asked == {RECORD.computation, computation_of("other.x86", RECORD.arguments)}
     compiled, skipped = records.notes(asked)
     assert compiled == f"compiled with schedule records: 1 of {file}" and skipped.startswith("1 lines")
     records = UsableRecords.of_file(file, Conditions(1))
-    with records.applied() as asked:
+    with applied(records) as asked:
         assert query(RECORD.template).index == query("unknown.x86").index == 5
     _, other, unknown, _ = records.notes(asked)
     assert "1 of them are of other conditions (2 threads, in a model)" in other and "(1 thread, in a model)" in other
     assert "unknown conditions" in unknown
     records = UsableRecords.of_file(tmp_path / "none", Conditions(1))
-    with records.applied() as asked:
+    with applied(records) as asked:
         assert query(RECORD.template).is_fallback
     assert asked == {RECORD.computation} and not records.notes(asked)
 

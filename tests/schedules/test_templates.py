@@ -157,13 +157,14 @@ def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_pat
     config = dict(task.config_space.get(index).to_json_dict())
     file = tmp_path / "x.jsonl"
     records.keep(file, records.Record(str(target), spec.template, spec.arguments, config, (1e-9,)))
-    from op_profiler.schedules.chosen import chosen_schedules
+    from op_profiler.compilers.relay.applied_records import applied
+    from op_profiler.compilers.relay.chosen import chosen_schedules
     from op_profiler.schedules.usable_records import UsableRecords
 
     shapes = [(4, 48), (3, 4, 64)]
     values = [np.random.default_rng(i).standard_normal(s).astype("float32") for i, s in enumerate(shapes)]
     with (
-        UsableRecords.of_file(file, records.Conditions(1)).applied(),
+        applied(UsableRecords.of_file(file, records.Conditions(1))),
         chosen_schedules() as choices,
         tvm.transform.PassContext(opt_level=3),
     ):

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from op_profiler.compilers.relay.chosen import chosen_schedules
 from op_profiler.compilers.relay.lower import compile_model
+from op_profiler.compilers.relay.tasks import anchor_of, tunables
 from op_profiler.errors import UnknownNameError
-from op_profiler.schedules.chosen import chosen_schedules
 from op_profiler.schedules.templates import SUFFIX, register_templates
 from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
 from op_profiler.tuning.search import OperatorSearch, Search
-from op_profiler.tuning.tasks import anchor_of, own_tasks, tunables
 from op_profiler.tuning.trials.runner import TrialRunner
+from op_profiler.tuning.tunable import own_tasks
 from op_profiler.tuning.tuners import TUNERS
 from op_profiler.tuning.tuners.tuner import make_tuner
 

@@ -95,10 +95,10 @@ class References:
         from op_profiler.building.request import BuildRequest
         from op_profiler.building.requested_model import original_model
         from op_profiler.compilers.tvm_build import runtime_device
-        from op_profiler.measure.kernels import load_graph
 
         target: Any = resolve_target("llvm")
         built = build_model(
             BuildRequest(model=model, compiler=compiler_in_use().name, schedules=NONE), original_model(model), target
         )
-        return load_graph(built.compiled, runtime_device(target), dict(self._inputs)).output_arrays()
+        loaded = compiler_in_use().load(built.compiled, runtime_device(target), dict(self._inputs))
+        return loaded.output_arrays()

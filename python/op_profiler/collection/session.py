@@ -19,7 +19,7 @@ from op_profiler.measure.statistics import median_interval, summarize
 from op_profiler.measure.steadiness import PROBE_NAMES
 from op_profiler.operators.operator import Operator
 from op_profiler.resources import read_back
-from op_profiler.targets.machine import LoadedModel, Machine
+from op_profiler.targets.machine import Machine, TimedModel
 
 _BATCH_US = 2e4
 """Of calls between two looks at the clock while energy is measured."""
@@ -63,7 +63,7 @@ class Session:
         self,
         request: CollectRequest,
         machine: Machine,
-        model: LoadedModel,
+        model: TimedModel,
         kernel_operators: Sequence[Operator],
         *,
         limits: Limits | None = None,

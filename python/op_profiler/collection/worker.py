@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from op_profiler.dataset import Dataset
     from op_profiler.measure.measurement import Device
     from op_profiler.operators.operator import Operator
-    from op_profiler.targets.machine import Machine
+    from op_profiler.targets.machine import LoadedModel, Machine, TimedModel
 
 _PR_SET_PDEATHSIG = 1
 _MOST_LOSSES = 10
@@ -258,7 +258,7 @@ class Worker:
     def _measure_compiled(self, compiled: CompiledModel, specs: list[Any], model: ImportedModel, target: Any) -> None:
         from op_profiler.building.requested_model import random_inputs
         from op_profiler.collection.session import Session
-        from op_profiler.measure.virtual_machine import VmKernels, operators_at_run_time
+        from op_profiler.compilers.compiler import compiler_in_use
 
         self.checking = None
         machine = self.machine(target)
@@ -267,14 +267,15 @@ class Worker:
             return  # this is another board than the one that was asked before
         self.announce(stage="loading")
         inputs = self.inputs or random_inputs(specs)
+        loaded: TimedModel
+        static: LoadedModel | None = None
         if compiled.executor == "vm":
-            loaded: Any = VmKernels(compiled, machine.runtime, list(inputs.values()))
-            operators = operators_at_run_time(compiled, loaded)
+            loaded, operators = compiler_in_use().load_dynamic(compiled, machine.runtime, inputs)
             schedules = self.results.schedules
             for operator, label in zip(operators, loaded.labels):
                 schedules[operator.key] = schedules[compiled.by_label[label].operator.key]
         else:
-            loaded = machine.load(compiled, inputs)
+            loaded = static = machine.load(compiled, inputs)
             operators = [compiled.by_label[label].operator for label in loaded.labels]
         self.results.store_operators(operators, compiled.layers_of(loaded.labels), model, self.notes)
         if not self.results.leave_out(machine):
@@ -284,9 +285,9 @@ class Worker:
         session = Session(request, machine, loaded, operators, limits=limits, known=earlier.known())
         session.check_kernels(self._check)
         self.checking = None
-        if compiled.executor == "graph":
-            loaded.run_model()
-            self.results.details["accuracy"] = self._accuracy(model.content, loaded.output_arrays(), inputs)
+        if static is not None:
+            static.run_model()
+            self.results.details["accuracy"] = self._accuracy(model.content, static.output_arrays(), inputs)
         self.announce(stage="measuring", share=0.0)
         results = session.measure(earlier.samples(session), lambda share, results: self._keep(results, share))
         self._keep(results, 1.0)

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.compilers.runtime_types import PackedFunction
+    from op_profiler.compilers.runtime_types import PackedFunction, RuntimeDevice
+    from op_profiler.measure.kernels import GraphKernels
+    from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
+    from op_profiler.targets.machine import TimedModel
     from op_profiler.tuning.candidate import TaskSpec
-    from op_profiler.tuning.tasks import Tunable
+    from op_profiler.tuning.tunable import Tunable
 
 
 _VARIABLE = "OP_PROFILER_COMPILER"
@@ -143,6 +146,28 @@ class Compiler(abc.ABC):
         """
 
     @abc.abstractmethod
+    def load(
+        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
+    ) -> GraphKernels:
+        """Put a model and its inputs on a device of this machine, with every kernel bound to its tensors, and run it.
+
+        Args:
+            compiled: built for the executor ``graph``.
+            inputs: one array per input of the model.
+            copies: in other memory that `GraphKernels.moved` goes through, at most; more than one on a processor only.
+
+        Raises:
+            MeasureError: the model does not run as a whole.
+        """
+
+    @abc.abstractmethod
+    def load_dynamic(
+        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
+    ) -> tuple[TimedModel, list[Operator]]:
+        """As `load`, of a model that was built for the executor ``vm``: with the operator of each kernel, in the shapes
+        that it was really called with."""
+
+    @abc.abstractmethod
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
         """The function of a kernel of a built model; it takes the arrays that it reads and then those that it writes.
 
@@ -176,6 +201,14 @@ class Compiler(abc.ABC):
         Args:
             keys: workload keys of the operators that are asked for; None for all that are heavy.
         """
+
+    @abc.abstractmethod
+    def anchor(self, occurrence: Occurrence) -> Operator:
+        """The heavy op of an operator, as an operator of its own."""
+
+    @abc.abstractmethod
+    def task(self, spec: TaskSpec, target: Any) -> Any:
+        """A task with the space of its schedules, for a tuner and for the workers that build its points."""
 
     @abc.abstractmethod
     def tasks(self, occurrence: Occurrence, target: Any) -> tuple[TaskSpec, ...]:

@@ -23,7 +23,7 @@ from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.statistics import relative_half_width
 from op_profiler.measure.steadiness import SteadinessProbe
-from op_profiler.targets.machine import LoadedModel, Threads
+from op_profiler.targets.machine import Threads, TimedModel
 
 _RUNS_BEFORE_ROUNDS = 3
 _FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
@@ -180,7 +180,7 @@ class Rounds:
 
     def __init__(
         self,
-        model: LoadedModel,
+        model: TimedModel,
         pool: Threads,
         *,
         threads: Sequence[int],

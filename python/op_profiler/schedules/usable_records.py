@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.schedules.records import Conditions, Record, choose, computation_of, read_records
+from op_profiler.schedules.records import Conditions, Record, choose, read_records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,26 +68,3 @@ class UsableRecords:
         if self.skipped:
             notes.append(f"{self.skipped} lines of {self.file} are no schedule records")
         return tuple(notes)
-
-    @contextlib.contextmanager
-    def applied(self) -> Iterator[set[str]]:
-        """Compile with these records inside this block.
-
-        Yields:
-            The computations that the compiler has looked for so far, whether there was a record or not.
-        """
-        if self.chosen:
-            from op_profiler.schedules.templates import register_templates
-
-            register_templates()
-        autotvm = load_tvm().autotvm
-        asked: set[str] = set()
-
-        class Noting(autotvm.task.ApplyHistoryBest):  # type: ignore[name-defined]
-            def _query_inside(self, target: Any, workload: Any) -> Any:
-                asked.add(computation_of(workload[0], workload[1:]))
-                return super()._query_inside(target, workload)
-
-        version = str(load_tvm().__version__)
-        with Noting([autotvm.record.decode(record.to_json(version)) for record in self.chosen.values()]):
-            yield asked

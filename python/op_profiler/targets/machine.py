@@ -47,14 +47,14 @@ class Threads(Protocol):
         """Cores read back from the operating system; empty where it cannot be asked."""
 
 
-class LoadedModel(Protocol):
+class TimedModel(Protocol):
     """A model on a machine, ready to be timed as a whole and kernel by kernel."""
 
     @property
     def labels(self) -> list[str]:
         """The compiler's hash of each kernel, in execution order."""
 
-    def moved(self) -> LoadedModel:
+    def moved(self) -> TimedModel:
         """A copy of it in other memory, another one at each call, for the next window of rounds; itself where memory is
         not ours to choose."""
 
@@ -81,6 +81,12 @@ class LoadedModel(Protocol):
 
     def cache_mechanism(self, cache: Cache) -> str:
         """How `walk` brings the caches into that state; raises MeasureError where it cannot."""
+
+
+class LoadedModel(TimedModel, Protocol):
+    """A model on a machine whose tensors can be fetched too."""
+
+    def moved(self) -> LoadedModel: ...
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
         """Run the kernels in order; what each of them wrote, fetched before the next one runs."""

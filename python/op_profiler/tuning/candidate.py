@@ -7,14 +7,14 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.compiler import compiler_in_use
 
 Failure = Literal["invalid", "build", "timeout", "crash", "memory", "wrong", "run", "lost"]
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskSpec:
-    """One AutoTVM task: a template and its arguments, in AutoTVM's serialized form (tuples and plain values)."""
+    """One way to compute something: a template of the compiler's and its arguments, as tuples and plain values."""
 
     template: str
     arguments: tuple[Any, ...]
@@ -25,11 +25,8 @@ class TaskSpec:
         return repr((self.template, self.arguments))
 
     def create(self, target: Any) -> Any:
-        """The `autotvm.task.Task`, with its space."""
-        from op_profiler.schedules.templates import register_templates
-
-        register_templates()
-        return load_tvm().autotvm.task.create(self.template, self.arguments, target)
+        """The compiler's task, with its space."""
+        return compiler_in_use().task(self, target)
 
 
 VENDOR = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from op_profiler.schedules.chosen import knob_value, knob_values
+from op_profiler.compilers.plain_values import plain
 from op_profiler.schedules.factors import factors_of
 from op_profiler.schedules.records import Record
 from op_profiler.schedules.schedule import Origin, Schedule
@@ -36,12 +36,12 @@ def index_of(task: Any, knobs: Mapping[str, Any], *, nearest: bool = False) -> i
         return None
     index, stride = 0, 1
     for name, values in space.space_map.items():
-        plain = [knob_value(entity) for entity in values.entities]
-        place = _place(plain, knobs[name], nearest)
+        known = [knob_value(entity) for entity in values.entities]
+        place = _place(known, knobs[name], nearest)
         if place is None:
             return None
         index += place * stride
-        stride *= len(plain)
+        stride *= len(known)
     return index if space.is_index_valid(index) else None
 
 
@@ -57,13 +57,13 @@ def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Any) -> Cand
     return None
 
 
-def _place(plain: list[Any], wanted: Any, nearest: bool) -> int | None:
-    if wanted in plain:
-        return plain.index(wanted)
+def _place(known: list[Any], wanted: Any, nearest: bool) -> int | None:
+    if wanted in known:
+        return known.index(wanted)
     if not nearest:
         return None
-    if all(isinstance(v, (int, float)) for v in [*plain, wanted]):
-        return min(range(len(plain)), key=lambda i: abs(plain[i] - wanted))
+    if all(isinstance(v, (int, float)) for v in [*known, wanted]):
+        return min(range(len(known)), key=lambda i: abs(known[i] - wanted))
     return 0
 
 
@@ -76,3 +76,19 @@ def default_schedule(task: Any, target: Any, origin: Origin = "trial") -> Schedu
         task.instantiate(config)
     knobs = knob_values(config)
     return Schedule(str(task.name), knobs, origin, factors_of(config, knobs))
+
+
+def knob_values(config: Any | None) -> dict[str, Any]:
+    """Knob values of an AutoTVM configuration, as plain values; a fallback's are those that its schedule filled in."""
+    if config is None:
+        return {}
+    return {str(name): knob_value(entity) for name, entity in config._entity_map.items()}
+
+
+def knob_value(entity: Any) -> Any:
+    """Sizes of a split, order of a reorder, annotations, or the value of any other knob."""
+    for field in ("size", "perm", "anns", "val"):
+        if hasattr(entity, field):
+            value = getattr(entity, field)
+            return [plain(v) for v in value] if isinstance(value, (list, tuple)) else plain(value)
+    return str(entity)

@@ -181,7 +181,7 @@ def test_a_real_run_is_resumed(tmp_path: Path) -> None:
 def _winograd(point: Conv2d, target: Any) -> Record:
     """A record that makes a convolution one of Winograd's."""
     from op_profiler.collection.sampling.batches import operators_of_points
-    from op_profiler.schedules.chosen import chosen_schedules
+    from op_profiler.compilers.relay.chosen import chosen_schedules
     from op_profiler.schedules.templates import register_templates
     from op_profiler.schedules.templates.winograd import WINOGRAD
     from op_profiler.tuning.candidate import TaskSpec

@@ -12,9 +12,9 @@ import pytest
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay import lower
 from op_profiler.compilers.relay.extract import describe
+from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.compilers.relay.lower import compile_model, optimize
 from op_profiler.errors import ModelError
-from op_profiler.measure.kernels import load_graph
 
 
 def _function(tvm: Any, expression: Any, parameters: list[Any]) -> Any:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from op_profiler.compilers.compiled_model import CompiledModel
+from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.compilers.relay.lower import compile_model
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel
-from op_profiler.measure.kernels import load_graph
 from op_profiler.measure.measurement import Device
 from op_profiler.measure.rounds import Limits
 from op_profiler.parallel.corun.costs import measure_costs

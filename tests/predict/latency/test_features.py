@@ -65,12 +65,12 @@ def test_tiles_are_those_that_tvm_takes(tvm: Any) -> None:
     from op_profiler.collection.sampling.batches import batch_name, operators_of_points, sampled
     from op_profiler.collection.sampling.kinds import Conv2d
     from op_profiler.collection.sampling.kinds import Dense as DensePoint
+    from op_profiler.compilers.relay.chosen import chosen_schedules
     from op_profiler.compilers.relay.lower import compile_model
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.sample import write_batch
     from op_profiler.predict.latency.features import _sizes
-    from op_profiler.schedules.chosen import chosen_schedules
     from op_profiler.targets.target import resolve_target
 
     target = resolve_target("llvm -mcpu=skylake-avx512")

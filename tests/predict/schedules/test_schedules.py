@@ -17,7 +17,7 @@ from op_profiler.predict.schedules.ranking import RankingModel, evaluate, exampl
 from op_profiler.predict.schedules.suggestions import ScheduleQuery
 from op_profiler.schedules.records import Conditions, Record, keep
 from op_profiler.tuning.points import schedule_of
-from op_profiler.tuning.tasks import own_tasks
+from op_profiler.tuning.tunable import own_tasks
 
 from ...command_line import op_profiler
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.measure.measurement import Cache
     from op_profiler.schedules.records import Record
-    from op_profiler.tuning.tasks import Tunable
+    from op_profiler.tuning.tunable import Tunable
 
 MOST_CANDIDATES = 3
 """Of one operator that are built into the model."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from op_profiler.targets.remote.trial_runner import BoardRunner
     from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
     from op_profiler.tuning.search import Finalist, Search, Trial
-    from op_profiler.tuning.tasks import Tunable
     from op_profiler.tuning.trials.runner import TrialRunner
+    from op_profiler.tuning.tunable import Tunable
 
 PARTIAL = (100, 300, 500, 1000)
 """Trials after which ``--ifpartial`` reports the best."""

@@ -9,8 +9,8 @@ from op_profiler.collection.studies.study import Study
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.tuning.tasks import Tunable
     from op_profiler.tuning.trials.runner import TrialRunner
+    from op_profiler.tuning.tunable import Tunable
 
 _ROUNDS = 21
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from op_profiler.compilers.compiled_model import CompiledModel, KernelCall, Occurrence
 from op_profiler.compilers.compiler import NotKept
-from op_profiler.compilers.relay.executor_graph import kernel_calls
 from op_profiler.compilers.relay.extract import describe
+from op_profiler.compilers.relay.graph_executor import kernel_calls
 from op_profiler.compilers.tvm_build import load_tvm
 
 _GPU_FORMATS = ("ptx", "cubin", "fatbin")

@@ -10,6 +10,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.successors import Names, united
+from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators import cost
 from op_profiler.operators.operator import Operator, TensorSpec
@@ -129,20 +130,6 @@ def tensors(ty: Any) -> tuple[TensorSpec, ...]:
         return tuple(t for field in ty.fields for t in tensors(field))
     shape = tuple(int(d) if isinstance(d, (int, tvm.tir.IntImm)) else -1 for d in ty.shape)
     return (TensorSpec(shape, str(ty.dtype)),)
-
-
-def plain(value: Any) -> Any:
-    """An attribute of TVM's object system as a plain JSON value."""
-    tvm = load_tvm()
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return str(value) if isinstance(value, str) else value
-    if isinstance(value, tvm.tir.IntImm):
-        return bool(value.value) if str(value.dtype) == "bool" else int(value.value)
-    if isinstance(value, tvm.tir.FloatImm):
-        return float(value.value)
-    if isinstance(value, tvm.ir.Array):
-        return [plain(item) for item in value]
-    return str(value)
 
 
 def attributes(attrs: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import Any
 from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurrence
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.relay.code_capture import code_capture
-from op_profiler.compilers.relay.executor_graph import kernel_calls
 from op_profiler.compilers.relay.extract import extract
+from op_profiler.compilers.relay.graph_executor import kernel_calls
 from op_profiler.compilers.relay.launch import launch_capture, launches_of, parallel_loops_of
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.shortcuts import shortcuts

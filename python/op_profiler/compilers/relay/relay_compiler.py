@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING, Any
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.relay import compiled_files, lower
+from op_profiler.compilers.relay.applied_records import applied
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
 
 if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.compilers.runtime_types import PackedFunction
-    from op_profiler.schedules.chosen import ChosenSchedules
+    from op_profiler.compilers.relay.chosen import ChosenSchedules
+    from op_profiler.compilers.runtime_types import PackedFunction, RuntimeDevice
+    from op_profiler.measure.kernels import GraphKernels
+    from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
+    from op_profiler.targets.machine import TimedModel
     from op_profiler.tuning.candidate import TaskSpec
-    from op_profiler.tuning.tasks import Tunable
+    from op_profiler.tuning.tunable import Tunable
 
 
 class RelayCompiler(Compiler):
@@ -56,9 +61,9 @@ class RelayCompiler(Compiler):
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Any, records: UsableRecords) -> FusedOperators:
         """A build asks records of more computations than lowering does, since a record of Winograd's changes what is
         lowered once there is one; it is made to ask for all of them."""
-        from op_profiler.schedules.chosen import weigh_all
+        from op_profiler.compilers.relay.chosen import weigh_all
 
-        with records.applied() as asked:
+        with applied(records) as asked:
             occurrences = lower()
             weigh_all(occurrences, target)
         return FusedOperators(occurrences, frozenset(asked))
@@ -67,6 +72,23 @@ class RelayCompiler(Compiler):
         compiled, choices, asked = _compile(model, target, records, executor)
         schedules = {o.operator.key: choices.schedule_of(o) for o in compiled.by_label.values()}
         return BuiltModel(compiled, schedules, asked)
+
+    def load(
+        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
+    ) -> GraphKernels:
+        from op_profiler.compilers.relay import graph_executor
+
+        if copies == 1:
+            return graph_executor.load_graph(compiled, device, inputs)
+        return graph_executor.load_in_turns(compiled, device, inputs, copies)
+
+    def load_dynamic(
+        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
+    ) -> tuple[TimedModel, list[Operator]]:
+        from op_profiler.compilers.relay.virtual_machine import VmKernels, operators_at_run_time
+
+        loaded = VmKernels(compiled, device, list(inputs.values()))
+        return loaded, operators_at_run_time(compiled, loaded)
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
         function: PackedFunction = compiled.library.get_lib().get_function(name, True)
@@ -85,9 +107,9 @@ class RelayCompiler(Compiler):
     def tunables(
         self, model: ImportedModel, target: Any, keys: Collection[str] | None
     ) -> tuple[list[Tunable], list[Occurrence]]:
-        from op_profiler.schedules.chosen import chosen_schedules
+        from op_profiler.compilers.relay.chosen import chosen_schedules
+        from op_profiler.compilers.relay.tasks import tunables
         from op_profiler.schedules.templates import register_templates
-        from op_profiler.tuning.tasks import tunables
 
         register_templates()
         occurrences = self.operators(model, target)
@@ -98,8 +120,20 @@ class RelayCompiler(Compiler):
                 choices.weigh(occurrence, target)
         return tunables(wanted, choices), occurrences
 
+    def anchor(self, occurrence: Occurrence) -> Operator:
+        from op_profiler.compilers.relay.tasks import anchor_of
+
+        return anchor_of(occurrence)
+
+    def task(self, spec: TaskSpec, target: Any) -> Any:
+        """An `autotvm.task.Task`."""
+        from op_profiler.schedules.templates import register_templates
+
+        register_templates()
+        return load_tvm().autotvm.task.create(spec.template, spec.arguments, target)
+
     def tasks(self, occurrence: Occurrence, target: Any) -> tuple[TaskSpec, ...]:
-        from op_profiler.schedules.chosen import chosen_schedules
+        from op_profiler.compilers.relay.chosen import chosen_schedules
         from op_profiler.schedules.templates import SUFFIX, register_templates
         from op_profiler.tuning.candidate import TaskSpec
 
@@ -125,8 +159,8 @@ def _compile(
     model: ImportedModel, target: Any, records: UsableRecords, executor: str
 ) -> tuple[CompiledModel, ChosenSchedules, frozenset[str]]:
     """The kernels, the schedules that the compiler chose, and what it looked for records of."""
-    from op_profiler.schedules.chosen import chosen_schedules
+    from op_profiler.compilers.relay.chosen import chosen_schedules
 
-    with records.applied() as asked, chosen_schedules() as choices:
+    with applied(records) as asked, chosen_schedules() as choices:
         compiled = lower.compile_model(model, target, executor)
     return compiled, choices, frozenset(asked)

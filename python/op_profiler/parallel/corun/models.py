@@ -197,7 +197,6 @@ def load_models(
         ModelError, MeasureError: a model cannot be lowered, built or run.
         UsageError: there are fewer cores.
     """
-    from op_profiler.measure.kernels import load_graph
     from op_profiler.targets.open_machine import open_machine
 
     lanes = requests[0].kind.plan_lanes()
@@ -208,7 +207,7 @@ def load_models(
         found.append(found[first] if first < number else _built(request, merge, announce))
     announce("loading")
     machine = open_machine(requests[0].target, found[0].target, None)
-    loaded = tuple(load_graph(one.model.compiled, machine.runtime, one.inputs) for one in found)
+    loaded = tuple(compiler_in_use().load(one.model.compiled, machine.runtime, one.inputs) for one in found)
     prepared = lanes.prepared([one.model.compiled for one in found])
     return Models(
         graph=kernel_graph([request.model.name for request in requests], prepared),

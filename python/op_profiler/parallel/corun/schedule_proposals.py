@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import OpProfilerError
 from op_profiler.parallel.planning.plan import PlanError
 from op_profiler.predict.schedules.proposals import good_schedules, propose
 from op_profiler.predict.schedules.ranking import RankingModel, examples
 from op_profiler.schedules.schedule import UNKNOWN, Schedule
 from op_profiler.schedules.templates import SUFFIX
-from op_profiler.tuning.tasks import anchor_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,8 @@ def proposals(
         if not tasks:
             continue
         occurrence = models.variants.occurrence(label)
-        ranked = propose(anchor_of(occurrence), tasks, model, good, count=_EACH, threads=len(models.cores))
+        anchor = compiler_in_use().anchor(occurrence)
+        ranked = propose(anchor, tasks, model, good, count=_EACH, threads=len(models.cores))
         built = models.schedules.get(occurrence.operator.key, UNKNOWN)
         others = [
             p.schedule for p in ranked if (p.schedule.template, p.schedule.knobs) != (built.template, built.knobs)

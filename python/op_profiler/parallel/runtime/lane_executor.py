@@ -14,9 +14,9 @@ import numpy as np
 
 from op_profiler.c_compiler import make_library
 from op_profiler.compilers.relay.compiled_files import Library
+from op_profiler.compilers.relay.graph_executor import bind_graph
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.calls import Call, Kernel
-from op_profiler.measure.kernels import bind_graph
 from op_profiler.parallel.planning.plan import ROWS
 from op_profiler.parallel.planning.rows import for_team
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep, run_on_lanes

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
-from op_profiler.compilers.relay.executor_graph import Entry
+from op_profiler.compilers.relay.graph_executor import Entry, bound_calls, only_read
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.calls import Kernel
-from op_profiler.measure.kernels import kernel_calls, only_read
 
 _LARGE_PAGE = 1 << 21
 _LINE = 64  # of a cache; what TVM aligns its own tensors to
@@ -57,7 +56,7 @@ def bind_in_one_piece(compiled: CompiledModel, graph: dict[str, Any], inputs: Ma
     library = compiled.library.get_lib()
     kernels = tuple(
         Kernel(name, label, library.get_function(name, True), arrays)
-        for name, label, arrays in kernel_calls(graph, buffers)
+        for name, label, arrays in bound_calls(graph, buffers)
     )
     outputs = tuple(buffers[int(node), int(output)] for node, output, *_ in graph["heads"])
     return Bound(kernels, outputs)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.executor_graph import Entry, computes
+from op_profiler.compilers.relay.graph_executor import Entry, computes
 
 _LARGEST_RATIO = 16  # as in the compiler's own planner: a much larger block is not worth a small tensor
 

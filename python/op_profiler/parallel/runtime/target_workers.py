@@ -95,13 +95,13 @@ def load_on_target(
         builds: of the models, for the target.
         inputs: of each model, one array per input.
     """
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.compilers.tvm_build import runtime_device
-    from op_profiler.measure.kernels import load_graph
 
     pairs = list(zip(builds, inputs, strict=True))
     if not kind_of(name).is_board or place is None:
         device = runtime_device(target)
-        graphs = tuple(load_graph(build, device, arrays) for build, arrays in pairs)
+        graphs = tuple(compiler_in_use().load(build, device, arrays) for build, arrays in pairs)
         return OnTarget(name, target, models, graphs, tuple(inputs))
     from op_profiler.targets.remote.board import Board
 

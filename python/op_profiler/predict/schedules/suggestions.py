@@ -16,7 +16,7 @@ from op_profiler.schedules.records import Conditions
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.tuning.candidate import Candidate, TaskSpec
 from op_profiler.tuning.points import index_of
-from op_profiler.tuning.tasks import own_tasks
+from op_profiler.tuning.tunable import own_tasks
 
 if TYPE_CHECKING:
     from op_profiler.tuning.candidate import Runner, TrialResult

@@ -14,7 +14,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel
-from op_profiler.measure.kernels import GraphKernels, load_graph
+from op_profiler.measure.kernels import GraphKernels
 from op_profiler.measure.measurement import Cache, Device
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.threads import available_cores
@@ -182,7 +182,7 @@ class Gpu:
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> GpuKernels:
         tvm = load_tvm()
-        graph = load_graph(compiled, self.runtime, inputs)
+        graph = compiler_in_use().load(compiled, self.runtime, inputs)
         count = _FLUSH_FACTOR * (self.device.l2_bytes or 1 << 25) // 4
         scratch = tuple(tvm.nd.empty((count,), "float32", self.runtime) for _ in range(2))
         return GpuKernels(graph, self.runtime, Events(), scratch)

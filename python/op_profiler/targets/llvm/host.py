@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.measure.energy import Rapl
-from op_profiler.measure.kernels import GraphKernels, load_in_turns
+from op_profiler.measure.kernels import GraphKernels
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.placements import USUAL_COPIES
 from op_profiler.measure.rounds import Limits
@@ -44,7 +45,7 @@ class Host:
         self.device = with_peaks(self.device, measure_peaks(self._target, self.device, self.threads))
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = USUAL_COPIES) -> GraphKernels:
-        return load_in_turns(compiled, self.runtime, inputs, copies)
+        return compiler_in_use().load(compiled, self.runtime, inputs, copies)
 
     def running_seconds(self) -> None:
         return

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
+from op_profiler.compilers.relay.graph_executor import bound_calls, expose_every_entry
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import BoardLostError, MeasureError
-from op_profiler.measure.kernels import expose_every_entry, kernel_calls
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.rounds import Limits
 from op_profiler.targets.machine import Place
@@ -202,7 +202,7 @@ class BoardKernels:
         buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
         self._buffers = list(buffers.values())
         self._outputs = [buffers[head] for head in heads]
-        self._kernels = list(kernel_calls(graph, buffers))
+        self._kernels = list(bound_calls(graph, buffers))
         self._evaluators: dict[tuple[str, Cache], Callable[..., Any]] = {}
 
     def _create(self, session: Any, graph: str) -> Any:

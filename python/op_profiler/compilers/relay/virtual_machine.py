@@ -26,7 +26,7 @@ _TENSOR = re.compile(r"(\w+)\[([^\]]*)\]")
 
 
 class VmKernels:
-    """A model in the virtual machine (a `LoadedModel`); only the cache state ``model`` exists here."""
+    """A model in the virtual machine (a `TimedModel`); only the cache state ``model`` exists here."""
 
     def __init__(self, compiled: CompiledModel, device: RuntimeDevice, inputs: Sequence[np.ndarray]) -> None:
         tvm = load_tvm()
@@ -58,7 +58,7 @@ class VmKernels:
         return (time.perf_counter_ns() - started) / 1e3
 
     def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
-        """As in `LoadedModel`.
+        """As in `TimedModel`.
 
         Raises:
             MeasureError: the machine called other kernels than before; this walk cannot be attributed.

@@ -6,34 +6,13 @@ import dataclasses
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.relay.chosen import ChosenSchedules, anchor_call
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
-from op_profiler.schedules.chosen import ChosenSchedules, anchor_call
-from op_profiler.schedules.templates import SUFFIX, TEMPLATES
+from op_profiler.schedules.templates import SUFFIX
 from op_profiler.tuning.candidate import TaskSpec
-
-
-@dataclasses.dataclass(frozen=True)
-class Tunable:
-    """The anchor of one or more operators, and the ways to compute it.
-
-    Attributes:
-        anchor: the heavy op alone, as an operator of its own: what trials are measurements of.
-        tasks: templates to search; the project's own, or TVM's where it has none for this op.
-        default: the task whose template the compiler takes without records; None where that is no AutoTVM template.
-        operators: workload keys of the fused operators that hold it.
-    """
-
-    anchor: Operator
-    tasks: tuple[TaskSpec, ...]
-    default: TaskSpec | None
-    operators: tuple[str, ...]
-
-    @property
-    def specs(self) -> tuple[TaskSpec, ...]:
-        """Every task that can compute the anchor."""
-        return tuple(dict.fromkeys((*self.tasks, *([self.default] if self.default is not None else []))))
+from op_profiler.tuning.tunable import Tunable, own_tasks
 
 
 def tunables(occurrences: list[Occurrence], choices: ChosenSchedules) -> list[Tunable]:
@@ -56,12 +35,6 @@ def tunables(occurrences: list[Occurrence], choices: ChosenSchedules) -> list[Tu
         default = others[-1] if others else None
         found[anchor.key] = Tunable(anchor, tasks, default, tuple(dict.fromkeys(operators)))
     return list(found.values())
-
-
-def own_tasks(anchor: Operator) -> tuple[TaskSpec, ...]:
-    """The project's templates for an anchor, with the arguments that a build gives them; empty where there are none."""
-    found = [task for _, template in TEMPLATES.available() for task in template.tasks(anchor)]
-    return tuple(TaskSpec(name, arguments) for name, arguments in found)
 
 
 def anchor_of(occurrence: Occurrence) -> Operator:

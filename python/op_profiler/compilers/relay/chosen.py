@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
-from op_profiler.compilers.relay.extract import attributes, plain, signature
+from op_profiler.compilers.relay.extract import attributes, signature
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import TensorSpec
 from op_profiler.schedules.factors import factors_of
 from op_profiler.schedules.schedule import Schedule
+from op_profiler.tuning.points import knob_values
 
 
 @dataclasses.dataclass
@@ -118,22 +119,6 @@ def _workload(outputs: Any, inputs: Any) -> Any | None:
 
 def _size(dimension: Any) -> int:
     return int(dimension) if isinstance(dimension, (int, load_tvm().tir.IntImm)) else -1
-
-
-def knob_values(config: Any | None) -> dict[str, Any]:
-    """Knob values of an AutoTVM configuration, as plain values; a fallback's are those that its schedule filled in."""
-    if config is None:
-        return {}
-    return {str(name): knob_value(entity) for name, entity in config._entity_map.items()}
-
-
-def knob_value(entity: Any) -> Any:
-    """Sizes of a split, order of a reorder, annotations, or the value of any other knob."""
-    for field in ("size", "perm", "anns", "val"):
-        if hasattr(entity, field):
-            value = getattr(entity, field)
-            return [plain(v) for v in value] if isinstance(value, (list, tuple)) else plain(value)
-    return str(entity)
 
 
 @contextlib.contextmanager

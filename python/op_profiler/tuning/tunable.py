@@ -1,0 +1,37 @@
+"""What can be tuned in a model."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from op_profiler.operators.operator import Operator
+from op_profiler.schedules.templates import TEMPLATES
+from op_profiler.tuning.candidate import TaskSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Tunable:
+    """The anchor of one or more operators, and the ways to compute it.
+
+    Attributes:
+        anchor: the heavy op alone, as an operator of its own: what trials are measurements of.
+        tasks: templates to search; the project's own, or TVM's where it has none for this op.
+        default: the task whose template the compiler takes without records; None where that is none that can be tuned.
+        operators: workload keys of the fused operators that hold it.
+    """
+
+    anchor: Operator
+    tasks: tuple[TaskSpec, ...]
+    default: TaskSpec | None
+    operators: tuple[str, ...]
+
+    @property
+    def specs(self) -> tuple[TaskSpec, ...]:
+        """Every task that can compute the anchor."""
+        return tuple(dict.fromkeys((*self.tasks, *([self.default] if self.default is not None else []))))
+
+
+def own_tasks(anchor: Operator) -> tuple[TaskSpec, ...]:
+    """The project's templates for an anchor, with the arguments that a build gives them; empty where there are none."""
+    found = [task for _, template in TEMPLATES.available() for task in template.tasks(anchor)]
+    return tuple(TaskSpec(name, arguments) for name, arguments in found)
