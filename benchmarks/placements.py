@@ -45,8 +45,7 @@ def measure(name: str) -> dict[str, float]:
     copies = [load_graph(compiled, tvm.cpu(), inputs)]
     for _ in range(_COPIES - 1):
         weights = {key: array.copyto(tvm.cpu()) for key, array in compiled.library.get_params().items()}
-        graph = json.loads(compiled.library.get_graph_json())
-        copies.append(bind_graph(compiled, graph, tvm.cpu(), inputs, weights))
+        copies.append(bind_graph(compiled, tvm.cpu(), inputs, weights=weights))
     ThreadPool().use(1)
     everything = [True] * len(copies[0].kernels)
     times_us: list[list[list[float]]] = [[] for _ in copies]

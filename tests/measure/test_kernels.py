@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from op_profiler.compilers.relay.graph_executor import load_graph, only_read
+from op_profiler.compilers.compiled_model import CompiledModel
+from op_profiler.compilers.executor_graph import kernel_calls, outputs, planned_tensors
+from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.measure.calls import call_overhead_us
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.rounds import Limits, Rounds, Samples, heavy_operators, per_operator
@@ -145,5 +147,11 @@ def test_weights_that_are_reshaped_or_answered_stay_in_the_memory_of_the_executo
 
     weights = [given("read"), given("reshaped"), given("answered")]
     nodes = [given("data"), *weights, call("__nop", 2), call("kernel", 0, 1, 3, 4)]
-    graph = {"nodes": nodes, "heads": [[5, 0, 0], [3, 0, 0]]}
-    assert only_read(graph, ["read", "reshaped", "answered"]) == {"read": (1, 0)}
+    attrs = {"shape": [0, [[1]] * len(nodes)], "dltype": [0, ["float32"] * len(nodes)]}
+    graph = {"nodes": nodes, "heads": [[5, 0, 0], [3, 0, 0]], "attrs": attrs}
+    (kernel,) = kernel_calls(graph)
+    assert (kernel.inputs, kernel.reads, kernel.writes) == ((), (0, 1, 3, 4), (5,))
+    tensors = planned_tensors(graph)
+    assert [tensor.view_of for tensor in tensors] == [None, None, None, None, 2, None]
+    compiled = CompiledModel(None, (), {}, 0.0, "graph", (kernel,), tensors, outputs(graph))
+    assert compiled.only_read(["read", "reshaped", "answered"]) == {"read": 1}

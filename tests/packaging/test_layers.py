@@ -111,6 +111,23 @@ def test_nothing_is_imported_from_a_layer_below() -> None:
     assert upward == []
 
 
+OF_RELAY = {
+    "collection.sampling.batches": "points to sample are expressions of Relay",
+    "dataset.formats.autotvm": "logs of AutoTVM hold tasks of Relay's",
+}
+"""Modules that are for one compiler by what they do, and why."""
+
+
+def test_what_is_not_a_compilers_own_knows_the_contract_only() -> None:
+    """Imports of all kinds are looked at: a compiler is chosen by its name."""
+    strangers = {
+        module: {other for other in others if other.startswith("compilers.") and other.count(".") > 1}
+        for module, others in MENTIONS.items()
+        if module.count(".") < 2 or not module.startswith("compilers.")
+    }
+    assert {module for module, others in strangers.items() if others} == OF_RELAY.keys()
+
+
 def in_circles(imports: Mapping[str, set[str]]) -> set[str]:
     """Modules through which circles go, or which lie between two circles."""
     left = {module: others - {module} for module, others in imports.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.operators.operator import Operator
@@ -38,6 +38,21 @@ class Occurrence:
 
 
 @dataclasses.dataclass(frozen=True)
+class PlannedTensor:
+    """A tensor of a built model.
+
+    Attributes:
+        given: name of the input or the weight that it is; empty for what the model computes.
+        view_of: number of the tensor that it shows in another shape, without a kernel; None where it is none.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    given: str = ""
+    view_of: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class KernelCall:
     """A call of a kernel in a built model.
 
@@ -45,11 +60,14 @@ class KernelCall:
         name: of the function in the library.
         label: `Occurrence.label` of what it computes.
         inputs: the calls whose outputs it reads, each once, rising: numbers in execution order.
+        reads, writes: numbers of the tensors that the function takes, in this order.
     """
 
     name: str
     label: str
     inputs: tuple[int, ...]
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +81,8 @@ class CompiledModel:
         build_seconds: time that the compiler took.
         executor: ``graph``, or ``vm`` where shapes are known at run time only.
         calls: of kernels in execution order, with who reads whose output; empty for the vm.
+        tensors: that the kernels read and write; empty for the vm.
+        outputs: numbers of the tensors that the model answers with.
         launches: by label, how a GPU launches each kernel; empty for processors and for the vm.
         loops: the same for a processor: how many iterations each parallel loop of a kernel has, in order;
             kernels without such loops are left out.
@@ -78,6 +98,8 @@ class CompiledModel:
     build_seconds: float
     executor: str
     calls: tuple[KernelCall, ...] = ()
+    tensors: tuple[PlannedTensor, ...] = ()
+    outputs: tuple[int, ...] = ()
     launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
     loops: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     code: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -96,6 +118,16 @@ class CompiledModel:
             waiting.setdefault(occurrence.label, []).append(occurrence.layers)
         known = {label: iter(layers) for label, layers in waiting.items() if len(layers) == labels.count(label)}
         return [next(known[label]) if label in known else () for label in labels]
+
+    def only_read(self, weights: Collection[str]) -> dict[str, int]:
+        """Of these weights those that only kernels read, with the numbers of their tensors; of what is seen in another
+        shape or answered, the memory is the executor's."""
+        viewed = {*self.outputs, *(tensor.view_of for tensor in self.tensors)}
+        return {
+            tensor.given: number
+            for number, tensor in enumerate(self.tensors)
+            if tensor.given in weights and number not in viewed
+        }
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.compilers.runtime_types import PackedFunction, RuntimeDevice
+    from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction, RuntimeDevice
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
@@ -158,6 +158,35 @@ class Compiler(abc.ABC):
 
         Raises:
             MeasureError: the model does not run as a whole.
+        """
+
+    @abc.abstractmethod
+    def bind(
+        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
+    ) -> GraphKernels:
+        """As `load`, with a storage plan of the caller's, and without running it.
+
+        Args:
+            blocks: of every tensor the number of its piece of memory, which is that of its tensor for a view.
+        """
+
+    @abc.abstractmethod
+    def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
+        """The weights of a built model by their names (`PlannedTensor.given`), where the build left them."""
+
+    @abc.abstractmethod
+    def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
+        """The same kernels over a copy of the weights."""
+
+    @abc.abstractmethod
+    def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
+        """The same model, its kernels from a shared library that is written and loaded.
+
+        Args:
+            path: of the library; it may be deleted once this has returned.
+
+        Raises:
+            MeasureError: there is no C compiler, or it fails.
         """
 
     @abc.abstractmethod

@@ -6,12 +6,14 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from op_profiler.compilers import COMPILERS
 from op_profiler.compilers.compiled_model import BuiltModel
 from op_profiler.compilers.compiler import Compiler, NotKept
 from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.operators.cost import HEAVY
 from op_profiler.schedules.records import Conditions
 from op_profiler.schedules.usable_records import UsableRecords
@@ -72,6 +74,36 @@ class CompilerSuite:
             assert callable(compiler.kernel(built.compiled, call.name))
         assert {producer for call in calls for producer in call.inputs}
 
+    def test_a_loaded_model_and_its_kernels_in_order_compute_the_same_wherever_tensors_lie(
+        self, compiler: Compiler, model: ImportedModel, target: Any, built: BuiltModel
+    ) -> None:
+        compiled, device = built.compiled, runtime_device(target)
+        rng = np.random.default_rng(0)
+        inputs = {spec.name: spec.random(rng) for spec in model.inputs}
+        loaded = compiler.load(compiled, device, inputs)
+        expected = loaded.output_arrays()
+        assert loaded.labels == [call.label for call in compiled.calls] and expected
+        blocks: list[int] = []
+        for number, tensor in enumerate(compiled.tensors):
+            blocks.append(number if tensor.view_of is None else blocks[tensor.view_of])
+        apart = compiler.bind(compiled, device, inputs, blocks)
+        for kernels in (loaded, apart):
+            assert all(kernel.run() for kernel in kernels.kernels)
+            for ours, theirs in zip(kernels.output_arrays(), expected, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+
+    def test_tensors_are_given_or_written_by_one_kernel(self, compiler: Compiler, built: BuiltModel) -> None:
+        compiled = built.compiled
+        written = [number for call in compiled.calls for number in call.writes]
+        computed = [n for n, tensor in enumerate(compiled.tensors) if not tensor.given and tensor.view_of is None]
+        assert sorted(written) == computed
+        assert compiled.outputs and max(compiled.outputs) < len(compiled.tensors)
+        given = {tensor.given for tensor in compiled.tensors} - {""}
+        weights = compiler.weights(compiled)
+        assert weights.keys() <= given
+        own = compiler.weights(compiler.with_own_weights(compiled))
+        assert own.keys() == weights.keys() and all(own[name] is not weights[name] for name in weights)
+
     def test_every_operator_of_a_build_has_a_schedule(self, built: BuiltModel) -> None:
         operators = {occurrence.operator.key for occurrence in built.compiled.by_label.values()}
         assert built.schedules.keys() == operators
@@ -111,9 +143,11 @@ class CompilerSuite:
         read = compiler.read(tmp_path)
         assert read.by_label.keys() == written.by_label.keys()
         assert [o.operator for o in read.occurrences] == [o.operator for o in written.occurrences]
-        assert (read.executor, read.calls, read.notes, read.loops) == (
+        assert (read.executor, read.calls, read.tensors, read.outputs, read.notes, read.loops) == (
             written.executor,
             written.calls,
+            written.tensors,
+            written.outputs,
             written.notes,
             written.loops,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import json
 import os
 import signal
 import subprocess
@@ -17,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
-from op_profiler.compilers.compiled_model import CompiledModel
+from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Call, Kernel, array_address
 from op_profiler.measure.threads import available_cores
@@ -30,7 +29,7 @@ from op_profiler.parallel.runtime.executor import Executor
 from op_profiler.parallel.runtime.interrupt import ended_by_interrupt
 from op_profiler.parallel.runtime.lane_executor import PlanExecutor, happens_before
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep
-from op_profiler.parallel.runtime.memory import _tensors, bind_in_one_piece
+from op_profiler.parallel.runtime.memory import _arrays, bind_in_one_piece
 from op_profiler.parallel.runtime.storage import plan_storage
 from op_profiler.testing import ExecutorSuite
 
@@ -176,9 +175,7 @@ def test_memory_is_used_again_only_when_it_is_certain_to_be_free(branching: Mode
     graph = branching.graph
 
     def addresses(before: list[int]) -> list[int]:
-        parsed = json.loads(compiled.library.get_graph_json())
-        plan_storage(parsed, before)
-        loaded = bind_in_one_piece(compiled, parsed, branching.inputs[0])
+        loaded = bind_in_one_piece(compiled, plan_storage(compiled, before), branching.inputs[0])
         return [_data(kernel.arrays[-1]) for kernel in loaded.kernels]
 
     nothing_known = addresses([0] * len(graph))
@@ -188,9 +185,8 @@ def test_memory_is_used_again_only_when_it_is_certain_to_be_free(branching: Mode
 
 
 def test_tensors_of_every_type_lie_where_the_storage_plan_says(tvm: Any) -> None:
-    attrs = {"storage_id": [0, [3, 1, 3, 0]], "shape": [0, [[2, 3], [5], [3], []]]}
-    attrs["dltype"] = [0, ["bool", "float16", "int64", "float32"]]
-    found = _tensors({"nodes": [{"name": str(i)} for i in range(4)], "attrs": attrs}, without={(1, 0)})
+    kinds = {"bool": (2, 3), "float16": (5,), "int64": (3,), "float32": ()}
+    found = _arrays([PlannedTensor(shape, dtype) for dtype, shape in kinds.items()], [3, 1, 3, 0], without={1})
     assert [(one.shape, one.dtype) for one in found.values()] == [((2, 3), "bool"), ((3,), "int64"), ((), "float32")]
     mask, numbers, scalar = found.values()
     assert _data(mask) == _data(numbers) and _data(numbers) % 64 == 0
@@ -200,8 +196,8 @@ def test_tensors_of_every_type_lie_where_the_storage_plan_says(tvm: Any) -> None
 
 
 def _kernels(models: Models, compiled: CompiledModel) -> tuple[Kernel, ...]:
-    parsed = json.loads(compiled.library.get_graph_json())
-    return bind_in_one_piece(compiled, parsed, models.inputs[0]).kernels
+    in_a_row = [(1 << node) - 1 for node in range(len(compiled.calls))]
+    return bind_in_one_piece(compiled, plan_storage(compiled, in_a_row), models.inputs[0]).kernels
 
 
 def _data(array: Any) -> int:

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from op_profiler.compilers.compiled_model import CompiledModel, KernelCall, Occurrence
+from op_profiler.compilers import executor_graph
+from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
 from op_profiler.compilers.compiler import NotKept
 from op_profiler.compilers.relay.extract import describe
-from op_profiler.compilers.relay.graph_executor import kernel_calls
 from op_profiler.compilers.tvm_build import load_tvm
 
 _GPU_FORMATS = ("ptx", "cubin", "fatbin")
@@ -131,7 +131,7 @@ def read_compiled(folder: Path) -> CompiledModel:
     """
     tvm = load_tvm()
     about = json.loads((folder / _ABOUT).read_text())
-    calls: tuple[KernelCall, ...] = ()
+    graph: dict[str, Any] | None = None
     kernels, *imported = [_read_module(folder / name) for name in about["modules"]]
     for module in imported:
         kernels.import_module(module)
@@ -141,9 +141,9 @@ def read_compiled(folder: Path) -> CompiledModel:
         library: Any = Executable.load_exec((folder / _CODE).read_bytes(), kernels)
     else:
         params = tvm.relay.load_param_dict((folder / _PARAMS).read_bytes())
-        graph = (folder / _GRAPH).read_text()
-        library = Library(graph, kernels, dict(params))
-        calls = tuple(kernel_calls(json.loads(graph)))
+        text = (folder / _GRAPH).read_text()
+        library = Library(text, kernels, dict(params))
+        graph = json.loads(text)
     functions = tvm.ir.load_json((folder / _FUNCTIONS).read_text())
     occurrences = _occurrences([*about["occurrences"], *about["by_label"]], functions)
     in_order = len(about["occurrences"])
@@ -153,7 +153,9 @@ def read_compiled(folder: Path) -> CompiledModel:
         {o.label: o for o in occurrences[in_order:]},
         about["build_seconds"],
         about["executor"],
-        calls,
+        calls=() if graph is None else tuple(executor_graph.kernel_calls(graph)),
+        tensors=() if graph is None else executor_graph.planned_tensors(graph),
+        outputs=() if graph is None else executor_graph.outputs(graph),
         launches=about["launches"],
         loops=about["loops"],
         code=about["code"],

@@ -1,14 +1,13 @@
-"""TVM's graph executor: which nodes of its graph are kernels, who reads whose output, and a model in it whose kernels
-are called one by one on its own buffers."""
+"""A model in TVM's graph executor, whose kernels are called one by one on the executor's own buffers."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from op_profiler.compilers.compiled_model import KernelCall
+from op_profiler.compilers.executor_graph import expose_every_tensor
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
@@ -22,29 +21,6 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
     from op_profiler.compilers.runtime_types import DeviceArray, RuntimeDevice
 
-Entry = tuple[int, int]
-"""A tensor of the graph: node and output."""
-
-
-def computes(node: dict[str, Any]) -> bool:
-    """Whether a node of a graph executor's graph is the call of a kernel; inputs and reshapes are none."""
-    return node["op"] == "tvm_op" and node.get("attrs", {}).get("func_name", "__nop") != "__nop"
-
-
-def kernel_calls(graph: dict[str, Any]) -> Iterator[KernelCall]:
-    """Every call of a kernel in a graph executor's graph, in execution order; nodes that compute nothing (reshapes) are
-    seen through."""
-    producers: dict[int, set[int]] = {}
-    count = 0
-    for index, node in enumerate(graph["nodes"]):
-        inputs = set().union(*(producers.get(source, set()) for source, *_ in node["inputs"]))
-        if computes(node):
-            name = node["attrs"]["func_name"]
-            yield KernelCall(name, str(node["attrs"].get("hash", name)), tuple(sorted(inputs)))
-            inputs = {count}
-            count += 1
-        producers[index] = inputs
-
 
 def load_graph(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]) -> GraphKernels:
     """Put a model and its inputs on the device and bind every kernel to its buffers.
@@ -57,7 +33,7 @@ def load_graph(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str,
     Raises:
         MeasureError: the model does not run as a whole; `GraphKernels` cannot be made from it.
     """
-    return _ran(bind_graph(compiled, json.loads(compiled.library.get_graph_json()), device, inputs))
+    return _ran(bind_graph(compiled, device, inputs))
 
 
 def load_in_turns(
@@ -68,8 +44,7 @@ def load_in_turns(
 
     def copy() -> GraphKernels:
         weights = {name: array.copyto(device) for name, array in compiled.library.get_params().items()}
-        graph = json.loads(compiled.library.get_graph_json())
-        return _ran(bind_graph(compiled, graph, device, inputs, weights))
+        return _ran(bind_graph(compiled, device, inputs, weights=weights))
 
     return dataclasses.replace(first, placements=Placements(first, copy, copies))
 
@@ -84,16 +59,17 @@ def _ran(loaded: GraphKernels) -> GraphKernels:
 
 def bind_graph(
     compiled: CompiledModel,
-    graph: dict[str, Any],
     device: RuntimeDevice,
     inputs: dict[str, np.ndarray],
+    *,
     weights: dict[str, DeviceArray] | None = None,
+    blocks: Sequence[int] | None = None,
 ) -> GraphKernels:
-    """As `load_graph`, with the executor's graph given, and without running it.
+    """As `load_graph`, without running it.
 
     Args:
-        graph: parsed JSON of the model's graph, perhaps with a storage plan of its own; its heads are changed.
         weights: on the device, by name; None: those of the build.
+        blocks: of every tensor the piece of memory that it lies in; None: the compiler's storage plan.
 
     On a processor weights stay where `compiled` has them: a model that is loaded several times reads one copy of them.
     """
@@ -101,68 +77,24 @@ def bind_graph(
     from tvm.contrib import graph_executor
 
     factory = compiled.library
-    heads = [(int(node), int(output)) for node, output, *_ in graph["heads"]]
+    graph = json.loads(factory.get_graph_json())
+    if blocks is not None:
+        graph["attrs"]["storage_id"][1] = list(blocks)
     weights = weights or factory.get_params()
-    where_they_are = only_read(graph, weights) if device.device_type == tvm.cpu().device_type else {}
-    entries = expose_every_entry(graph)
-    executor = graph_executor.create(json.dumps(graph), factory.get_lib(), device)
+    where_they_are = compiled.only_read(weights) if device.device_type == tvm.cpu().device_type else {}
+    expose_every_tensor(graph)
+    library = factory.get_lib()
+    executor = graph_executor.create(json.dumps(graph), library, device)
     executor.set_input(**{name: array for name, array in weights.items() if name not in where_they_are})
     for name, value in inputs.items():
         executor.set_input(name, tvm.nd.array(value, device))
-    buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
-    for name, entry in where_they_are.items():
+    buffers = [executor.get_output(number) for number in range(len(compiled.tensors))]
+    for name, number in where_they_are.items():
         executor.module["set_input_zero_copy"](name, weights[name])
-        buffers[entry] = weights[name]
-    outputs = tuple(buffers[head] for head in heads)
-    library = factory.get_lib()
+        buffers[number] = weights[name]
     kernels = tuple(
-        Kernel(name, label, library.get_function(name, True), arrays)
-        for name, label, arrays in bound_calls(graph, buffers)
+        Kernel(c.name, c.label, library.get_function(c.name, True), [buffers[n] for n in (*c.reads, *c.writes)])
+        for c in compiled.calls
     )
+    outputs = tuple(buffers[number] for number in compiled.outputs)
     return GraphKernels(kernels, executor.module["run"], flusher(), executor, outputs)
-
-
-def only_read(graph: dict[str, Any], weights: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Weights that only kernels read, with their entries; reshapes and outputs are views of the executor's memory."""
-    viewed = {int(node) for node, *_ in graph["heads"]}
-    for node in graph["nodes"]:
-        if not computes(node):
-            viewed.update(int(source) for source, *_ in node["inputs"])
-    names = set(weights)
-    return {
-        node["name"]: (index, 0)
-        for index, node in enumerate(graph["nodes"])
-        if node["op"] == "null" and node["name"] in names and index not in viewed
-    }
-
-
-def expose_every_entry(graph: dict[str, Any]) -> list[tuple[int, int]]:
-    """Declare every tensor of the graph an output, so that the executor hands out its own buffers.
-
-    The storage plan is part of the graph's attributes and stays as it is: tensors that share memory go on sharing it.
-    """
-    entries = [
-        (index, output)
-        for index, node in enumerate(graph["nodes"])
-        for output in range(int(node.get("attrs", {}).get("num_outputs", 1)))
-    ]
-    graph["heads"] = [[index, output, 0] for index, output in entries]
-    return entries
-
-
-def bound_calls(
-    graph: dict[str, Any], buffers: dict[tuple[int, int], DeviceArray]
-) -> Iterator[tuple[str, str, list[DeviceArray]]]:
-    """Every call of a kernel in execution order: its name, the compiler's hash of it, and its arrays.
-
-    Args:
-        buffers: the executor's own, by node and output.
-    """
-    for index, node in enumerate(graph["nodes"]):
-        if not computes(node):
-            continue
-        attrs = node["attrs"]
-        name = attrs["func_name"]
-        arrays = [buffers[source, output] for source, output, *_ in node["inputs"]]
-        arrays += [buffers[index, output] for output in range(int(attrs.get("num_outputs", 1)))]
-        yield name, attrs.get("hash", name), arrays

@@ -9,11 +9,11 @@ import time
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from op_profiler.compilers import executor_graph
 from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurrence
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.relay.code_capture import code_capture
 from op_profiler.compilers.relay.extract import extract
-from op_profiler.compilers.relay.graph_executor import kernel_calls
 from op_profiler.compilers.relay.launch import launch_capture, launches_of, parallel_loops_of
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.shortcuts import shortcuts
@@ -117,7 +117,8 @@ def compile_model(model: ImportedModel, target: Any, executor: str = "graph") ->
     seconds = time.perf_counter() - started
     extracted = [extract(labelled, layers) for labelled in capture.modules]
     by_label = {o.label: o for occurrences in reversed(extracted) for o in reversed(occurrences)}
-    calls = tuple(kernel_calls(json.loads(library.get_graph_json()))) if executor == "graph" else ()
+    graph = json.loads(library.get_graph_json()) if executor == "graph" else None
+    calls = () if graph is None else tuple(executor_graph.kernel_calls(graph))
     labels = {call.label: call.name for call in calls}
     return CompiledModel(
         library,
@@ -125,7 +126,9 @@ def compile_model(model: ImportedModel, target: Any, executor: str = "graph") ->
         by_label,
         seconds,
         executor,
-        calls,
+        calls=calls,
+        tensors=() if graph is None else executor_graph.planned_tensors(graph),
+        outputs=() if graph is None else executor_graph.outputs(graph),
         launches={label: launches[name] for label, name in labels.items() if name in launches},
         loops={label: loops[name] for label, name in labels.items() if name in loops},
         code={label: code[name] for label, name in labels.items() if name in code},

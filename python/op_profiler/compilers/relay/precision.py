@@ -89,19 +89,3 @@ def _without_units(module: Any) -> Any:
             return relay.nn.dense(*new.args, units=None, out_dtype=new.attrs.out_dtype)
 
     return relay.transform.InferType()(tvm.IRModule.from_expr(Drop().visit(module["main"])))
-
-
-def without_int8_units(target: Any) -> Any:
-    """The target without the instructions for int8 that TVM 0.19 cannot use.
-
-    LLVM 22 has VNNI's intrinsics with another signature than TVM emits, and the process ends on an assertion of LLVM's.
-    Dense layers for AMX (Intel from Sapphire Rapids on) only build where their sizes are multiples of its tiles.
-
-    Args:
-        target: `tvm.target.Target` of kind llvm.
-    """
-    if "arm_cpu" in target.keys:
-        return target
-    attributes = ["-avx512vnni", "-avxvnni", "-amx-int8", *map(str, target.attrs.get("mattr", []) or [])]
-    config = {**target.export(), "mattr": attributes}
-    return load_tvm().target.Target(config)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.c_compiler import make_library
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.relay import compiled_files, lower
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.relay.chosen import ChosenSchedules
-    from op_profiler.compilers.runtime_types import PackedFunction, RuntimeDevice
+    from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction, RuntimeDevice
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
@@ -81,6 +83,29 @@ class RelayCompiler(Compiler):
         if copies == 1:
             return graph_executor.load_graph(compiled, device, inputs)
         return graph_executor.load_in_turns(compiled, device, inputs, copies)
+
+    def bind(
+        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
+    ) -> GraphKernels:
+        from op_profiler.compilers.relay.graph_executor import bind_graph
+
+        return bind_graph(compiled, device, inputs, blocks=blocks)
+
+    def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
+        return dict(compiled.library.get_params())
+
+    def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
+        library = compiled.library
+        params = {name: array.copyto(array.device) for name, array in library.get_params().items()}
+        own = compiled_files.Library(library.get_graph_json(), library.get_lib(), params)
+        return dataclasses.replace(compiled, library=own)
+
+    def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
+        library = compiled.library
+        library.get_lib().export_library(str(path), fcompile=make_library)
+        kernels = load_tvm().runtime.load_module(str(path))
+        exported = compiled_files.Library(library.get_graph_json(), kernels, library.get_params())
+        return dataclasses.replace(compiled, library=exported)
 
     def load_dynamic(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]

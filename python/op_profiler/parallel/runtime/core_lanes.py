@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.c_compiler import compiler
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.cores import usable_cores
 from op_profiler.errors import UsageError
 from op_profiler.measure.threads import available_cores, default_thread_counts
-from op_profiler.parallel.runtime.lane_executor import PlanExecutor, on_lanes, with_own_weights
+from op_profiler.parallel.runtime.lane_executor import PlanExecutor, on_lanes
 from op_profiler.parallel.runtime.plan_lanes import PlanLanes
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class CoreLanes(PlanLanes):
 
     def copy(self, compiled: CompiledModel) -> CompiledModel:
         """With weights of its own: two operators side by side do not read the same ones."""
-        return with_own_weights(compiled)
+        return compiler_in_use().with_own_weights(compiled)
 
     def executor(
         self,

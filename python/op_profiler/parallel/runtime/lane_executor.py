@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.c_compiler import make_library
-from op_profiler.compilers.relay.compiled_files import Library
-from op_profiler.compilers.relay.graph_executor import bind_graph
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.calls import Call, Kernel
 from op_profiler.parallel.planning.plan import ROWS
@@ -121,19 +118,10 @@ def on_lanes(compiled: CompiledModel, folder: Path) -> CompiledModel:
     Raises:
         MeasureError: there is no C compiler, or it fails.
     """
-    factory = compiled.library
     path = folder / f"{uuid.uuid4().hex}.so"  # a name that was loaded before would give the library of then
-    factory.get_lib().export_library(str(path), fcompile=make_library)
-    kernels = load_tvm().runtime.load_module(str(path))
+    exported = compiler_in_use().export(compiled, path)
     run_on_lanes(path)
-    library = Library(factory.get_graph_json(), kernels, factory.get_params())
-    return dataclasses.replace(compiled, library=library)
-
-
-def with_own_weights(compiled: CompiledModel) -> CompiledModel:
-    """The same kernels of `on_lanes` over a copy of the weights, in place of those that all executors read."""
-    params = {name: array.copyto(array.device) for name, array in compiled.library.params.items()}
-    return dataclasses.replace(compiled, library=dataclasses.replace(compiled.library, params=params))
+    return exported
 
 
 def happens_before(graph: KernelGraph, plan: Plan) -> list[int]:
@@ -162,12 +150,11 @@ def load_side_by_side(
     for model, (one, arrays) in enumerate(zip(compiled, inputs, strict=True)):
         nodes = graph.slice_of(model)
         mine = (1 << len(before[nodes])) - 1
-        executor_graph = json.loads(one.library.get_graph_json())
-        plan_storage(executor_graph, [others >> nodes.start & mine for others in before[nodes]])
+        blocks = plan_storage(one, [others >> nodes.start & mine for others in before[nodes]])
         if on_processor:
-            loaded.append(bind_in_one_piece(one, executor_graph, arrays))
+            loaded.append(bind_in_one_piece(one, blocks, arrays))
         else:
-            on_device = bind_graph(one, executor_graph, device, arrays)
+            on_device = compiler_in_use().bind(one, device, arrays, blocks)
             loaded.append(Bound(on_device.kernels, on_device.outputs))
     return loaded
 

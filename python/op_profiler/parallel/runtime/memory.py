@@ -11,13 +11,13 @@ import contextlib
 import dataclasses
 import math
 import mmap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.compiled_model import CompiledModel
-from op_profiler.compilers.relay.graph_executor import Entry, bound_calls, only_read
+from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.calls import Kernel
 
@@ -37,43 +37,37 @@ class Bound:
         return [np.asarray(output.numpy()) for output in self.outputs]
 
 
-def bind_in_one_piece(compiled: CompiledModel, graph: dict[str, Any], inputs: Mapping[str, np.ndarray]) -> Bound:
+def bind_in_one_piece(compiled: CompiledModel, blocks: Sequence[int], inputs: Mapping[str, np.ndarray]) -> Bound:
     """Bind every kernel to tensors in memory of its own; weights that kernels only read stay where they are.
 
     Args:
         compiled: for this machine's processor.
-        graph: parsed JSON of the model's graph, with its storage plan.
+        blocks: of every tensor the number of the piece of memory that it lies in.
         inputs: one array per input of the model.
     """
-    weights = compiled.library.get_params()
-    kept = only_read(graph, weights)
-    buffers = _tensors(graph, without={entry for entry in kept.values()})
-    buffers |= {entry: weights[name] for name, entry in kept.items()}
-    for index, node in enumerate(graph["nodes"]):
-        name = node["name"]
-        if node["op"] == "null" and name not in kept:
-            buffers[index, 0].copyfrom(inputs[name] if name in inputs else weights[name])
-    library = compiled.library.get_lib()
+    compiler = compiler_in_use()
+    weights = compiler.weights(compiled)
+    kept = compiled.only_read(weights)
+    buffers = _arrays(compiled.tensors, blocks, without=set(kept.values()))
+    buffers |= {number: weights[name] for name, number in kept.items()}
+    for number, tensor in enumerate(compiled.tensors):
+        if tensor.given and tensor.given not in kept:
+            buffers[number].copyfrom(inputs[tensor.given] if tensor.given in inputs else weights[tensor.given])
     kernels = tuple(
-        Kernel(name, label, library.get_function(name, True), arrays)
-        for name, label, arrays in bound_calls(graph, buffers)
+        Kernel(c.name, c.label, compiler.kernel(compiled, c.name), [buffers[n] for n in (*c.reads, *c.writes)])
+        for c in compiled.calls
     )
-    outputs = tuple(buffers[int(node), int(output)] for node, output, *_ in graph["heads"])
-    return Bound(kernels, outputs)
+    return Bound(kernels, tuple(buffers[number] for number in compiled.outputs))
 
 
-def _tensors(graph: dict[str, Any], without: set[Entry]) -> dict[Entry, Any]:
-    """An array for every entry; those with the same number in the storage plan share their memory."""
-    attrs = graph["attrs"]
-    counts = [int(node.get("attrs", {}).get("num_outputs", 1)) for node in graph["nodes"]]
-    entries = [(index, output) for index, count in enumerate(counts) for output in range(count)]
-    planned = list(zip(entries, attrs["storage_id"][1], attrs["shape"][1], attrs["dltype"][1], strict=True))
-    planned = [one for one in planned if one[0] not in without]
+def _arrays(tensors: Sequence[PlannedTensor], blocks: Sequence[int], without: set[int]) -> dict[int, Any]:
+    """An array for every tensor, by its number; those of the same block share their memory."""
+    planned = [(number, *one) for number, one in enumerate(zip(tensors, blocks, strict=True)) if number not in without]
     sizes: dict[int, int] = {}
-    for _, block, shape, dtype in planned:
-        sizes[block] = max(sizes.get(block, 0), math.prod(shape) * np.dtype(dtype).itemsize, 1)
-    blocks = dict(zip(sizes, _blocks(list(sizes.values()))))
-    return {entry: blocks[block]._create_view(shape, dtype) for entry, block, shape, dtype in planned}
+    for _, tensor, block in planned:
+        sizes[block] = max(sizes.get(block, 0), math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize, 1)
+    memory = dict(zip(sizes, _blocks(list(sizes.values()))))
+    return {number: memory[block]._create_view(tensor.shape, tensor.dtype) for number, tensor, block in planned}
 
 
 def _blocks(sizes_bytes: list[int]) -> list[Any]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.compilers.relay.graph_executor import Entry, computes
+if TYPE_CHECKING:
+    from op_profiler.compilers.compiled_model import CompiledModel
 
 _LARGEST_RATIO = 16  # as in the compiler's own planner: a much larger block is not worth a small tensor
 
@@ -45,18 +46,17 @@ class _Tensor:
     block: int = -1
 
 
-def plan_storage(graph: dict[str, Any], before: Sequence[int]) -> None:
-    """Replace the storage plan of a graph executor's graph.
+def plan_storage(compiled: CompiledModel, before: Sequence[int]) -> list[int]:
+    """The number of the piece of memory that each tensor of a model is to lie in (`Compiler.bind`).
 
     Args:
-        graph: parsed JSON of the executor's graph, with the model's own heads; changed in place.
-        before: for each kernel of the graph, in execution order, those that are certain to have ended before it starts,
-            as the bits of a number.
+        before: for each kernel, in execution order, those that are certain to have ended before it starts, as the bits
+            of a number.
     """
-    by_entry = _tensors(graph)
+    tensors = _tensors(compiled)
     blocks: list[_Block] = []
     count = 0
-    for tensor in by_entry.values():
+    for tensor in tensors:
         if tensor.block >= 0:
             continue  # a view of one that has its place
         found = None if tensor.writer is None or tensor.kept else _fitting(blocks, tensor, before[tensor.writer])
@@ -68,7 +68,7 @@ def plan_storage(graph: dict[str, Any], before: Sequence[int]) -> None:
         found.size_bytes = max(found.size_bytes, tensor.size_bytes)
         found.users = tensor.users
         tensor.block = found.number
-    graph["attrs"]["storage_id"][1] = [tensor.block for tensor in by_entry.values()]
+    return [tensor.block for tensor in tensors]
 
 
 def _fitting(blocks: Sequence[_Block], tensor: _Tensor, ended: int) -> _Block | None:
@@ -82,24 +82,17 @@ def _fitting(blocks: Sequence[_Block], tensor: _Tensor, ended: int) -> _Block | 
     return min(free, key=lambda block: abs(math.log(block.size_bytes / size)), default=None)
 
 
-def _tensors(graph: dict[str, Any]) -> dict[Entry, _Tensor]:
-    """Every entry of the graph, in the order of its storage plan, and the tensor that it is or is a view of."""
-    shapes, dtypes = graph["attrs"]["shape"][1], graph["attrs"]["dltype"][1]
-    heads = {(int(node), int(output)) for node, output, *_ in graph["heads"]}
-    found: dict[Entry, _Tensor] = {}
-    kernel = 0
-    for index, node in enumerate(graph["nodes"]):
-        sources = [found[source, output] for source, output, *_ in node["inputs"]]
-        writer = kernel if computes(node) else None
-        if writer is not None:
-            kernel += 1
-            for source in sources:
-                source.users |= 1 << writer
-        for output in range(int(node.get("attrs", {}).get("num_outputs", 1))):
-            number = len(found)
-            size = math.prod(shapes[number]) * np.dtype(dtypes[number]).itemsize
-            view = node["op"] != "null" and writer is None
-            tensor = sources[0] if view else _Tensor(size, writer, 0 if writer is None else 1 << writer)
-            tensor.kept |= (index, output) in heads
-            found[index, output] = tensor
+def _tensors(compiled: CompiledModel) -> list[_Tensor]:
+    """For every tensor the one whose memory it lies in: itself, or that of which it is a view."""
+    found: list[_Tensor] = []
+    for tensor in compiled.tensors:
+        size = math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
+        found.append(_Tensor(size, None) if tensor.view_of is None else found[tensor.view_of])
+    for kernel, call in enumerate(compiled.calls):
+        for number in call.writes:
+            found[number].writer = kernel
+        for number in (*call.reads, *call.writes):
+            found[number].users |= 1 << kernel
+    for number in compiled.outputs:
+        found[number].kept = True
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.tvm_build import host_cpu, load_tvm
 from op_profiler.targets.machine import Machine, Place
 from op_profiler.targets.target_kind import TargetKind
 
@@ -20,7 +21,6 @@ class LlvmKind(TargetKind):
     on_host = True
 
     def resolve(self, target: str) -> Any:
-        from op_profiler.compilers.tvm_build import host_cpu
         from op_profiler.targets.llvm.options import checked
         from op_profiler.targets.target import options_of
 
@@ -28,9 +28,16 @@ class LlvmKind(TargetKind):
         return checked(f"llvm {options}" if options else f"llvm -mcpu={host_cpu()}")
 
     def for_int8(self, target: Any) -> Any:
-        from op_profiler.compilers.relay.precision import without_int8_units
+        """Without the instructions that TVM 0.19 cannot use.
 
-        return without_int8_units(target)
+        LLVM 22 has VNNI's intrinsics with another signature than TVM emits, and the process ends on an assertion of
+        LLVM's. Dense layers for AMX (Intel from Sapphire Rapids on) only build where their sizes are multiples of its
+        tiles.
+        """
+        if "arm_cpu" in target.keys:
+            return target
+        attributes = ["-avx512vnni", "-avxvnni", "-amx-int8", *map(str, target.attrs.get("mattr", []) or [])]
+        return load_tvm().target.Target({**target.export(), "mattr": attributes})
 
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
         if place is not None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
-from op_profiler.compilers.relay.graph_executor import bound_calls, expose_every_entry
+from op_profiler.compilers.executor_graph import expose_every_tensor
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import BoardLostError, MeasureError
@@ -188,8 +188,7 @@ class BoardKernels:
         session = board.connection.session
         factory = compiled.library
         graph = json.loads(factory.get_graph_json())
-        heads = [(int(node), int(output)) for node, output, *_ in graph["heads"]]
-        entries = expose_every_entry(graph)
+        expose_every_tensor(graph)
         self._library = upload(session, factory.get_lib(), board.target)
         module = self._create(session, json.dumps(graph))
         executor = graph_executor.GraphModule(module)
@@ -199,10 +198,10 @@ class BoardKernels:
         self._module = module
         self._executor = executor
         self._run = module["run"]
-        buffers = {entry: executor.get_output(index) for index, entry in enumerate(entries)}
-        self._buffers = list(buffers.values())
-        self._outputs = [buffers[head] for head in heads]
-        self._kernels = list(bound_calls(graph, buffers))
+        buffers = [executor.get_output(number) for number in range(len(compiled.tensors))]
+        self._buffers = buffers
+        self._outputs = [buffers[number] for number in compiled.outputs]
+        self._kernels = [(c.name, c.label, [buffers[n] for n in (*c.reads, *c.writes)]) for c in compiled.calls]
         self._evaluators: dict[tuple[str, Cache], Callable[..., Any]] = {}
 
     def _create(self, session: Any, graph: str) -> Any:
