@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from op_profiler.compilers.plain_values import plain
 from op_profiler.schedules.factors import factors_of
+from op_profiler.schedules.knobs import knob_value, knob_values
 from op_profiler.schedules.records import Record
 from op_profiler.schedules.schedule import Origin, Schedule
 from op_profiler.tuning.candidate import Candidate, TaskSpec
@@ -76,19 +76,3 @@ def default_schedule(task: Any, target: Any, origin: Origin = "trial") -> Schedu
         task.instantiate(config)
     knobs = knob_values(config)
     return Schedule(str(task.name), knobs, origin, factors_of(config, knobs))
-
-
-def knob_values(config: Any | None) -> dict[str, Any]:
-    """Knob values of an AutoTVM configuration, as plain values; a fallback's are those that its schedule filled in."""
-    if config is None:
-        return {}
-    return {str(name): knob_value(entity) for name, entity in config._entity_map.items()}
-
-
-def knob_value(entity: Any) -> Any:
-    """Sizes of a split, order of a reorder, annotations, or the value of any other knob."""
-    for field in ("size", "perm", "anns", "val"):
-        if hasattr(entity, field):
-            value = getattr(entity, field)
-            return [plain(v) for v in value] if isinstance(value, (list, tuple)) else plain(value)
-    return str(entity)

@@ -13,8 +13,8 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import TensorSpec
 from op_profiler.schedules.factors import factors_of
+from op_profiler.schedules.knobs import knob_values
 from op_profiler.schedules.schedule import Schedule
-from op_profiler.tuning.points import knob_values
 
 
 @dataclasses.dataclass
