@@ -113,7 +113,7 @@ def test_nothing_is_imported_from_a_layer_below() -> None:
 
 OF_RELAY = {
     "collection.sampling.batches": "points to sample are expressions of Relay",
-    "dataset.formats.autotvm": "logs of AutoTVM hold tasks of Relay's",
+    "dataset.formats.autotvm_tasks": "what a task of AutoTVM's computes is told in Relay",
 }
 """Modules that are for one compiler by what they do, and why."""
 
