@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.dataset import DEFAULT_DB
 from op_profiler.frontends import FRONTENDS, source_and_name
 from op_profiler.frontends.frontend import ModelRequest
@@ -33,6 +34,7 @@ def collect(
     batch_size: int = 1,
     sequence_length: int | None = None,
     target: str = "llvm",
+    compiler: str = DEFAULT_COMPILER,
     precision: Precision = "float32",
     threads: Sequence[int] | None = None,
     schedules: str = AUTO,
@@ -53,6 +55,7 @@ def collect(
     Args:
         sequence_length: tokens of a language model; None for the source's default.
         target: ``llvm`` (this processor), ``cuda``, or a TVM target.
+        compiler: what makes the kernels (``op-profiler collect --help`` lists them).
         precision: ``float32``, ``float16`` or ``int8``.
         threads: thread counts to measure at; None for a few from one to all cores.
         schedules: schedule records to compile with: ``auto`` (those of this processor), ``none``, or a folder.
@@ -72,6 +75,7 @@ def collect(
     build = BuildRequest(
         model=ModelRequest(source=source, name=name, batch_size=batch_size, sequence_length=sequence_length),
         target=target,
+        compiler=compiler,
         precision=precision,
         threads=_counts(threads, target),
         schedules=schedules,
@@ -122,6 +126,7 @@ def sample(
     seed: int = 0,
     rounds: int = 21,
     target: str = "llvm",
+    compiler: str = DEFAULT_COMPILER,
     threads: Sequence[int] | None = None,
     schedules: str = NONE,
     db: str = DEFAULT_DB,
@@ -140,7 +145,7 @@ def sample(
         kinds: of operators (``op-profiler sample --kinds list``); empty for all.
         seed: of everything that is drawn.
         rounds: times that each operator is run, 3 or more.
-        target, threads, schedules, db: as for `collect`.
+        target, compiler, threads, schedules, db: as for `collect`.
 
     Raises:
         OpProfilerError: the request cannot work, or the dataset cannot be used.
@@ -153,6 +158,7 @@ def sample(
     build = BuildRequest(
         model=ModelRequest(source="sample", name=""),
         target=target,
+        compiler=compiler,
         threads=_counts(threads, target),
         schedules=schedules,
     )
@@ -164,6 +170,7 @@ def sample(
 
 def corun(
     *models: str,
+    compiler: str = DEFAULT_COMPILER,
     policy: str = "auto",
     cores: int | None = None,
     batch_size: int = 1,
@@ -181,6 +188,7 @@ def corun(
     ['stages', 'tried', 'tuned_stages']
 
     Args:
+        compiler: as for `collect`; one for all calls in a process.
         policy: how to plan (``op-profiler corun --help`` lists them).
         cores: that the plan may use; None for all.
         rounds: how often the plan and sequential are timed, in turn.
@@ -195,6 +203,7 @@ def corun(
     named = map(source_and_name, models)
     request = CorunRequest(
         models=tuple(ModelRequest(source=source, name=name, batch_size=batch_size) for source, name in named),
+        compiler=compiler,
         policy=policy,
         threads=cores,
         schedules=schedules,
