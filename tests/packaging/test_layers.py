@@ -113,6 +113,8 @@ def test_nothing_is_imported_from_a_layer_below() -> None:
 
 OF_RELAY = {
     "collection.sampling.batches": "points to sample are expressions of Relay",
+    "frontends.importers.torch": "Relay's importer names the layers of a model in its spans",
+    "frontends.zoo.weight_layers": "TVM's zoo is written in Relay",
     "dataset.formats.autotvm_tasks": "what a task of AutoTVM's computes is told in Relay",
 }
 """Modules that are for one compiler by what they do, and why."""

@@ -51,11 +51,12 @@ class KnownSchedules:
             hot_us: what the operator takes.
             peak_flops_per_us: of the processor, at the thread count that is asked about.
         """
-        from op_profiler.tuning.tasks import anchor_of, own_tasks
+        from op_profiler.compilers.compiler import compiler_in_use
+        from op_profiler.tuning.tunable import own_tasks
 
         if occurrence.operator.anchor not in HEAVY:
             return OtherTimes()
-        anchor = anchor_of(occurrence)
+        anchor = compiler_in_use().anchor(occurrence)
         mine = [row for row in self.rows if row["operator_key"] == anchor.key]
         searched = [row for row in mine if row["origin"] != "vendor"]
         vendor = [float(row["median_us"]) for row in mine if row["origin"] == "vendor"]

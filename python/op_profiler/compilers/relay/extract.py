@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.successors import Names, united
-from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators import cost
 from op_profiler.operators.operator import Operator, TensorSpec

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
-from op_profiler.compilers.relay.layers import layer_in_span, with_layers
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.importers.finish import finish, unsupported
@@ -156,6 +155,8 @@ def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
 
 
 def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any, dict[str, Any]]:
+    from op_profiler.compilers.relay.layers import layer_in_span, with_layers
+
     tvm = load_tvm()
     try:
         with quiet():

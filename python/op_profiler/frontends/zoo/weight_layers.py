@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.compilers.relay.layers import with_layers
-
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -19,6 +17,7 @@ def with_layers_of_weights(module: Any, weights: Collection[str]) -> Any:
     Args:
         weights: names of the variables of ``main`` that are weights.
     """
+    from op_profiler.compilers.relay.layers import with_layers
 
     def layer_of(call: Any) -> str:
         read = (str(getattr(argument, "name_hint", "")) for argument in call.args)
