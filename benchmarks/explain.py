@@ -310,7 +310,7 @@ def searched_operators() -> list[tuple[str, Any]]:
     from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.shipped import shipped_trials
     from op_profiler.targets.target import resolve_target
-    from op_profiler.tuning.tasks import own_tasks
+    from op_profiler.tuning.tunable import own_tasks
 
     file = shipped_trials()
     known = {row["operator_key"] for row in read_parquet(file)} if file is not None else set()
