@@ -131,3 +131,28 @@ def test_weights_of_the_example_networks(tvm: Any) -> None:
     found = layers_of(tvm, model)
     assert [layer for op, layer in found if op == "nn.dense"] == ["fc1", "fc2", "fc3"]
     assert ("nn.relu", "") in found  # has no weights, so nothing tells
+
+
+def attributed(model: Any, target: Any) -> float:
+    """Share of the work (operations, and bytes moved) of a model's kernels whose anchor's layer is known."""
+    from op_profiler.compilers.relay.lower import optimize
+
+    found = optimize(model, target)
+    work = [o.operator.flops + o.operator.bytes_read + o.operator.bytes_written for o in found]
+    return sum(share for share, o in zip(work, found) if o.layers) / sum(work)
+
+
+def test_a_small_transformer_is_attributed(torch: Any, target: Any) -> None:
+    nn = torch.nn
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, activation="gelu")
+    network = nn.Sequential(nn.Embedding(50, 16), nn.TransformerEncoder(layer, 2), nn.Linear(16, 4))
+    example = torch.randint(0, 50, (1, 8))
+    lowered = torch_importer.lower(network, [example], name="m", source="file", input_names=["x"], batch_size=1)
+    assert attributed(lowered, target) >= 0.95
+
+
+def test_a_small_onnx_graph_is_attributed(torch: Any, target: Any, network: Any, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    with torch_importer.quiet():
+        torch.onnx.export(network, (torch.randn(1, 3, 6, 6),), str(tmp_path / "m.onnx"), dynamo=False)
+    assert attributed(load(str(tmp_path / "m.onnx")), target) >= 0.95

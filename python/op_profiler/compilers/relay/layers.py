@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from op_profiler.compilers.relay.rewriting import main_of, rebuilt
@@ -61,6 +61,8 @@ class Layers:
 
     def _carry(self, before: Any, module: Any) -> None:
         """Give numbers to calls that a pass made."""
+        if not self._misses_some(main_of(module)):  # most passes keep all: a look is quicker than the graph
+            return
         new = _graph(main_of(module), self._number)
         if new is None or None not in new.numbers:
             return
@@ -70,8 +72,21 @@ class Layers:
         names = [self._names[n] if n is not None else () for n in old.numbers]
         self._give(module, new, successors(old, new, names))
 
+    def _misses_some(self, main: Any) -> bool:
+        """Whether a call has no number."""
+        relay = load_tvm().relay
+        misses = False
+
+        def visit(node: Any) -> None:
+            nonlocal misses
+            misses = misses or (isinstance(node, relay.Call) and layer_in_span(node) != self._source)
+
+        relay.analysis.post_order_visit(main.body, visit)
+        return misses
+
     def _number(self, call: Any) -> int | None:
-        return int(call.span.line) if layer_in_span(call) == self._source else None
+        span = call.span
+        return int(span.line) if span and span.source_name.name == self._source else None
 
     def _give(self, module: Any, graph: Graph, found: dict[int, Names]) -> None:
         """Number calls of ``main``, by their place in `graph`."""
@@ -115,7 +130,8 @@ def with_layers(module: Any, layer_of: Callable[[Any], str]) -> Any:
 
 def layer_in_span(call: Any) -> str:
     """The layer that a frontend named in the span of a call; empty where it did not."""
-    return str(call.span.source_name.name) if call.span else ""
+    span = call.span
+    return str(span.source_name.name) if span else ""
 
 
 def _with_body(module: Any, body: Any | None) -> Any:
@@ -134,29 +150,32 @@ def _graph(main: Any, number_of: Callable[[Any], int | None]) -> Graph | None:
     if main is None:
         return None
     found = Graph([], [], [], [], frozenset())
-    read: dict[Any, frozenset[int | str]] = {}
+    read: dict[int, frozenset[int | str]] = {}  # by address: TVM's own hashes and comparisons take most of the time
     only_calls = True
+
+    def reads_of(nodes: Iterable[Any]) -> frozenset[int | str]:
+        return frozenset().union(*(read[node.handle.value] for node in nodes))
 
     def visit(node: Any) -> None:
         nonlocal only_calls
-        if not only_calls:
+        if not only_calls or isinstance(node, tvm.ir.Op):
             return
+        reads: frozenset[int | str] = frozenset()
         if isinstance(node, relay.Call):
-            found.reads.append(frozenset().union(*(read[argument] for argument in node.args)))
-            read[node] = frozenset([len(found.calls)])
+            found.reads.append(reads_of(node.args))
+            reads = frozenset([len(found.calls)])
             found.calls.append(node)
             found.ops.append(str(getattr(node.op, "name", None) or node.op.name_hint))
             found.numbers.append(number_of(node))
         elif isinstance(node, relay.Tuple):
-            read[node] = frozenset().union(*(read[field] for field in node.fields))
+            reads = reads_of(node.fields)
         elif isinstance(node, relay.TupleGetItem):
-            read[node] = read[node.tuple_value]
+            reads = reads_of([node.tuple_value])
         elif isinstance(node, relay.Var):
-            read[node] = frozenset([str(node.name_hint)])
-        elif isinstance(node, relay.Constant):
-            read[node] = frozenset()
-        elif not isinstance(node, tvm.ir.Op):
+            reads = frozenset([str(node.name_hint)])
+        elif not isinstance(node, relay.Constant):
             only_calls = False
+        read[node.handle.value] = reads
 
     relay.analysis.post_order_visit(main.body, visit)
-    return dataclasses.replace(found, results=read[main.body]) if only_calls else None
+    return dataclasses.replace(found, results=read[main.body.handle.value]) if only_calls else None
