@@ -14,6 +14,7 @@ from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay.compiled_files import read_compiled, write_compiled
 from op_profiler.compilers.relay.layers import with_layers
 from op_profiler.compilers.relay.lower import compile_model, optimize
+from op_profiler.compilers.relay.merge_parallel import merged
 from op_profiler.compilers.relay.successors import Graph, successors
 
 
@@ -107,6 +108,13 @@ def test_each_call_of_a_kernel_has_its_own(built: CompiledModel) -> None:
     assert len(set(labels)) < len(labels)
     assert built.layers_of(labels) == [o.layers for o in built.occurrences]
     assert built.layers_of([*labels, labels[0]])[0] == ()  # one call more than the compiler knows: which is which?
+
+
+def test_merged_operators_have_the_layers_of_all(named: ImportedModel, target: Any) -> None:
+    model, kinds = merged(named)
+    assert kinds == ("dense",)
+    (dense,) = (o for o in optimize(model, target) if "dense" in o.operator.anchor)
+    assert {"left", "right"} <= set(dense.layers)
 
 
 def test_a_kept_build_keeps_them(built: CompiledModel, tmp_path: Path) -> None:

@@ -31,11 +31,14 @@ class Layers:
         graph = _graph(main_of(module), self._number)
         if graph is None:
             return module
-        names = map(layer_in_span, graph.calls)
-        found: dict[int, Names] = {place: (layer,) if layer else () for place, layer in enumerate(names)}
+        found = {place: _names_in_span(call) for place, call in enumerate(graph.calls)}
         copy = tvm.IRModule(module.functions, module.type_definitions)
         self._give(copy, graph, found)
         return copy
+
+    def named(self, module: Any) -> Any:
+        """The module with the names in place of the numbers, for another build."""
+        return with_layers(module, lambda call: _SEPARATOR.join(self.of(call)))
 
     def of(self, call: Any) -> Names:
         """The layers that went into a call; empty where they are not known."""
@@ -107,6 +110,13 @@ class Layers:
 
 _LEAVE_ALONE = frozenset({"InferType", "sequential", "PlanDevices"})
 """Passes that change no call, and those that consist of others."""
+
+
+_SEPARATOR = "\n"  # of the names of a call that came of several
+
+
+def _names_in_span(call: Any) -> Names:
+    return tuple(name for name in layer_in_span(call).split(_SEPARATOR) if name)
 
 
 def with_layers(module: Any, layer_of: Callable[[Any], str]) -> Any:

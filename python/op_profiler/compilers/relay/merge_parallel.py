@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.tvm_build import load_tvm
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def merged(model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
     module = model.mod
     main = tvm.relay.build_module.bind_params_by_name(module["main"], model.params)
     module = transform.InferType()(tvm.IRModule.from_expr(main))  # weights are concatenated while compiling
+    layers = Layers()
+    module = layers.marked(module)
     # Frontends reshape the same input anew for each of its readers: then it is not the same input any more.
     module = transform.InferType()(transform.EliminateCommonSubexpr()(module))
     passes = (
@@ -32,13 +35,13 @@ def merged(model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
     )
     kinds = []
     for kind, combine in zip(KINDS, passes, strict=True):
-        with tvm.transform.PassContext(opt_level=4):
+        with tvm.transform.PassContext(opt_level=4, instruments=[layers.carrier()]):
             after = transform.InferType()(_with_ends(transform.InferType()(combine(module))))
         if not tvm.ir.structural_equal(module, after):
             kinds.append(kind)
         module = after
     content = f"{model.content} merged {' '.join(kinds)}"
-    return dataclasses.replace(model, mod=module, params={}, content=content), tuple(kinds)
+    return dataclasses.replace(model, mod=layers.named(module), params={}, content=content), tuple(kinds)
 
 
 def _with_ends(module: Any) -> Any:
@@ -60,6 +63,7 @@ def _with_ends(module: Any) -> Any:
             sizes = [int(s) for s in call.attrs.end]
             ends = [b + s if s >= 0 else whole for b, s, whole in zip(begin, sizes, shape, strict=False)]
             cut = [axis for axis, (b, e) in enumerate(zip(begin, ends, strict=True)) if (b, e) != (0, shape[axis])]
-            return relay.strided_slice(made.args[0], [begin[a] for a in cut], [ends[a] for a in cut], axes=cut)
+            slice_ = relay.strided_slice(made.args[0], [begin[a] for a in cut], [ends[a] for a in cut], axes=cut)
+            return relay.expr.CallWithFields(slice_, None, None, None, None, None, made.span)
 
     return tvm.IRModule.from_expr(Rewriter().visit(module["main"]))
