@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Set up the environment of op_profiler in this shell, bash or zsh:
 #
-#     source ./env_var.sh [base|models|yolo|test|cuda|postgres|predict|fleet|docs|all ...]
+#     source ./env_var.sh [base|models|yolo|test|cuda|relax|postgres|predict|fleet|docs|all ...]
 #
 # At first use it makes .venv beside this file and installs the package there; the names add extras (see pyproject.toml).
 # Then it activates .venv. Variables that it reads:
@@ -75,12 +75,12 @@ install() {
     for name in "$@"; do
         case $name in
             base) ;;
-            models | cuda | postgres | predict | fleet | docs) wanted="$wanted $name" ;;
+            models | cuda | relax | postgres | predict | fleet | docs) wanted="$wanted $name" ;;
             yolo) wanted="$wanted models yolo" ;;
-            test) wanted="$wanted models postgres predict cuda fleet docs test" ;;
-            all) wanted="$wanted models yolo postgres predict cuda fleet docs test all" ;;
+            test) wanted="$wanted models postgres predict cuda relax fleet docs test" ;;
+            all) wanted="$wanted models yolo postgres predict cuda relax fleet docs test all" ;;
             *)
-                fail "env_var.sh does not know '$name'; it takes any of: models yolo test cuda postgres predict fleet docs all" \
+                fail "env_var.sh does not know '$name'; it takes any of: models yolo test cuda relax postgres predict fleet docs all" \
                     "(a script that has arguments of its own says: source env_var.sh base)"
                 ;;
         esac
@@ -213,6 +213,13 @@ install_package() (
         *" test "*)
             # Only for the .tflite files in it; its last wheel that has them is for Python 3.12 and older.
             case $version in 3.10.* | 3.11.* | 3.12.*) pip --no-deps mediapipe==0.10.14 ;; esac
+            ;;
+    esac
+    case " $installed " in
+        *" relax "*)
+            # A second TVM, of the same module name: it lies in a folder of its own. What pip takes by itself for the
+            # second of them, 0.1.15, takes MetaSchedule down.
+            pip --no-deps --upgrade --target "$venv/relax-tvm" apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1 || exit 1
             ;;
     esac
     case " $installed " in

@@ -55,10 +55,12 @@ def devices(
 
 
 def _local(as_json: bool, probe: bool) -> None:
+    from op_profiler.compilers import COMPILERS
     from op_profiler.compilers.tvm_build import build_info
     from op_profiler.report.resources import show_resources
     from op_profiler.resources import local_resources
     from op_profiler.targets.llvm.host import Host
+    from op_profiler.targets.llvm.kind import LLVM
     from op_profiler.targets.target import resolve_target
 
     machine = Host(resolve_target("llvm"))
@@ -68,7 +70,8 @@ def _local(as_json: bool, probe: bool) -> None:
         with measuring(locks_of(["llvm"])):
             machine.probe()
     device = machine.device
-    about = {"tvm": build_info(), "device": {**dataclasses.asdict(device), "key": device.key}}
+    compilers = {name: COMPILERS.get(name).tvm_identity(LLVM.tvm_packages) for name in COMPILERS}
+    about = {"tvm": build_info(), "compilers": compilers, "device": {**dataclasses.asdict(device), "key": device.key}}
     states = [resource.state() for resource in local_resources()]
     if as_json:
         print(json_text.dumps(about | {"resources": [dataclasses.asdict(state) for state in states]}, indent=1))

@@ -103,6 +103,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     """Predict the latency of every operator of a model, and of the model, without measuring anything."""
     from op_profiler.building.request import BuildRequest
     from op_profiler.cli import values
+    from op_profiler.compilers.compiler import require
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_writable
     from op_profiler.frontends import FRONTENDS, source_and_name
@@ -137,6 +138,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         input_shapes=shapes,
         sequence_length=sequence_length,
     )
+    require(compiler, "predict", "predict")
     counts = values.parse_counts("--threads", threads)
     FRONTENDS.get(source).check(request)
     check_writable({"--save": save, "--report": report})

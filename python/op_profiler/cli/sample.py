@@ -90,6 +90,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collection.request import CollectRequest, Measuring
     from op_profiler.collection.sampling import grid, run, spaces
     from op_profiler.collection.supervisor import Collection
+    from op_profiler.compilers.compiler import require
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_writable
     from op_profiler.frontends.frontend import ModelRequest
@@ -107,6 +108,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
         raise UsageError("say how much to measure: --count 500 or --budget 10m")
     check_writable({"--report": report})
     run.check_amount(count, rounds)
+    require(compiler, "sample", "sample")
     place = values.parse_place(host, port, device_key, kind_of(target).name)
     build = BuildRequest(
         model=ModelRequest(source="sample", name=""),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from op_profiler.building.request import BuildRequest
+    from op_profiler.compilers.compiler import require
     from op_profiler.measure.measurement import Cache
     from op_profiler.operators.operator import Operator
     from op_profiler.predict.schedules.ranking import Score
@@ -79,6 +80,7 @@ def schedule(
         raise UsageError("--k has to be 1 or more, --verify 0 or more")
     if trials_from not in ("shipped", "none"):
         raise UsageError(f"--trials-from {trials_from!r}: give shipped or none")
+    require(compiler, "schedule", "schedule")
     datasets = db, shipped_trials() if trials_from == "shipped" else None
     count = threads if threads is not None else max(kind_of(target).default_thread_counts(None))
     if verify and cache == "model":

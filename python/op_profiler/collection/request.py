@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from op_profiler.building.request import BuildRequest, one_of
+from op_profiler.compilers.compiler import require
 from op_profiler.dataset import DEFAULT_DB
 from op_profiler.errors import UsageError
 from op_profiler.measure.measurement import Settings
@@ -156,6 +157,10 @@ class CollectRequest:
 
     def _check_studies(self) -> None:
         studies = self.studies
+        asked = {"tune": studies.tune is not None, "compare": studies.compare, "vendor": studies.vendor}
+        for ability, option in {"tune": "--iftune", "compare": "--ifcompare", "vendor": "--vendor"}.items():
+            if asked[ability]:
+                require(self.build.compiler, ability, option)
         if studies.tune is not None:
             studies.tune.check()
         if self.build.schedules == records.NONE and (studies.tune or studies.compare):

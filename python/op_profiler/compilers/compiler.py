@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
+from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,15 +25,18 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction, RuntimeDevice
+    from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
-    from op_profiler.targets.machine import TimedModel
+    from op_profiler.targets.machine import LoadedModel, TimedModel
     from op_profiler.tuning.candidate import TaskSpec
     from op_profiler.tuning.tunable import Tunable
 
 
 _VARIABLE = "OP_PROFILER_COMPILER"
+ABILITIES = frozenset({"tune", "compare", "vendor", "corun", "predict", "sample", "schedule"})
+"""Options and commands that not every compiler has what it takes for."""
 
 
 class NotKept(ValueError):
@@ -47,11 +51,15 @@ class Compiler(abc.ABC):
         name: that it is chosen by.
         takes_builds_of_targets: a kind of targets may bring the build of TVM that compiles for it
             (`TargetKind.tvm_build`); else one build compiles for all of them.
+        beyond_collecting: what it can do beside lowering, building and measuring models: some of `ABILITIES`.
+        runs_own_kernels: the kernels of this package that tell how fast the machine is are written for its TVM.
         needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
     """
 
     name: ClassVar[str]
     takes_builds_of_targets: ClassVar[bool] = False
+    beyond_collecting: ClassVar[frozenset[str]] = frozenset()
+    runs_own_kernels: ClassVar[bool] = False
     needs: ClassVar[str]
 
     def check(self, request: BuildRequest) -> None:
@@ -94,6 +102,24 @@ class Compiler(abc.ABC):
         Raises:
             ImportError: this TVM has no such thing.
         """
+
+    def target(self, text: str) -> Any:
+        """The `tvm.target.Target` of a line of options such as ``llvm -mcpu=znver4``.
+
+        Raises:
+            ValueError, TypeError, RuntimeError: TVM does not understand it.
+        """
+        import tvm
+
+        return tvm.target.Target(text)
+
+    def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
+        """The model that a source has under this name.
+
+        Raises:
+            ModelError: it cannot be read, or an operator of it is not supported (named in the message).
+        """
+        return frontend.load(request)
 
     @abc.abstractmethod
     def convert(
@@ -148,13 +174,13 @@ class Compiler(abc.ABC):
     @abc.abstractmethod
     def load(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
-    ) -> GraphKernels:
+    ) -> LoadedModel:
         """Put a model and its inputs on a device of this machine, with every kernel bound to its tensors, and run it.
 
         Args:
             compiled: built for the executor ``graph``.
             inputs: one array per input of the model.
-            copies: in other memory that `GraphKernels.moved` goes through, at most; more than one on a processor only.
+            copies: in other memory that `LoadedModel.moved` goes through, at most; more than one on a processor only.
 
         Raises:
             MeasureError: the model does not run as a whole.
@@ -269,6 +295,21 @@ def use_compiler(name: str) -> None:
     """
     COMPILERS.check(name)
     os.environ[_VARIABLE] = name
+
+
+def require(name: str, ability: str, option: str) -> None:
+    """Refuse what a compiler cannot do.
+
+    Args:
+        name: of the compiler.
+        ability: one of `ABILITIES`.
+        option: by which the user asked for it.
+
+    Raises:
+        UsageError: it has not got it.
+    """
+    if ability not in COMPILERS.get(name).beyond_collecting:
+        raise UsageError(f"{option} is not there for --compiler {name}: it measures models; leave one of them out")
 
 
 def compiler_in_use() -> Compiler:

@@ -94,10 +94,13 @@ def load_tvm() -> Any:
     Raises:
         OpProfilerError: no TVM, or one that the compiler cannot use; says what to do.
     """
-    _select_build()
     os.environ["TOPHUB_LOCATION"] = "NONE"
     os.environ.setdefault("TVM_NUM_THREADS", str(usable_cores()))
     compiler = compiler_in_use()
+    try:
+        _select_build()
+    except (ImportError, OSError, RuntimeError) as error:
+        raise OpProfilerError(f"this build of TVM cannot be used ({error}). {compiler.needs}") from error
     if importlib.util.find_spec("tvm") is None:
         raise OpProfilerError(f"TVM is not installed. {compiler.needs}")
     try:
@@ -173,7 +176,8 @@ def runtime_device(target: Any) -> Any:
         MeasureError: this build or machine has no such device.
     """
     tvm = load_tvm()
-    device = tvm.device(target.kind.name, 0)
+    name = str(target.kind.name)
+    device = tvm.device("cpu" if name == "llvm" else name, 0)
     if not device.exist:
         raise MeasureError(f"this machine has no device for target {target.kind.name!r}")
     return device

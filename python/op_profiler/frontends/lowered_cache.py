@@ -28,18 +28,18 @@ def load_cached(frontend: Frontend, request: ModelRequest) -> ImportedModel:
     """`frontend.load`, or the module that an earlier load of the same content left behind."""
     content = frontend.fingerprint(request)
     if content is None:  # nothing tells beforehand whether it is the model that was lowered earlier
-        model = frontend.load(request)
+        model = compiler_in_use().load_model(frontend, request)
         return dataclasses.replace(model, content=fingerprint_of(request, model))
     folder = cache_folder() / compiler_in_use().name / load_tvm().__version__ / content
     try:
         found = dataclasses.replace(_read(folder), content=content)
-    except (OSError, ValueError, KeyError, load_tvm().TVMError):
+    except (OSError, ValueError, KeyError, RuntimeError):
         pass  # not there, or unusable: lower it again
     else:
         cache.touch(folder)
         return found
     started = time.perf_counter()
-    model = frontend.load(request)
+    model = compiler_in_use().load_model(frontend, request)
     if time.perf_counter() - started > _WORTH_KEEPING_SECONDS:
         _write(folder, model)
     return dataclasses.replace(model, content=content)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import DEFAULT_BUILD, load_tvm, use_build
 from op_profiler.errors import UsageError
 from op_profiler.targets import TARGETS
@@ -63,10 +64,10 @@ def tvm_target(text: str) -> Any:
     Raises:
         UsageError: it does not understand it.
     """
-    tvm = load_tvm()
+    load_tvm()
     try:
-        return tvm.target.Target(text)
-    except (ValueError, TypeError, tvm.TVMError) as error:
+        return compiler_in_use().target(text)
+    except (ValueError, TypeError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[-1]
         raise UsageError(f"TVM does not understand the target {text!r}: {reason}") from error
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
@@ -12,7 +10,7 @@ from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.operators import cost
+from op_profiler.operators.describe import Description
 from op_profiler.operators.operator import Operator, TensorSpec
 
 _RESHAPE_ONLY = "relay.reshape_only"  # the executors give such a function no kernel, only another view
@@ -141,25 +139,14 @@ def attributes(attrs: Any) -> dict[str, Any]:
 
 
 class _Describer:
-    """Walks one fused function and writes down its ops, their edges and their costs."""
+    """Walks one fused function and tells its ops to a `Description`."""
 
     def __init__(self, function: Any, constant: tuple[bool, ...]) -> None:
         self.relay = load_tvm().relay
         self.function = function
-        self.constant = constant
-        self.op_inputs: list[list[TensorSpec]] = []
-        self.names: dict[Any, str] = {}
-        self.ops: list[str] = []
         self.calls: list[Any] = []
-        self.attrs: list[dict[str, Any]] = []
-        self.edges: list[str] = []
-        self.flops = 0
-        self.op_flops: list[int] = []
-        self.read_bytes: dict[str, int] = {}
-        for index, parameter in enumerate(function.params):
-            name = f"{'p' if constant[index] else 'i'}{index}"
-            self.names[parameter] = name
-            self.read_bytes[name] = sum(cost.size_bytes(t) for t in tensors(parameter.checked_type))
+        self.description = Description([tensors(p.checked_type) for p in function.params], constant)
+        self.names: dict[Any, str] = dict(zip(function.params, self.description.names))
         self.visit(function.body)
 
     def visit(self, node: Any) -> str:
@@ -188,65 +175,25 @@ class _Describer:
                 self.names[parameter] = argument
             return self.visit(node.op.body)
         op = str(getattr(node.op, "name", type(node.op).__name__))
-        attrs = attributes(node.attrs)
         inputs = [t for argument in node.args for t in tensors(argument.checked_type)]
-        outputs = tensors(node.checked_type)
-        self.ops.append(op)
         self.calls.append(node)
-        self.attrs.append(attrs)
-        self.op_inputs.append(inputs)
-        self.op_flops.append(cost.flops(op, attrs, inputs, outputs))
-        self.edges.append(f"{op}({','.join(arguments)})")
-        if cost.looks_up(op) and arguments and arguments[0] in self.read_bytes:
-            self.read_bytes[arguments[0]] = min(self.read_bytes[arguments[0]], sum(cost.size_bytes(t) for t in outputs))
-        return f"%{len(self.ops) - 1}"
-
-    def anchor(self) -> int:
-        """Index of the heavy op; else of the one with most arithmetic; else the first."""
-        for index, op in enumerate(self.ops):
-            if op in cost.HEAVY:
-                return index
-        return max(range(len(self.ops)), key=lambda i: self.op_flops[i], default=0)
+        return self.description.op(op, attributes(node.attrs), arguments, inputs, tensors(node.checked_type))
 
     def anchor_signature(self) -> str:
         """`signature` of the anchor; empty for a function without ops."""
-        if not self.ops:
-            return ""
-        anchor = self.anchor()
-        return signature(self.ops[anchor], self.attrs[anchor], self.op_inputs[anchor])
+        return self.description.anchor_signature()
 
     def layers(self, layers: Layers) -> Names:
         """The layers that went in, that of the anchor first."""
         if not self.calls:
             return ()
-        return united(map(layers.of, [self.calls[self.anchor()], *self.calls]))
+        return united(map(layers.of, [self.calls[self.description.anchor()], *self.calls]))
 
     def operator(self) -> Operator:
-        """All that was written down, as an `Operator`."""
-        parameters = list(zip(self.function.params, self.constant))
+        """All that was told, as an `Operator`."""
         function = self.function
-        outputs = tensors(function.ret_type if function.ret_type is not None else function.body.checked_type)
-        anchor = self.anchor()
-        anchor_attrs = self.attrs[anchor] if self.ops else {}
-        return Operator(
-            name="fused_" + "_".join(op.replace(".", "_") for op in self.ops),
-            anchor=self.ops[anchor] if self.ops else "identity",
-            op_names=tuple(self.ops),
-            inputs=tuple(t for p, c in parameters if not c for t in tensors(p.checked_type)),
-            params=tuple(t for p, c in parameters if c for t in tensors(p.checked_type)),
-            outputs=outputs,
-            attrs=tuple(self.attrs),
-            layouts={k: str(v) for k, v in anchor_attrs.items() if k.endswith("layout")},
-            structure=";".join(self.edges),
-            flops=sum(self.op_flops),
-            bytes_read=sum(self.read_bytes.values()),
-            bytes_written=sum(cost.size_bytes(t) for t in outputs),
-        )
-
-
-def signature(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> str:
-    """What the compiler chooses an implementation by: the op, its attributes, and the tensors that it reads."""
-    return json.dumps([op, attrs, [dataclasses.astuple(t) for t in inputs]], sort_keys=True)
+        result = function.ret_type if function.ret_type is not None else function.body.checked_type
+        return self.description.operator(tensors(result))
 
 
 def describe(function: Any, constant: tuple[bool, ...]) -> Operator:

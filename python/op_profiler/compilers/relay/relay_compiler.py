@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.c_compiler import make_library
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
-from op_profiler.compilers.compiler import Compiler
+from op_profiler.compilers.compiler import ABILITIES, Compiler
 from op_profiler.compilers.relay import compiled_files, lower
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.tvm_build import load_tvm
@@ -34,6 +34,8 @@ class RelayCompiler(Compiler):
 
     name = "relay"
     takes_builds_of_targets = True
+    beyond_collecting = ABILITIES
+    runs_own_kernels = True
     needs = (
         "The compiler relay needs Relay and AutoTVM, TVM 0.8 to 0.19: source ./env_var.sh installs one, or set "
         "TVM_HOME to a build of your own."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -207,7 +207,8 @@ def load_models(
         found.append(found[first] if first < number else _built(request, merge, announce))
     announce("loading")
     machine = open_machine(requests[0].target, found[0].target, None)
-    loaded = tuple(compiler_in_use().load(one.model.compiled, machine.runtime, one.inputs) for one in found)
+    placed = (compiler_in_use().load(one.model.compiled, machine.runtime, one.inputs) for one in found)
+    loaded = tuple(cast("GraphKernels", one) for one in placed)  # plans are Relay's alone
     prepared = lanes.prepared([one.model.compiled for one in found])
     return Models(
         graph=kernel_graph([request.model.name for request in requests], prepared),

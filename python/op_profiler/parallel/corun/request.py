@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.compiler import require
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.planning.policies import POLICIES
@@ -109,6 +110,7 @@ class CorunRequest:
 
         if not self.models:
             raise UsageError("there is no model to run; give one or several")
+        require(self.compiler, "corun", "corun")
         self._check_lanes()
         for model in self.models:
             FRONTENDS.get(model.source).check(model)

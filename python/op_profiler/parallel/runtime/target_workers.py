@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -101,7 +101,8 @@ def load_on_target(
     pairs = list(zip(builds, inputs, strict=True))
     if not kind_of(name).is_board or place is None:
         device = runtime_device(target)
-        graphs = tuple(compiler_in_use().load(build, device, arrays) for build, arrays in pairs)
+        loaded = (compiler_in_use().load(build, device, arrays) for build, arrays in pairs)
+        graphs = tuple(cast("GraphKernels", one) for one in loaded)  # plans are Relay's alone
         return OnTarget(name, target, models, graphs, tuple(inputs))
     from op_profiler.targets.remote.board import Board
 

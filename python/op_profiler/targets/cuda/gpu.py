@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -182,7 +182,7 @@ class Gpu:
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> GpuKernels:
         tvm = load_tvm()
-        graph = compiler_in_use().load(compiled, self.runtime, inputs)
+        graph = cast("GraphKernels", compiler_in_use().load(compiled, self.runtime, inputs))  # Relay's alone
         count = _FLUSH_FACTOR * (self.device.l2_bytes or 1 << 25) // 4
         scratch = tuple(tvm.nd.empty((count,), "float32", self.runtime) for _ in range(2))
         return GpuKernels(graph, self.runtime, Events(), scratch)

@@ -12,7 +12,6 @@ from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.measure.energy import Rapl
-from op_profiler.measure.kernels import GraphKernels
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.placements import USUAL_COPIES
 from op_profiler.measure.rounds import Limits
@@ -20,6 +19,7 @@ from op_profiler.measure.steadiness import SteadinessProbe
 from op_profiler.measure.threads import ThreadPool
 from op_profiler.targets.llvm.identity import describe_host
 from op_profiler.targets.llvm.peaks import measure_peaks, with_peaks
+from op_profiler.targets.machine import LoadedModel
 
 
 class Host:
@@ -44,13 +44,15 @@ class Host:
         """Measure what the processor can do at most; it is in `device` from then on, and in later processes too."""
         self.device = with_peaks(self.device, measure_peaks(self._target, self.device, self.threads))
 
-    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = USUAL_COPIES) -> GraphKernels:
+    def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = USUAL_COPIES) -> LoadedModel:
         return compiler_in_use().load(compiled, self.runtime, inputs, copies)
 
     def running_seconds(self) -> None:
         return
 
-    def steadiness_probe(self) -> SteadinessProbe:
+    def steadiness_probe(self) -> SteadinessProbe | None:
+        if not compiler_in_use().runs_own_kernels:
+            return None
         if self._steadiness_probe is None:  # not everybody who opens a machine times a model on it
             self._steadiness_probe = SteadinessProbe(self._target)
         return self._steadiness_probe

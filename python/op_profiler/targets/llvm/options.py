@@ -74,7 +74,7 @@ def check(target: Any) -> None:
         fields = {key: target.attrs[key] for key in target.attrs.keys()}
         switched_on = tvm.target.Target({**fields, "kind": "llvm", "mattr": [f"+{one[1:]}" for one in features]})
         found = {str(name) for name in codegen.llvm_get_cpu_features(switched_on)}
-    except tvm.TVMError as error:
+    except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1].removeprefix("TVMError: ")
         raise UsageError(f"LLVM does not take the target {str(target)!r}: {reason}") from error
     unknown = [feature for feature in features if feature[1:] not in found]

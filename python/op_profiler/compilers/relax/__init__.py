@@ -1,0 +1,1 @@
+"""TVM from 0.25 on: Relax, TIR and MetaSchedule."""

@@ -1,0 +1,55 @@
+"""Products with a weight, over blocks of its columns, which this TVM has no op for.
+
+A row of the weight as a model has it is as far from the next as the weight is wide; in blocks the kernel reads what
+lies beside each other. The blocks are those of Relay's default schedules, so that both compilers lower a product of two
+dimensions to the same operator.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.relax.legalize import OP
+from op_profiler.compilers.relax.vectors import divisor
+from op_profiler.compilers.tvm_build import load_tvm
+
+_VECTORS = 2
+_NAME = "nn.contrib_dense_pack"
+
+
+def packed(builder: Any, call: Any, weight: np.ndarray, lanes: int) -> Any:
+    """In place of a ``relax.matmul`` a call of TIR that reads the weight in blocks of columns.
+
+    Args:
+        builder: ``relax.BlockBuilder`` of the module.
+        weight: (depth, columns).
+        lanes: float32 values in a vector.
+    """
+    load_tvm()
+    depth, columns = weight.shape
+    block = divisor(columns, _VECTORS * lanes)
+    blocks = np.ascontiguousarray(weight.reshape(depth, columns // block, block).transpose(1, 0, 2))
+    relax = load_tvm().relax
+    made = builder.call_te(_product, call.args[0], relax.const(blocks), primfunc_name_hint="dense_pack")
+    variable = made.args[0]
+    attrs = {"out_dtype": str(weight.dtype), "weight_layout": f"NC{block}n"}
+    noted = builder.get()[variable].with_attr(OP, json.dumps([_NAME, attrs], sort_keys=True))
+    return relax.Call(made.op, [builder.add_func(noted, variable.name_hint), *made.args[1:]], made.attrs, made.ty_args)
+
+
+def _product(data: Any, weight: Any) -> Any:
+    """data (..., depth), weight (columns / n, depth, n); gives (..., columns)."""
+    load_tvm()
+    from tvm import te
+
+    *rows, depth = data.shape
+    blocks, _, block = weight.shape
+    k = te.reduce_axis((0, depth), name="k")
+    return te.compute(
+        (*rows, blocks * block),
+        lambda *at: te.sum(data[(*at[:-1], k)] * weight[at[-1] // block, k, at[-1] % block], axis=k),
+        name="matmul_packed",
+    )

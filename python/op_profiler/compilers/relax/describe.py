@@ -1,0 +1,146 @@
+"""Operators of a fused module, in the words of Relay's ops, so that an operator is the same in both compilers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.relax.legalize import OP
+from op_profiler.compilers.relax.pipeline import Lowered
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.describe import Description
+from op_profiler.operators.operator import TensorSpec
+
+Op = tuple[str, dict[str, Any]]
+
+_RENAMED = {
+    "matmul": "nn.matmul",
+    "permute_dims": "transpose",
+    "concat": "concatenate",
+    "astype": "cast",
+    "tir.tanh": "tanh",
+    "nn.batch_flatten": "nn.batch_flatten",
+}
+_NUMBERED = re.compile(r"\d+$")
+
+
+def occurrences_of(lowered: Lowered) -> list[Occurrence]:
+    """Every call of a kernel in ``main``, in order; views of tensors (reshapes) are among them."""
+    tvm = load_tvm()
+    relax, call_tir = tvm.relax, tvm.ir.Op.get("relax.call_tir")
+    kernels = {str(name.name_hint): function for name, function in lowered.kernels.functions_items()}
+    found = []
+    for binding in _bindings(lowered.fused["main"]):
+        call = binding.value
+        if not isinstance(call, relax.Call):
+            continue
+        if call.op == call_tir:
+            variable, arguments = call.args[0], list(call.args[1].fields)
+        elif isinstance(call.op, tvm.ir.GlobalVar):
+            variable, arguments = call.op, list(call.args)
+        else:
+            continue
+        label = str(variable.name_hint)
+        constant = tuple(isinstance(argument, tvm.ir.GenericConst) for argument in arguments)
+        found.append(_occurrence(lowered.fused, lowered.fused[variable], label, kernels[label], call, constant))
+    return found
+
+
+def _bindings(function: Any) -> list[Any]:
+    return [binding for block in function.body.blocks for binding in block.bindings]
+
+
+def _occurrence(
+    module: Any, function: Any, label: str, kernel: Any, call: Any, constant: tuple[bool, ...]
+) -> Occurrence:
+    """Of a Relax function that groups calls of TIR, or of one function of TIR that is called by itself."""
+    tvm = load_tvm()
+    outputs = tensors_of(call.ty)
+    if isinstance(function, tvm.tirx.PrimFunc):
+        arguments = [tensors_of(argument.ty) for argument in call.args[1].fields]
+        description = Description(arguments, constant)
+        inputs = [t for tensors in arguments for t in tensors]
+        name, attrs = _op(function, label, inputs, outputs)
+        description.op(name, attrs, description.names, inputs, outputs)
+    else:
+        description = Description([tensors_of(parameter.ty) for parameter in function.params], constant)
+        names = dict(zip(function.params, description.names))
+        for binding in _bindings(function):
+            names[binding.var] = _described(module, binding, names, description)
+    return Occurrence(description.operator(outputs), label, kernel, constant, description.anchor_signature())
+
+
+def _described(module: Any, binding: Any, names: dict[Any, str], description: Description) -> str:
+    tvm = load_tvm()
+    value = binding.value
+    if isinstance(value, tvm.relax.TupleGetItem):
+        return f"{names[value.tuple_value]}.{value.index}"
+    if isinstance(value, tvm.relax.Tuple):
+        return f"({','.join(names[field] for field in value.fields)})"
+    if not isinstance(value, tvm.relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
+        return names.get(value, type(value).__name__)
+    arguments = [names.get(argument, "const") for argument in value.args[1].fields]
+    inputs = [t for argument in value.args[1].fields for t in tensors_of(argument.ty)]
+    outputs = tensors_of(value.ty)
+    name, attrs = _op(module[value.args[0]], str(value.args[0].name_hint), inputs, outputs)
+    return description.op(name, attrs, arguments, inputs, outputs)
+
+
+def tensors_of(ty: Any) -> tuple[TensorSpec, ...]:
+    """The tensors of a type, tuples flattened; a dynamic dimension becomes -1."""
+    if hasattr(ty, "fields"):
+        return tuple(t for field in ty.fields for t in tensors_of(field))
+    if getattr(ty, "shape", None) is None:
+        return ()
+    return (TensorSpec(tuple(int(getattr(d, "value", -1)) for d in ty.shape), str(ty.dtype)),)
+
+
+def _op(function: Any, label: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Op:
+    """Relay's op and attributes of a function of TIR."""
+    noted = (function.attrs or {}).get(OP)
+    if noted is None:
+        return _NUMBERED.sub("", label), {}
+    name, attrs = json.loads(str(noted))
+    if name == "nn.conv2d":
+        return _convolution(attrs, inputs, outputs)
+    if name.startswith("nn.max_pool") or name.startswith("nn.avg_pool"):
+        layouts = {"out_layout"} if attrs.get("out_layout") == attrs.get("layout") else set()
+        attrs = {key: int(v) if isinstance(v, bool) else v for key, v in attrs.items() if key not in layouts}
+        if "avg" not in name:
+            attrs.pop("count_include_pad", None)
+        return name, attrs
+    if name == "mean" and [int(a) for a in attrs.get("axis", [])] == [2, 3] and attrs.get("keepdims"):
+        lanes = inputs[0].shape[4:]
+        return "nn.global_avg_pool2d", {"layout": f"NCHW{lanes[0]}c" if lanes else "NCHW"}
+    if name.endswith("softmax") and attrs.get("axis") == len(inputs[0].shape) - 1:
+        return name, {"axis": -1}
+    if name == "layout_transform":
+        return name, _blocks(inputs[0], outputs[0]) or attrs
+    return _RENAMED.get(name, name), attrs
+
+
+def _convolution(attrs: dict[str, Any], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Op:
+    data, kernel = (str(attrs[key]) for key in ("data_layout", "kernel_layout"))
+    shape, out = inputs[1].shape, outputs[0].shape
+    blocked = len(shape) == len("OIHWio")
+    height, width = (shape[kernel.index(axis)] for axis in "HW")
+    channels = out[1] * out[4] if blocked else out[data.index("C")]
+    made = {key: attrs[key] for key in ("strides", "padding", "dilation", "groups")}
+    made |= {"channels": channels, "kernel_size": [height, width], "data_layout": data, "kernel_layout": kernel}
+    if not blocked:
+        return "nn.conv2d", made
+    depthwise = attrs["groups"] > 1 and shape[1] == 1 and shape[4] == 1
+    name = "nn.contrib_depthwise_conv2d_NCHWc" if depthwise else "nn.contrib_conv2d_NCHWc"
+    return name, made | {"out_layout": f"NCHW{out[4]}c"}
+
+
+def _blocks(source: TensorSpec, made: TensorSpec) -> dict[str, Any] | None:
+    """Into and out of blocks of channels, as Relay writes it."""
+    if len(source.shape) == 4 and len(made.shape) == 5:
+        return {"src_layout": "NCHW", "dst_layout": f"NCHW{made.shape[4]}c"}
+    if len(source.shape) == 5 and len(made.shape) == 4:
+        return {"src_layout": f"NCHW{source.shape[4]}c", "dst_layout": "NCHW"}
+    return None

@@ -1,0 +1,140 @@
+"""The kernels of a built model, called one by one in order on the buffers that the virtual machine gave them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.relax.calls import Call, TimedCalls, call_overhead_us
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.errors import MeasureError
+from op_profiler.measure.measurement import Cache
+
+_BUILTIN = "vm.builtin"
+_RUN = "op_profiler_run"
+
+
+@dataclasses.dataclass(frozen=True)
+class VmKernels:
+    """A model in the virtual machine, and its kernels in order over buffers of one of its runs (a `LoadedModel`).
+
+    Attributes:
+        kernels: in execution order.
+        whole: the call that runs the model.
+        flush: gives the call that flushes the tensors of a kernel from the caches; None where the build cannot.
+        machine: ``relax.VirtualMachine``.
+    """
+
+    kernels: tuple[Call, ...]
+    whole: Call
+    flush: Callable[[Call], Call] | None
+    machine: Any
+    _walks: dict[tuple[Cache, tuple[bool, ...]], tuple[TimedCalls, list[int]]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    @property
+    def labels(self) -> list[str]:
+        return [kernel.label for kernel in self.kernels]
+
+    def moved(self) -> VmKernels:
+        return self
+
+    def run_model(self) -> None:
+        self.whole.run()
+
+    @functools.cached_property
+    def _timed_whole(self) -> TimedCalls:
+        return TimedCalls([self.whole])
+
+    def time_model(self) -> float:
+        return float(self._timed_whole.run()[0])
+
+    def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
+        """As in `LoadedModel`; kernels that are not timed run all the same, as others need their output."""
+        wanted = tuple(map(bool, timed))
+        if (cache, wanted) not in self._walks:
+            self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
+        calls, rows = self._walks[cache, wanted]
+        times: list[float] = np.where(wanted, calls.run()[rows], np.nan).tolist()
+        return times
+
+    def _calls_of_walk(self, cache: Cache, timed: tuple[bool, ...]) -> tuple[TimedCalls, list[int]]:
+        calls: list[Call] = []
+        rows = []
+        for kernel, wanted in zip(self.kernels, timed, strict=True):
+            if wanted and cache == "hot":
+                calls.append(kernel)
+            elif wanted and cache == "cold" and self.flush is not None:
+                calls.append(self.flush(kernel))
+            rows.append(len(calls))
+            calls.append(kernel)
+        return TimedCalls(calls), rows
+
+    def call_overhead_us(self) -> float:
+        return call_overhead_us()
+
+    def repeat_kernel(self, index: int, calls: int) -> bool:
+        return all(self.kernels[index].run() for _ in range(calls))
+
+    def kernel_error(self, index: int) -> str | None:
+        return self.kernels[index].error()
+
+    def cache_mechanism(self, cache: Cache) -> str:
+        """How `walk` brings the caches into that state.
+
+        Raises:
+            MeasureError: this build of TVM cannot.
+        """
+        if cache == "cold" and self.flush is None:
+            raise MeasureError("--cache cold needs cache_flush_cpu_non_first_arg, which this build of TVM lacks")
+        return {"model": "in-graph", "hot": "repeat", "cold": "clflush"}[cache]
+
+    def kernel_outputs(self) -> Iterator[np.ndarray]:
+        for kernel in self.kernels:
+            kernel.run()
+            yield np.asarray(kernel.arrays[-1].numpy())
+
+    def output_arrays(self) -> list[np.ndarray]:
+        outputs = self.machine[_RUN]()
+        return [np.asarray(output.numpy()) for output in ([outputs] if hasattr(outputs, "numpy") else outputs)]
+
+
+def load_kernels(executable: Any, device: Any, inputs: Mapping[str, np.ndarray]) -> VmKernels:
+    """Run a model once and keep every call of a kernel with its buffers.
+
+    Args:
+        executable: ``relax.VMExecutable``.
+        device: ``tvm.runtime.Device``.
+        inputs: one array per input of ``main``, in order.
+    """
+    tvm = load_tvm()
+    machine = tvm.relax.VirtualMachine(executable, device)
+    tensors = [tvm.runtime.tensor(value, device) for value in inputs.values()]
+    kept: list[Call] = []
+
+    def note(function: Any, symbol: str, before: bool, _result: Any, *arguments: Any) -> int:
+        if before and not str(symbol).startswith(_BUILTIN):
+            kept.append(Call(str(symbol), function, arguments))
+        return 0
+
+    machine.set_instrument(note)
+    machine["main"](*tensors)
+    running = tvm.relax.VirtualMachine(executable, device)  # an instrument stays, and would slow the whole model down
+    running.save_function("main", _RUN, *tensors)
+    running.save_function("main", f"{_RUN}_timed", *tensors, include_return=False)
+    whole = Call("run", running.module[f"{_RUN}_timed"], [])
+    return VmKernels(tuple(kept), whole, _flusher(), running)
+
+
+def _flusher() -> Callable[[Call], Call] | None:
+    tvm = load_tvm()
+    flush = tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
+    if flush is None:
+        return None
+    first = tvm.runtime.empty((1,), "float32")  # is left alone
+    return lambda kernel: Call("flush", flush, [first, *kernel.arrays])

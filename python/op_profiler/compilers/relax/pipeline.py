@@ -1,0 +1,77 @@
+"""From a module of Relax to kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from op_profiler.compilers.relax.legalize import legalize_ops
+from op_profiler.compilers.relax.prepare import prepared
+from op_profiler.compilers.relax.rules import schedule_function
+from op_profiler.compilers.relax.vectors import vectors_of
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.schedules.schedule import Schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    """A module on its way down.
+
+    Attributes:
+        fused: functions of TIR with the ops that they come from, grouped into one Relax function a kernel.
+        kernels: the same with one function of TIR a kernel, called from ``main`` in order.
+    """
+
+    fused: Any
+    kernels: Any
+
+
+def lower(module: Any, target: Any) -> Lowered:
+    """Lower and fuse; nothing is scheduled yet.
+
+    Args:
+        module: ``tvm.IRModule`` of Relax, its weights constants.
+        target: ``tvm.target.Target``.
+    """
+    tvm = load_tvm()
+    transform, backend = tvm.relax.transform, tvm.relax.backend
+    with target:
+        fused = tvm.transform.Sequential(
+            [
+                backend.DispatchSampling(),
+                backend.DispatchSortScan(),
+                legalize_ops(),
+                transform.AnnotateTIROpPattern(),
+                transform.FoldConstant(),
+                transform.FuseOps(),
+                transform.DeadCodeElimination(),
+            ]
+        )(prepared(module, target))
+        kernels = tvm.transform.Sequential(
+            [transform.FuseTIR(), transform.DeadCodeElimination(), transform.RewriteDataflowReshape()]
+        )(fused)
+    return Lowered(fused, kernels)
+
+
+def scheduled(kernels: Any, target: Any) -> tuple[Any, dict[str, Schedule]]:
+    """Every kernel under its default schedule, and what that is by the kernel's name."""
+    tvm = load_tvm()
+    vectors, schedules = vectors_of(target), {}
+    module = tvm.IRModule(dict(kernels.functions_items()), attrs=kernels.attrs)
+    for name, function in kernels.functions_items():
+        if not isinstance(function, tvm.tirx.PrimFunc) or "tirx.is_scheduled" in (function.attrs or {}):
+            continue
+        made, schedules[str(name.name_hint)] = schedule_function(function, vectors)
+        module.update_func(name, made.with_attrs(function.attrs) if function.attrs else made)
+    return module, schedules
+
+
+def finish(kernels: Any, target: Any) -> Any:
+    """What the virtual machine runs, a ``relax.VMExecutable``: memory planned, calls lowered, kernels compiled."""
+    tvm = load_tvm()
+    from tvm.relax.backend.cpu_generic import pipeline
+
+    passes = [*pipeline.dataflow_lower_passes(target), *pipeline.finalize_passes(target)]
+    with target:
+        planned = tvm.transform.Sequential(passes)(kernels)
+    return tvm.relax.build(planned, target, relax_pipeline=None)

@@ -1,0 +1,78 @@
+"""Which kernels a lowered module calls, in order, and which tensors they read and write."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from op_profiler.compilers.compiled_model import KernelCall, PlannedTensor
+from op_profiler.compilers.relax.describe import tensors_of
+from op_profiler.compilers.tvm_build import load_tvm
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """As the fields of `CompiledModel` of the same names."""
+
+    calls: tuple[KernelCall, ...]
+    tensors: tuple[PlannedTensor, ...]
+    outputs: tuple[int, ...]
+
+
+def plan_of(kernels: Any) -> Plan:
+    """The calls and tensors of ``main``.
+
+    Args:
+        kernels: of `op_profiler.compilers.relax.pipeline.Lowered`.
+    """
+    walk = _Walk(kernels["main"])
+    return Plan(tuple(walk.calls), tuple(walk.tensors), walk.numbers(kernels["main"].body.body))
+
+
+class _Walk:
+    """Goes through the bindings of a function in order."""
+
+    def __init__(self, function: Any) -> None:
+        tvm = load_tvm()
+        self._relax, self._call_tir = tvm.relax, tvm.ir.Op.get("relax.call_tir")
+        self._constant = tvm.ir.GenericConst
+        self.calls: list[KernelCall] = []
+        self.tensors: list[PlannedTensor] = []
+        self._numbers: dict[Any, tuple[int, ...]] = {}
+        self._producers: dict[int, int] = {}
+        for variable in function.params:
+            self._numbers[variable] = self._new(variable.ty, given=str(variable.name))
+        for block in function.body.blocks:
+            for binding in block.bindings:
+                self._numbers[binding.var] = self._bound(binding.value)
+
+    def numbers(self, value: Any) -> tuple[int, ...]:
+        """Of the tensors that a value is, tuples flattened."""
+        if isinstance(value, self._relax.Tuple):
+            return tuple(number for field in value.fields for number in self.numbers(field))
+        if isinstance(value, self._relax.TupleGetItem):
+            return self.numbers(value.tuple_value)[value.index : value.index + 1]
+        if value not in self._numbers:
+            given = f"constant {len(self._numbers)}" if isinstance(value, self._constant) else ""
+            self._numbers[value] = self._new(value.ty, given=given)
+        return self._numbers[value]
+
+    def _new(self, ty: Any, given: str = "", view_of: int | None = None) -> tuple[int, ...]:
+        first = len(self.tensors)
+        self.tensors += [PlannedTensor(spec.shape, spec.dtype, given, view_of) for spec in tensors_of(ty)]
+        return tuple(range(first, len(self.tensors)))
+
+    def _bound(self, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, self._relax.Call):
+            return self.numbers(value)
+        if value.op != self._call_tir:  # what has no kernel shows its first argument in another shape
+            shown = self.numbers(value.args[0]) if value.args else ()
+            made = self._new(value.ty, view_of=shown[0] if shown else None)
+            if shown and shown[0] in self._producers:
+                self._producers |= dict.fromkeys(made, self._producers[shown[0]])
+            return made
+        label, reads, writes = str(value.args[0].name_hint), self.numbers(value.args[1]), self._new(value.ty)
+        inputs = sorted({self._producers[number] for number in reads if number in self._producers})
+        self._producers |= dict.fromkeys(writes, len(self.calls))
+        self.calls.append(KernelCall(label, label, tuple(inputs), reads, writes))
+        return writes

@@ -1,0 +1,86 @@
+"""What is done to a model's graph before it is lowered: batch norms folded, channels in blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.relax import dense
+from op_profiler.compilers.relax.convolution import blocked_layouts
+from op_profiler.compilers.relax.fold import fold_with_numpy
+from op_profiler.compilers.relax.rewrite import Constant, Rewrite, rewrite_calls
+from op_profiler.compilers.relax.vectors import vectors_of
+from op_profiler.compilers.tvm_build import load_tvm
+
+_CONV2D = "relax.nn.conv2d"
+_UNCHANGED = ["NCHW", "OIHW"]
+
+
+def prepared(module: Any, target: Any) -> Any:
+    """A module of Relax as the default schedules want it.
+
+    Args:
+        module: ``tvm.IRModule`` whose ``main`` is one dataflow block, its weights constants.
+        target: ``tvm.target.Target`` of kind llvm.
+    """
+    tvm = load_tvm()
+    transform = tvm.relax.transform
+    lanes = vectors_of(target).lanes
+
+    def layouts(call: Any) -> dict[str, list[str]]:
+        if call.op.name != _CONV2D or call.attrs.data_layout != _UNCHANGED[0]:
+            return {}
+        return {_CONV2D: blocked_layouts(call, lanes) or _UNCHANGED}
+
+    passes = [
+        transform.CanonicalizeBindings(),
+        transform.FoldBatchnormToConv2D(),
+        rewrite_calls("SimplerOps", {"relax.clip": _clip, "relax.nn.batch_norm": _batch_norm}),
+        transform.DecomposeOpsForInference(),
+        transform.CanonicalizeBindings(),
+        fold_with_numpy(),
+        transform.FoldConstant(),
+        transform.ConvertLayout({}, layouts),
+        fold_with_numpy(),
+        transform.FoldConstant(),
+        transform.CanonicalizeBindings(),
+        rewrite_calls("PackedProducts", {"relax.matmul": _packed(lanes)}),
+        transform.DeadCodeElimination(),
+    ]
+    with target:
+        return tvm.transform.Sequential(passes)(module)
+
+
+def _clip(builder: Any, constant: Constant, call: Any) -> Any:
+    """ConvertLayout knows no ``clip`` and would put layout transforms around it."""
+    relax = load_tvm().relax
+    data, *bounds = call.args
+    low, high = (relax.const(float(bound.value), data.ty.dtype) for bound in bounds)
+    return relax.op.minimum(relax.op.maximum(data, low), high)
+
+
+def _batch_norm(builder: Any, constant: Constant, call: Any) -> Any:
+    """One that no convolution took in is one product and one sum."""
+    relax = load_tvm().relax
+    data, *statistics = call.args
+    values = [value for value in map(constant, statistics) if value is not None]
+    if call.attrs.training or len(values) != len(statistics):
+        return call
+    gamma, beta, mean, variance = values
+    scale = (gamma if call.attrs.scale else 1.0) / np.sqrt(variance + call.attrs.epsilon)
+    shift = (beta if call.attrs.center else 0.0) - mean * scale
+    rank = len(data.ty.shape)
+    shape = [-1 if i == int(call.attrs.axis) % rank else 1 for i in range(rank)]
+    factor, summand = (relax.const(one.reshape(shape).astype(gamma.dtype)) for one in (scale, shift))
+    return relax.Tuple([relax.op.add(relax.op.multiply(data, factor), summand), *statistics[2:]])
+
+
+def _packed(lanes: int) -> Rewrite:
+    def rewrite(builder: Any, constant: Constant, call: Any) -> Any:
+        weight = constant(call.args[1])
+        if weight is None or weight.ndim != 2 or str(call.args[0].ty.dtype) != str(weight.dtype):
+            return call
+        return dense.packed(builder, call, weight, lanes)
+
+    return rewrite

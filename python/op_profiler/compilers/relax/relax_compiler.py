@@ -1,0 +1,205 @@
+"""Relax, of TVM from 0.25 on, with default schedules of this project's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
+from op_profiler.compilers.compiler import Compiler, NotKept
+from op_profiler.compilers.relax import tvm_package
+from op_profiler.errors import MeasureError, ModelError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.relax.pipeline import Lowered
+    from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction, RuntimeDevice
+    from op_profiler.frontends.frontend import Frontend, ModelRequest
+    from op_profiler.measure.kernels import GraphKernels
+    from op_profiler.operators.operator import Operator
+    from op_profiler.schedules.usable_records import UsableRecords
+    from op_profiler.targets.machine import LoadedModel, TimedModel
+    from op_profiler.tuning.candidate import TaskSpec
+    from op_profiler.tuning.tunable import Tunable
+
+_ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, IndexError)
+"""What passes of TVM raise where they refuse a model."""
+
+
+_NO_PLANS = "the compiler relax has no plans"
+
+
+class RelaxCompiler(Compiler):
+    """One module of Relax a model, run by its virtual machine."""
+
+    name = "relax"
+    needs = f"The compiler relax needs a TVM of its own: {tvm_package.INSTALL}"
+
+    def check(self, request: BuildRequest) -> None:
+        tvm_package.check()
+        if request.target.split()[0] != "llvm" or request.place is not None:
+            raise UsageError("--compiler relax compiles for this machine's processor: --target llvm")
+        if request.precision != "float32":
+            raise UsageError("--compiler relax measures models as they are: --precision float32")
+        if request.executor != "default":
+            raise UsageError("--compiler relax has one executor, its own virtual machine: leave out --executor")
+
+    def tvm_identity(self, packages: Sequence[str]) -> str:
+        version = tvm_package.version()
+        return "none" if version is None else f"apache-tvm {version}"
+
+    def activate_tvm(self) -> None:
+        tvm_package.activate()
+
+    def prepare_tvm(self, tvm: Any) -> None:
+        from tvm import relax, s_tir, tirx  # noqa: F401
+
+    def target(self, text: str) -> Any:
+        import tvm
+
+        from op_profiler.compilers.relax.target import fields_of
+
+        return tvm.target.Target(fields_of(text))
+
+    def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
+        from op_profiler.compilers.relax.relay_models import load_from_relay
+
+        return load_from_relay(request)
+
+    def convert(
+        self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any
+    ) -> ImportedModel:
+        raise ModelError(f"the compiler relax does not convert models to {precision}")
+
+    def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
+        return model, ()
+
+    def operators(self, model: ImportedModel, target: Any) -> list[Occurrence]:
+        return _called(_lowered(model, target))
+
+    def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Any, records: UsableRecords) -> FusedOperators:
+        return FusedOperators(lower(), frozenset())
+
+    def build(self, model: ImportedModel, target: Any, records: UsableRecords, executor: str = "graph") -> BuiltModel:
+        started = time.perf_counter()
+        return _built(_lowered(model, target), target, started, model.name)
+
+    def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
+        function: PackedFunction = compiled.library.mod.get_function(name, True)
+        return function
+
+    def load(
+        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
+    ) -> LoadedModel:
+        from op_profiler.compilers.relax.kernels import load_kernels
+
+        return load_kernels(compiled.library, device, inputs)
+
+    def bind(
+        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
+    ) -> GraphKernels:
+        raise MeasureError(_NO_PLANS)
+
+    def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
+        raise MeasureError(_NO_PLANS)
+
+    def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
+        raise MeasureError(_NO_PLANS)
+
+    def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
+        raise MeasureError(_NO_PLANS)
+
+    def load_dynamic(
+        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
+    ) -> tuple[TimedModel, list[Operator]]:
+        raise MeasureError("the compiler relax measures models of static shapes")
+
+    def single_operator(self, occurrence: Occurrence) -> ImportedModel:
+        from op_profiler.compilers.relax.single import operator_model
+
+        return operator_model(occurrence)
+
+    def build_operator(self, occurrence: Occurrence, target: Any, records: UsableRecords) -> BuiltModel:
+        from op_profiler.compilers.relax.pipeline import Lowered
+
+        started = time.perf_counter()
+        module = self.single_operator(occurrence).mod
+        return _built(Lowered(module, module), target, started, occurrence.operator.name, occurrence)
+
+    def tunables(
+        self, model: ImportedModel, target: Any, keys: Collection[str] | None
+    ) -> tuple[list[Tunable], list[Occurrence]]:
+        return [], self.operators(model, target)
+
+    def anchor(self, occurrence: Occurrence) -> Operator:
+        raise ModelError("the compiler relax does not tune")
+
+    def task(self, spec: TaskSpec, target: Any) -> Any:
+        raise ModelError("the compiler relax does not tune")
+
+    def tasks(self, occurrence: Occurrence, target: Any) -> tuple[TaskSpec, ...]:
+        return ()
+
+    def write(self, folder: Path, compiled: CompiledModel) -> None:
+        raise NotKept("modules of Relax are built again")
+
+    def read(self, folder: Path) -> CompiledModel:
+        raise NotKept("modules of Relax are built again")
+
+
+def _lowered(model: ImportedModel, target: Any) -> Lowered:
+    from op_profiler.compilers.relax.pipeline import lower
+    from op_profiler.compilers.tvm_errors import last_line
+
+    try:
+        return lower(model.mod, target)
+    except _ERRORS as error:
+        raise ModelError(f"{model.name} does not compile: {last_line(error)}") from error
+
+
+def _called(lowered: Lowered) -> list[Occurrence]:
+    """The operators whose kernels are called; a reshape is a view."""
+    from op_profiler.compilers.relax.describe import occurrences_of
+    from op_profiler.compilers.relax.plan import plan_of
+
+    called = {call.label for call in plan_of(lowered.kernels).calls}
+    return [occurrence for occurrence in occurrences_of(lowered) if occurrence.label in called]
+
+
+def _built(lowered: Lowered, target: Any, started: float, name: str, alone: Occurrence | None = None) -> BuiltModel:
+    """Args:
+    started: when the compiler began, by `time.perf_counter`.
+    alone: the operator, where the module is of one.
+    """
+    from op_profiler.compilers.relax.pipeline import finish, scheduled
+    from op_profiler.compilers.relax.plan import plan_of
+    from op_profiler.compilers.tvm_errors import last_line
+
+    try:
+        kernels, schedules = scheduled(lowered.kernels, target)
+        executable = finish(kernels, target)
+    except _ERRORS as error:
+        raise ModelError(f"{name} does not compile: {last_line(error)}") from error
+    occurrences = _called(lowered) if alone is None else [alone]
+    by_label = {occurrence.label: occurrence for occurrence in reversed(occurrences)}
+    plan = plan_of(lowered.kernels)
+    compiled = CompiledModel(
+        executable,
+        tuple(occurrences),
+        by_label,
+        time.perf_counter() - started,
+        "graph",
+        calls=plan.calls,
+        tensors=plan.tensors,
+        outputs=plan.outputs,
+    )
+    of_operators = {occurrence.operator.key: schedules[label] for label, occurrence in by_label.items()}
+    return BuiltModel(compiled, of_operators, frozenset())
+
+
+RELAX = RelaxCompiler()

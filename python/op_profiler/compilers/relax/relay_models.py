@@ -1,0 +1,79 @@
+"""Models that the TVM with Relay imports, taken over by a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from op_profiler.child_processes import python_path
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.relax import tvm_package
+from op_profiler.errors import ModelError
+
+if TYPE_CHECKING:
+    from op_profiler.frontends.frontend import ModelRequest
+
+_ABOUT = "about.json"
+_CHILD = "import sys; del sys.path[0]; from op_profiler.compilers.relax.relay_models import main; sys.exit(main())"
+
+
+def load_from_relay(request: ModelRequest) -> ImportedModel:
+    """The model, as Relay imports it, in Relax; its weights are constants of the module.
+
+    Raises:
+        ModelError: Relay does not import it, or it has an op that has no counterpart in Relax.
+    """
+    from op_profiler.compilers.relax.from_relay import read_graph
+
+    with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
+        path = tvm_package.without(python_path())
+        process = subprocess.run(
+            [sys.executable, "-c", _CHILD, folder],
+            input=msgspec.json.encode(request),
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": path},
+            check=False,
+        )
+        about_file = Path(folder) / _ABOUT
+        if not about_file.is_file():
+            raise ModelError(f"the process that imports {request.name} with Relay ended with {process.returncode}")
+        about = json.loads(about_file.read_text())
+        if "error" in about:
+            raise ModelError(about["error"])
+        module = read_graph(Path(folder))
+    inputs = tuple(InputSpec(**(spec | {"shape": tuple(spec["shape"])})) for spec in about["inputs"])
+    return ImportedModel(request.name, request.source, module, {}, inputs, about["batch_size"], tuple(about["notes"]))
+
+
+def main() -> int:
+    """In the process with Relay: read a request, write the graph, and what else there is to say of the model."""
+    from op_profiler.building.requested_model import original_model
+    from op_profiler.compilers import DEFAULT_COMPILER
+    from op_profiler.compilers.compiler import use_compiler
+    from op_profiler.compilers.relay.plain_graph import write_graph
+    from op_profiler.errors import OpProfilerError
+    from op_profiler.frontends.frontend import ModelRequest
+
+    folder = Path(sys.argv[1])
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=ModelRequest)
+    use_compiler(DEFAULT_COMPILER)
+    try:
+        model = original_model(request)
+        write_graph(folder, model.mod, model.params)
+        about = {
+            "inputs": [dataclasses.asdict(spec) for spec in model.inputs],
+            "batch_size": model.batch_size,
+            "notes": model.notes,
+        }
+    except OpProfilerError as error:
+        about = {"error": str(error)}
+    (folder / _ABOUT).write_text(json.dumps(about))
+    return 0

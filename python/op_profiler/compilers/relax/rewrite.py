@@ -1,0 +1,48 @@
+"""Passes that give calls of ops another form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.tvm_build import load_tvm
+
+Constant = Callable[[Any], "np.ndarray | None"]
+Rewrite = Callable[[Any, Constant, Any], Any]
+"""From the module's ``relax.BlockBuilder``, what gives the values of an argument that is constant (None of others), and
+a call, to what takes its place."""
+
+
+def rewrite_calls(name: str, rewrites: dict[str, Rewrite]) -> Any:
+    """A pass.
+
+    Args:
+        rewrites: by the name of the op.
+    """
+    tvm = load_tvm()
+    relax = tvm.relax
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    @mutator
+    class Rewriter(PyExprMutator):
+        def visit_call_(self, call: Any) -> Any:
+            call = super().visit_call_(call)
+            rewrite = rewrites.get(call.op.name) if isinstance(call.op, tvm.ir.Op) else None
+            return call if rewrite is None else rewrite(self.builder_, self.constant, call)
+
+        def constant(self, argument: Any) -> np.ndarray | None:
+            if isinstance(argument, relax.Var):
+                argument = self.lookup_binding(argument)
+            return argument.value.numpy() if isinstance(argument, tvm.ir.GenericConst) else None
+
+    @tvm.transform.module_pass(opt_level=0, name=name)
+    def rewritten(module: Any, _context: Any) -> Any:
+        rewriter = Rewriter(module)
+        for variable, function in module.functions_items():
+            if isinstance(function, relax.Function):
+                rewriter.builder_.update_func(variable, rewriter.visit_expr(function))
+        return rewriter.builder_.get()
+
+    return rewritten

@@ -1,0 +1,120 @@
+"""Convolutions: a tile of the output in registers, what follows applied to it while it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from op_profiler.compilers.relax.rules.blocks import (
+    Unfit,
+    anchor_of,
+    epilogue,
+    extent,
+    inline,
+    name_of,
+    spatial_count,
+    vectorize_and_unroll,
+)
+from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
+from op_profiler.compilers.relax.vectors import Vectors, divisor
+from op_profiler.schedules.factors import Factors
+
+_PADDED = ("pad", "dilate")
+_ROWS_OF_DEPTHWISE = 2  # it reads as many vectors as it sums, so half of the registers hold operands
+
+
+def blocked(schedule: Any, vectors: Vectors) -> Factors:
+    """Over blocks of channels: output (n, channels, height, width, lanes).
+
+    Raises:
+        Unfit: it is none.
+    """
+    before, anchor, after = anchor_of(schedule)
+    if "conv2d" not in name_of(schedule, anchor) or spatial_count(schedule, anchor) != len("NCHWc"):
+        raise Unfit("no blocked convolution")
+    padded = inline(schedule, before, _PADDED)
+    last = epilogue(schedule, anchor, after)
+    batch, channel, row, column, lane = _loops(schedule, last, len("NCHWc"))
+    height, width, block = (_size(schedule, loop) for loop in (row, column, lane))
+    reduction = schedule.get_loops(anchor)[len("NCHWc") :]
+    registers = max(vectors.accumulators * vectors.lanes // max(block, vectors.lanes), 1)
+    if len(reduction) == len("HW"):
+        registers //= _ROWS_OF_DEPTHWISE
+    columns = divisor(width, registers)
+    rows = divisor(height, registers // columns) if columns == width else 1
+    row_outer, row_inner = schedule.split(row, [None, rows])
+    column_outer, column_inner = schedule.split(column, [None, columns])
+    schedule.reorder(batch, channel, row_outer, column_outer, row_inner, column_inner, lane)
+    schedule.parallel(schedule.fuse(batch, channel, row_outer))
+    schedule.vectorize(lane)
+    schedule.compute_at(anchor, column_outer, preserve_unit_loops=True)
+    inner = schedule.get_loops(anchor)[2:]
+    spatial, reduction = inner[: len("NCHWc")], inner[len("NCHWc") :]
+    schedule.reorder(*spatial[:2], *reduction, *spatial[2:])
+    vectorize_and_unroll(schedule, spatial[2:])
+    init = schedule.decompose_reduction(anchor, reduction[0])
+    vectorize_and_unroll(schedule, schedule.get_loops(init)[-3:])
+    schedule_blocks(schedule, vectors, padded)
+    return Factors(
+        tile={"oc": block, "oh": rows, "ow": columns},
+        fuse=3,
+        compute_at="root" if padded else None,
+        vectorize=block,
+        unroll="oh ow",
+        parallel="n oc oh",
+    )
+
+
+def plain(schedule: Any, vectors: Vectors) -> Factors:
+    """With the width as the innermost dimension: output (n, channels, width) to (n, channels, depth, height, width).
+
+    Raises:
+        Unfit: it is none.
+    """
+    before, anchor, after = anchor_of(schedule)
+    axes = spatial_count(schedule, anchor)
+    if "conv" not in name_of(schedule, anchor) and "compute" not in name_of(schedule, anchor):
+        raise Unfit("no convolution")
+    if not 3 <= axes <= 5 or len(schedule.get_loops(anchor)) == axes:
+        raise Unfit("a convolution of other dimensions")
+    padded = inline(schedule, before, _PADDED)
+    last = epilogue(schedule, anchor, after)
+    batch, channel, *rows, column = _loops(schedule, last, axes)
+    lanes = divisor(_size(schedule, column), vectors.lanes)
+    channels = divisor(_size(schedule, channel), vectors.accumulators // 2)
+    channel_outer, channel_inner = schedule.split(channel, [None, channels])
+    column_outer, column_inner = schedule.split(column, [None, lanes])
+    schedule.reorder(batch, channel_outer, *rows, column_outer, channel_inner, column_inner)
+    schedule.parallel(schedule.fuse(batch, channel_outer, *rows))
+    schedule.vectorize(column_inner)
+    schedule.compute_at(anchor, column_outer, preserve_unit_loops=True)
+    inner = schedule.get_loops(anchor)[2:]
+    spatial, reduction = inner[:axes], inner[axes:]
+    schedule.reorder(spatial[0], *spatial[2:-1], *reduction, spatial[1], spatial[-1])
+    vectorize_and_unroll(schedule, [spatial[1], spatial[-1]])
+    init = schedule.decompose_reduction(anchor, reduction[0])
+    loops = schedule.get_loops(init)
+    schedule.vectorize(loops[-1])
+    schedule_blocks(schedule, vectors, padded)
+    return Factors(
+        tile={"oc": channels, "ow": lanes},
+        fuse=2 + len(rows),
+        compute_at="root" if padded else None,
+        vectorize=lanes,
+        unroll="oc",
+        parallel="n oc oh",
+    )
+
+
+def _loops(schedule: Any, block: Any, count: int) -> Sequence[Any]:
+    loops = schedule.get_loops(block)
+    if len(loops) != count:
+        raise Unfit("what follows has other dimensions")
+    return list(loops)
+
+
+def _size(schedule: Any, loop: Any) -> int:
+    size = extent(schedule, loop)
+    if size is None:
+        raise Unfit("a size that only run time tells")
+    return size

@@ -1,0 +1,24 @@
+"""Targets as this TVM takes them: a table in place of a line of options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NUMBERS = ("num-cores", "opt-level", "vector-width")
+_LISTS = ("mattr", "keys", "libs")
+
+
+def fields_of(text: str) -> dict[str, Any]:
+    """``llvm -mcpu=znver4 -mattr=+avx2`` as the fields of a target.
+
+    Raises:
+        ValueError: an option is not of the form ``-name=value``.
+    """
+    kind, *options = text.split()
+    fields: dict[str, Any] = {"kind": kind}
+    for option in options:
+        name, equals, value = option.lstrip("-").partition("=")
+        if not option.startswith("-") or not equals:
+            raise ValueError(f"{option} is no option of the form -name=value")
+        fields[name] = int(value) if name in _NUMBERS else value.split(",") if name in _LISTS else value
+    return fields

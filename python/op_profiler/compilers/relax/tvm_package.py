@@ -1,0 +1,86 @@
+"""Where the TVM with Relax lies, and how a process comes to use it.
+
+It has the same module name as the TVM with Relay, so it is in a folder of its own, and a process uses one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.machinery
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from op_profiler.errors import OpProfilerError
+
+FOLDER = "OP_PROFILER_RELAX"
+"""Variable of the environment with the folder, where it is not the usual one."""
+INSTALL = "source ./env_var.sh relax"
+
+
+def folder() -> Path:
+    """Where it is looked for: ``$OP_PROFILER_RELAX``, else ``relax-tvm`` in this Python's environment."""
+    named = os.environ.get(FOLDER)
+    return Path(named) if named else Path(sys.prefix) / "relax-tvm"
+
+
+def version() -> str | None:
+    """Of the installed one, told without importing it; None where there is none."""
+    found = sorted(folder().glob("apache_tvm-*.dist-info"))
+    if not found or not (folder() / "tvm" / "__init__.py").is_file():
+        return None
+    return found[-1].name.removeprefix("apache_tvm-").removesuffix(".dist-info")
+
+
+def check() -> None:
+    """Refuse to go on without it.
+
+    Raises:
+        OpProfilerError: it is not installed; says how to.
+    """
+    if version() is None:
+        raise OpProfilerError(f"there is no TVM with Relax in {folder()}. Install it with: {INSTALL}")
+
+
+def activate() -> None:
+    """Let this process, and those that it starts, import it in place of the other; this process does so at once.
+
+    Raises:
+        OpProfilerError: it is not installed.
+        ImportError, OSError, RuntimeError: it cannot be used.
+    """
+    check()
+    ours = str(folder())
+    sys.path[:] = [ours, *(entry for entry in sys.path if entry != ours)]
+    others = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([ours, *others]))
+    with _without_torch():
+        import tvm  # noqa: F401
+
+
+def without(path: str) -> str:
+    """A ``PYTHONPATH`` with which a process uses the other TVM again."""
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if entry != str(folder()))
+
+
+@contextlib.contextmanager
+def _without_torch() -> Iterator[None]:
+    """tvm_ffi imports torch where it can, which takes two seconds; who needs torch imports it later."""
+    if "torch" in sys.modules:
+        yield
+        return
+
+    class Hidden:
+        def find_spec(self, name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+            if name == "torch":
+                raise ModuleNotFoundError("torch is not imported for tvm_ffi", name="torch")
+            return None
+
+    finder = Hidden()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)

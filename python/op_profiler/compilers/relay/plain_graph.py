@@ -1,0 +1,68 @@
+"""A model in Relay as plain data: what another compiler, in another process, makes the same model of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.relay.extract import attributes, tensors
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.errors import ModelError
+
+GRAPH, WEIGHTS = "graph.json", "weights.npz"
+
+
+def write_graph(folder: Path, module: Any, params: dict[str, Any]) -> None:
+    """Write the graph of ``main`` as `GRAPH` and its constants as `WEIGHTS`.
+
+    The graph has ``inputs`` (names, shapes), ``nodes`` (op, attributes, arguments, shapes of the
+    outputs, in execution order) and ``output``.
+    An argument is ``["input", name]``, ``["weight", name]``, ``["node", number]``, ``["field", argument, number]`` or
+    ``["tuple", arguments]``.
+
+    Args:
+        module: a typed `tvm.IRModule`.
+        params: weights by the variable of ``main`` that each is bound to.
+
+    Raises:
+        ModelError: it has control flow or functions of its own.
+    """
+    relay = load_tvm().relay
+    function = module["main"]
+    weights = {name: value.numpy() for name, value in params.items()}
+    inputs: list[dict[str, Any]] = []
+    nodes: list[dict[str, Any]] = []
+    known: dict[Any, list[Any]] = {}
+    for variable in function.params:
+        name = str(variable.name_hint)
+        known[variable] = ["weight" if name in weights else "input", name]
+        if name not in weights:
+            (spec,) = tensors(variable.checked_type)
+            inputs.append({"name": name, "shape": spec.shape, "dtype": spec.dtype})
+
+    def visit(node: Any) -> None:
+        if node in known or isinstance(node, (relay.Function, load_tvm().ir.Op)):
+            return
+        if isinstance(node, relay.Call) and isinstance(node.op, load_tvm().ir.Op):
+            known[node] = ["node", len(nodes)]
+            arguments = [known[argument] for argument in node.args]
+            shape = [list(spec.shape) for spec in tensors(node.checked_type)]
+            attrs = attributes(node.attrs)
+            nodes.append({"op": str(node.op.name), "attrs": attrs, "arguments": arguments, "shapes": shape})
+        elif isinstance(node, relay.Tuple):
+            known[node] = ["tuple", [known[field] for field in node.fields]]
+        elif isinstance(node, relay.TupleGetItem):
+            known[node] = ["field", known[node.tuple_value], int(node.index)]
+        elif isinstance(node, relay.Constant):
+            name = f"constant {len(weights)}"
+            weights[name] = node.data.numpy()
+            known[node] = ["weight", name]
+        else:
+            raise ModelError(f"a model with {type(node).__name__} cannot be taken over from Relay")
+
+    relay.analysis.post_order_visit(function.body, visit)
+    np.savez(folder / WEIGHTS, **weights)
+    (folder / GRAPH).write_text(json.dumps({"inputs": inputs, "nodes": nodes, "output": known[function.body]}))

@@ -1,0 +1,48 @@
+"""Modules of Relax for the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.tvm_build import load_tvm
+
+Body = Callable[[Any, Any, Any], Any]
+"""Gives the output, from a builder, ``tvm.relax`` and the input."""
+
+
+def constant(*shape: int) -> Any:
+    """Values that are the same at each call, scaled so that sums stay near 1."""
+    values = np.random.default_rng(0).standard_normal(shape) / np.sqrt(max(np.prod(shape[1:]), 1))
+    return load_tvm().relax.const(values.astype("float32"))
+
+
+def module(shape: Sequence[Any], body: Body) -> Any:
+    """A module with one input ``data``.
+
+    Args:
+        shape: sizes; a variable of TIR for one that only run time tells.
+    """
+    relax = load_tvm().relax
+    builder = relax.BlockBuilder()
+    data = relax.Var("data", relax.TensorType(list(shape), "float32"))
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            output = builder.emit_output(builder.emit(body(builder, relax, data)))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def small_network() -> Any:
+    """Two convolutions, a sum, pooling and a product; input (1, 16, 12, 12), output (1, 10)."""
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        op = relax.op
+        first = builder.emit(op.nn.relu(op.nn.conv2d(data, constant(16, 16, 3, 3), padding=1)))
+        second = builder.emit(op.add(op.nn.conv2d(first, constant(16, 16, 3, 3), padding=1), first))
+        pooled = builder.emit(op.reshape(op.mean(second, axis=[2, 3]), [1, 16]))
+        return op.nn.softmax(op.matmul(pooled, constant(16, 10)))
+
+    return module((1, 16, 12, 12), body)

@@ -1,0 +1,138 @@
+"""Default schedules compute what TVM's own pipeline does, on odd shapes too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import constant, module, small_network
+
+from op_profiler.compilers.relax.pipeline import finish, lower, scheduled
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.targets.target import resolve_target
+
+
+def _outputs(executable: Any, data: np.ndarray) -> np.ndarray:
+    tvm = load_tvm()
+    machine = tvm.relax.VirtualMachine(executable, tvm.cpu())
+    return np.asarray(machine["main"](tvm.runtime.tensor(data)).numpy())
+
+
+def check(module: Any, shape: tuple[int, ...], *rules: str) -> None:
+    """The outputs of both pipelines, and which rules were taken for kernels that are not element-wise."""
+    tvm, target = load_tvm(), resolve_target("llvm")
+    data = np.random.default_rng(2).standard_normal(shape).astype("float32")
+    kernels, schedules = scheduled(lower(module, target).kernels, target)
+    taken = {schedule.template.removesuffix(".relax") for schedule in schedules.values()} - {"elementwise"}
+    assert taken == set(rules)
+    stock = tvm.relax.build(module, target, relax_pipeline=tvm.relax.get_default_pipeline(target))
+    np.testing.assert_allclose(_outputs(finish(kernels, target), data), _outputs(stock, data), rtol=2e-4, atol=2e-5)
+
+
+BLOCKED, PLAIN = "conv2d_NCHWc", "conv"
+
+
+@pytest.mark.parametrize(
+    ("rule", "shape", "weight", "options"),
+    [
+        (BLOCKED, (1, 16, 14, 14), (32, 16, 3, 3), {"padding": 1}),
+        (BLOCKED, (2, 3, 15, 17), (13, 3, 5, 3), {"padding": (2, 1), "strides": 2}),
+        (BLOCKED, (1, 24, 17, 13), (40, 24, 3, 3), {"padding": 2, "dilation": 2}),
+        (BLOCKED, (1, 7, 11, 11), (14, 7, 1, 1), {"strides": (2, 3)}),
+        (BLOCKED, (1, 48, 9, 9), (48, 1, 3, 3), {"padding": 1, "groups": 48}),
+        (BLOCKED, (1, 64, 8, 8), (64, 16, 3, 3), {"padding": (0, 1, 2, 1), "groups": 4}),
+        (PLAIN, (1, 12, 10, 10), (8, 6, 3, 3), {"groups": 2}),
+        (PLAIN, (1, 3, 11, 23), (3, 3, 3, 3), {"padding": 1}),
+    ],
+)
+def test_convolutions(rule: str, shape: tuple[int, ...], weight: tuple[int, ...], options: dict[str, Any]) -> None:
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        made = relax.op.nn.conv2d(data, constant(*weight), **options)
+        return relax.op.clip(relax.op.add(made, constant(1, weight[0], 1, 1)), -0.5, 0.5)
+
+    check(module(shape, body), shape, rule)
+
+
+def test_a_convolution_that_nothing_follows() -> None:
+    shape = (1, 32, 7, 7)
+    check(module(shape, lambda b, relax, x: relax.op.nn.conv2d(x, constant(32, 32, 3, 3))), shape, BLOCKED)
+
+
+@pytest.mark.parametrize("strides", [1, 2])
+def test_transposed_convolutions(strides: int) -> None:
+    shape = (1, 6, 5, 7)
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        return relax.op.nn.conv2d_transpose(data, constant(6, 4, 4, 4), strides=strides, padding=1)
+
+    check(module(shape, body), shape, PLAIN)
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 17, 10), (7, 33, 48), (64, 64, 13), (5, 8, 1)])
+def test_products(rows: int, depth: int, columns: int) -> None:
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        return relax.op.nn.relu(relax.op.add(relax.op.matmul(data, constant(depth, columns)), constant(columns)))
+
+    check(module((rows, depth), body), (rows, depth), "matmul")
+
+
+def test_batched_products() -> None:
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        return relax.op.matmul(data, relax.op.permute_dims(data, [0, 2, 1]))
+
+    check(module((3, 12, 20), body), (3, 12, 20), "matmul")
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 33])
+def test_products_of_rows_that_only_run_time_tells(rows: int) -> None:
+    load_tvm()
+    from tvm import tirx
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        return relax.op.nn.relu(relax.op.matmul(data, constant(24, 32)))
+
+    check(module((tirx.Var("n", "int64"), 24), body), (rows, 24), "matmul")
+
+
+@pytest.mark.parametrize("shape", [(4, 48), (2, 3, 17), (1, 5, 1000)])
+@pytest.mark.parametrize("kind", ["softmax", "layer_norm", "log_softmax"])
+def test_rows(shape: tuple[int, ...], kind: str) -> None:
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        if kind == "layer_norm":
+            scale, shift = constant(shape[-1]), constant(shape[-1])
+            return relax.op.nn.layer_norm(data, scale, shift, axes=[-1])
+        return getattr(relax.op.nn, kind)(data, axis=-1)
+
+    check(module(shape, body), shape, "rows")
+
+
+@pytest.mark.parametrize("axes", [[2, 3], [1], [-1]])
+@pytest.mark.parametrize("kind", ["mean", "max"])
+def test_reductions(kind: str, axes: list[int]) -> None:
+    shape = (2, 5, 6, 16)
+    check(module(shape, lambda b, relax, x: getattr(relax.op, kind)(x, axis=axes, keepdims=True)), shape)
+
+
+@pytest.mark.parametrize("kind", ["max_pool2d", "avg_pool2d"])
+def test_pooling(kind: str) -> None:
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        made = relax.op.nn.conv2d(data, constant(16, 16, 1, 1))
+        return getattr(relax.op.nn, kind)(made, pool_size=3, strides=2, padding=1)
+
+    check(module((1, 16, 13, 9), body), (1, 16, 13, 9), BLOCKED)
+
+
+def test_a_batch_norm_that_no_convolution_takes_in() -> None:
+    shape = (1, 5, 4, 4)
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        values = [relax.const(np.full(5, v, dtype="float32")) for v in (1.5, 0.5, 0.2, 2.0)]
+        normed = relax.op.nn.batch_norm(data, *values, axis=1, training=False)
+        return relax.op.nn.relu(relax.TupleGetItem(builder.emit(normed), 0))
+
+    check(module(shape, body), shape)
+
+
+def test_a_network() -> None:
+    check(small_network(), (1, 16, 12, 12), BLOCKED, "matmul", "rows")

@@ -1,0 +1,93 @@
+"""The compiler relax, in processes of its own: this one uses the TVM with Relay."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from op_profiler.compilers.relax import tvm_package
+
+INSIDE = Path(__file__).parent / "inside"
+COLLECTOR = Path(__file__).parents[3] / "collector" / "op_performance_collector.py"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed() -> None:
+    if tvm_package.version() is None:
+        pytest.skip(f"there is no TVM with Relax in {tvm_package.folder()}: {tvm_package.INSTALL}")
+
+
+def test_what_stands_inside_passes() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", str(INSIDE)],
+        env={**os.environ, "OP_PROFILER_COMPILER": "relax"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
+
+
+def _collect(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(COLLECTOR), "--quiet", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_model_is_measured_under_both_compilers_and_its_convolution_is_the_same_operator(tmp_path: Path) -> None:
+    file = tmp_path / "results.db"
+    model = (
+        "--modelsource",
+        "simple",
+        "--modelname",
+        "conv2d",
+        "--inputshape",
+        "1,16,8,8",
+        "--db",
+        f"sqlite:///{file}",
+    )
+    for compiler in ("relay", "relax"):
+        ran = _collect(*model, "--compiler", compiler, "--threads", "1")
+        assert ran.returncode == 0, ran.stderr
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        rows = connection.execute(
+            "SELECT compiler, operator_key, median_us, template FROM measurements"
+            " JOIN devices ON devices.key = device_key JOIN operators ON operators.key = operator_key"
+            " JOIN schedules ON schedules.key = schedule_key WHERE anchor LIKE '%conv2d%'"
+        ).fetchall()
+    assert {compiler for compiler, *_ in rows} == {"relay", "relax"} and len(rows) == 2
+    assert len({key for _, key, *_ in rows}) == 1 and all(median_us > 0 for *_, median_us, _ in rows)
+    assert ("relax", "conv2d_NCHWc.relax") in {(compiler, template) for compiler, *_, template in rows}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--precision", "int8"),
+        ("--executor", "vm"),
+        ("--target", "llvm,pynq"),
+        ("--iftune", "true"),
+        ("--ifcompare", "true"),
+        ("--vendor", "true"),
+    ],
+)
+def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, str]) -> None:
+    ran = _collect("--compiler", "relax", "--modelname", "mlp", *options)
+    assert ran.returncode == 2 and "Traceback" not in ran.stderr
+    assert "relax" in ran.stderr or "pynq" in ran.stderr
+
+
+def test_devices_tell_of_both_compilers() -> None:
+    code = "import sys; from op_profiler.cli import main; sys.exit(main())"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, "devices", "--local", "--json"], capture_output=True, text=True, check=True
+    )
+    compilers = json.loads(ran.stdout)["compilers"]
+    assert compilers["relax"] == f"apache-tvm {tvm_package.version()}"
+    assert compilers["relay"] != "none"
