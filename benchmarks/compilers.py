@@ -48,6 +48,7 @@ def compiled(name: str, side: str) -> Run:
     from op_profiler.building.requested_model import load_model, random_inputs
     from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.compilers.tvm_build import load_tvm, runtime_device
+    from op_profiler.cores import usable_cores
     from op_profiler.measure.threads import ThreadPool
 
     (request,) = requests_of(name)
@@ -55,6 +56,7 @@ def compiled(name: str, side: str) -> Run:
     request = dataclasses.replace(request, compiler=compiler, schedules="none")
     model, _, target = load_model(request)
     inputs, pool = random_inputs(list(model.inputs)), ThreadPool()
+    pool.use(usable_cores())  # a pool of Relax gets no more threads later than it was first given
     if side == "stock":
         tvm = load_tvm()
         executable = tvm.relax.build(model.mod, target, relax_pipeline=tvm.relax.get_default_pipeline(target))
