@@ -18,7 +18,7 @@ SHELLS = [
     ),
 ]
 BASH = ["bash", "--norc", "--noprofile"]
-EXTRAS = ["models", "yolo", "test", "cuda", "relax", "postgres", "predict", "docs", "all"]
+EXTRAS = ["models", "yolo", "test", "cuda", "relax", "postgres", "predict", "fleet", "docs", "all"]
 
 # A build backend in place of setuptools, which pip would have to download. Two variables make it fail.
 BACKEND = """
