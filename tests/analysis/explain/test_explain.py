@@ -33,6 +33,7 @@ def test_every_operator_has_its_evidence(explained: dict[str, Any]) -> None:
     assert shares == sorted(shares, reverse=True)
     for one in explained["operators"]:
         assert one["time_us"] > 0 and one["hot_us"] > 0 and one["cold_us"] > 0
+        assert one["compute_share"] is None or one["compute_share"] > 0
         assert set(one["traffic_shares"]) >= {"memory"}
         assert one["code"]["instructions"] > 0 and one["code"]["lanes_of_target"] >= 4
         assert one["name"] in one["sentence"]

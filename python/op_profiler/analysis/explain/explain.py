@@ -22,6 +22,7 @@ from op_profiler.errors import UsageError
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import BuiltModel
     from op_profiler.measure.measurement import Device
+    from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import Machine
 
 _MOST_OF_THE_MODEL = 0.95
@@ -113,7 +114,8 @@ def explain_built(
     labels = {keys[number]: loaded.labels[number] for number in times.heavy}
     lanes = vector_lanes(load_tvm().target.Target(machine.device.target))
     code = read_code(compiled, labels.values(), cpu_of(machine.device), lanes)
-    limits = limits_of(machine.device, counts, lanes, code.peak_flops_per_cycle)
+    attained = {n: _attained(times.kernels["hot", n], operators, built) for n in counts}
+    limits = limits_of(machine.device, attained, lanes, code.peak_flops_per_cycle)
     whole_us = float(quiet_us(times.whole[threads]))
     found = []
     for key, label in labels.items():
@@ -156,9 +158,23 @@ def _heavy(times_us: np.ndarray, keys: Sequence[str], request: ExplainRequest) -
     return [number for number, key in enumerate(keys) if key in wanted]
 
 
-def limits_of(device: Device, counts: Sequence[int], lanes: int, peak_flops_per_cycle: float) -> Limits:
-    """What the probe of a processor attained, between its thread counts by a straight line."""
-    peaks = device.properties["peaks"]
+def _attained(hot_us: np.ndarray, operators: Sequence[Operator], built: BuiltModel) -> float:
+    """FLOPs a microsecond of the fastest operator; Winograd's do fewer than are counted, and say nothing."""
+    rates = [
+        operator.flops / us
+        for operator, us in zip(operators, quiet_us(hot_us.T))
+        if us > 0 and "winograd" not in getattr(built.schedules.get(operator.key), "template", "")
+    ]
+    return max(rates, default=0.0)
+
+
+def limits_of(device: Device, attained: Mapping[int, float], lanes: int, peak_flops_per_cycle: float) -> Limits:
+    """What the probe of a processor attained, between its thread counts by a straight line; or operators, if more.
+
+    Args:
+        attained: FLOPs a microsecond, by thread count.
+    """
+    peaks, counts = device.properties["peaks"], sorted(attained)
 
     def at(rates: Sequence[float]) -> dict[int, float]:
         return {n: float(np.interp(n, peaks["threads"], rates)) for n in counts}
@@ -166,7 +182,7 @@ def limits_of(device: Device, counts: Sequence[int], lanes: int, peak_flops_per_
     levels = {**peaks["cache_bytes_per_us"], "memory": peaks["bytes_per_us"]}
     sizes = {"l1": device.l1_bytes, "l2": device.l2_bytes, "l3": device.l3_bytes}
     return Limits(
-        flops_per_us=at(peaks["flops_per_us"]),
+        flops_per_us={n: max(rate, attained[n]) for n, rate in at(peaks["flops_per_us"]).items()},
         bytes_per_us={level: at(rates) for level, rates in levels.items()},
         cache_bytes={level: size for level, size in sizes.items() if size},
         lanes=lanes,

@@ -15,6 +15,8 @@ from op_profiler.frontends.frontend import ModelRequest
 _DRAWS = 4000
 _WIDTH = 3.92
 """Standard deviations between the ends of a 95 % interval."""
+_LITTLE = 0.05
+"""Of an operator's time: a loss below that is none to act on."""
 _NOT_OVERLAPPING = ("schedule", "layout", "fusion")
 _SAID = {
     "vectorization": "missing vectorization",
@@ -110,6 +112,8 @@ def _sentence(
     if not losses or sureness is None:
         return f"{takes}. It loses nothing that can be told."
     first = losses[0]
+    if first.lost_us < _LITTLE * evidence.us("model"):
+        return f"{takes}. No loss that can be told is larger than {first.lost_us:.1f} us ({_SAID[first.cause]})."
     text = (
         f"{takes}. It loses most to {_SAID[first.cause]}: {first.lost_us:.1f} us ({first.low_us:.1f} to "
         f"{first.high_us:.1f}, {first.basis}), the largest loss with {sureness:.0%} sureness. Why: {first.because}."
