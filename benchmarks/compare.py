@@ -75,8 +75,10 @@ def planted(model: str, number: int, folder: Path) -> dict[str, Any]:
     fast, slow = _nearest(model, operator, records, folder)
     for label, record in (("before", fast), ("after", slow)):
         _collect(folder, model, label, str(_kept(record, folder / label)), "1")
-    truth, found = (_row_of(_compare(folder, rerun=True), operator) for _ in range(2))
-    others = [row for _, row in _compare(folder, rerun=True).rows if row.name is not None and operator not in row.keys]
+    truth = _row_of(_compare(folder, rerun=True), operator)
+    comparison = _compare(folder, rerun=True)
+    found = _row_of(comparison, operator)
+    others = [row for _, row in comparison.rows if row.name is not None and operator not in row.keys]
     assert truth.change is not None and found.change is not None
     return {
         "planted_percent": _percent(truth.change.change),
