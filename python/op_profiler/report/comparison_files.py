@@ -16,7 +16,8 @@ _STYLE = """
 @media (prefers-color-scheme: dark) { :root { --slower: #ffb066; --faster: #79c7ff; } }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
-td:not(:last-child) { white-space: nowrap; } th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #8884; vertical-align: top; }
+td:not(:last-child) { white-space: nowrap; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #8884; vertical-align: top; }
 th:first-child, td:first-child, th:last-child, td:last-child { text-align: left; }
 tr.slower td { color: var(--slower); font-weight: 600; } tr.faster td { color: var(--faster); font-weight: 600; }
 svg { width: 12rem; height: 1.2rem; } .zero { stroke: currentColor; opacity: .5; }
