@@ -75,21 +75,25 @@ function byKind(leaves, colours) {
     .filter((group) => group.children.length);
 }
 
-/** By the first two parts of the layer that a call belongs to, which is that of its heavy op. */
+/** By the first three parts of the layer that a call belongs to, which is that of its heavy op. */
 function byLayer(leaves) {
   const root = { children: new Map() };
   for (const one of leaves) {
     const calls = one.operator.calls.map((_, i) => one.operator.layers?.[i]?.[0] ?? "not known");
     for (const layer of new Set(calls)) {
       let node = root;
-      for (const name of format.path(layer).slice(0, 2)) {
+      for (const name of format.path(layer).slice(0, 3)) {
         if (!node.children.has(name)) node.children.set(name, { children: new Map(), leaves: [] });
         node = node.children.get(name);
       }
       node.leaves.push({ ...one, value: one.value * calls.filter((name) => name === layer).length / calls.length });
     }
   }
-  const build = ([name, node]) => ({ name, children: [...[...node.children].map(build), ...node.leaves] });
+  const build = ([name, node]) => {
+    const inner = [...node.children];
+    if (inner.length === 1 && !node.leaves.length) return build([`${name}.${inner[0][0]}`, inner[0][1]]);
+    return { name, children: [...inner.map(build), ...node.leaves] };
+  };
   return [...root.children].map(build);
 }
 
