@@ -193,7 +193,8 @@ def built_of(kernels: Sequence[Kernel], target: Any) -> tuple[Any, dict[str, np.
     """A built model that calls the kernels one after the other, and its inputs."""
     import tvm
 
-    from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, KernelCall, Occurrence
+    from op_profiler.compilers import executor_graph
+    from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, Occurrence
     from op_profiler.compilers.relay.compiled_files import Library
     from op_profiler.operators.operator import Operator, TensorSpec
 
@@ -248,8 +249,17 @@ def built_of(kernels: Sequence[Kernel], target: Any) -> tuple[Any, dict[str, np.
         "attrs": plan,
     }
     library = Library(json.dumps(graph), tvm.build(module, target=target), {})
-    calls = tuple(KernelCall(name, name, ()) for name in by_label)
-    compiled = CompiledModel(library, tuple(by_label.values()), by_label, 0.0, "graph", calls, loops=loops)
+    compiled = CompiledModel(
+        library,
+        tuple(by_label.values()),
+        by_label,
+        0.0,
+        "graph",
+        calls=tuple(executor_graph.kernel_calls(graph)),
+        tensors=executor_graph.planned_tensors(graph),
+        outputs=executor_graph.outputs(graph),
+        loops=loops,
+    )
     return BuiltModel(compiled, {}, frozenset()), inputs
 
 
