@@ -59,6 +59,8 @@ def _read(folder: Path) -> ImportedModel:
 
 
 def _write(folder: Path, model: ImportedModel) -> None:
+    if not model.params:  # the weights are constants of the module, which would be written as text
+        return
     tvm = load_tvm()
     params = tvm.runtime.save_param_dict(model.params)
     if len(params) > _LARGEST_BYTES:
