@@ -26,9 +26,9 @@ from common import provenance, store
 
 TRIALS = 32
 OPERATORS = 20
-MODELS = ("vgg-11", "resnet-34", "densenet-121", "squeezenet_v1.0", "mlp")
+MODELS = ("vgg-11", "resnet-34", "densenet-121", "squeezenet_v1.0")
 _ROUNDS = 15
-_MOST_FLOPS = 3e8
+_FLOPS = 1e6, 3e8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -330,7 +330,7 @@ def searched_operators() -> list[tuple[str, Any]]:
         model = load_cached(FRONTENDS.get("local"), ModelRequest(source="local", name=name))
         items = [item for item in tunables_of(model, target)[0] if item.default and own_tasks(item.anchor)]
         for item in sorted(items, key=lambda item: item.anchor.flops):
-            if item.anchor.key not in known and item.anchor.flops < _MOST_FLOPS:
+            if item.anchor.key not in known and _FLOPS[0] < item.anchor.flops < _FLOPS[1]:
                 found.setdefault(item.anchor.key, (name, item))
     by_model = [[entry for entry in found.values() if entry[0] == name] for name in MODELS]
     mixed = itertools.zip_longest(*by_model)  # of every model the smallest first
@@ -346,6 +346,7 @@ def gain_of(name: str, item: Any, gain: Any, target: Any, peak: float, threads: 
     with TrialRunner(str(target), threads) as runner:
         (before,) = runner.compare([Candidate(item.default, None)], _ROUNDS)
         promised = gain.predict(dataclasses.asdict(item.anchor), "hot", before.median_us, peak)
+        assert promised is not None  # those that are searched are as large as what ships
         search = OperatorSearch(
             item.tasks, target, runner, tuner="xgb_knob", trials=TRIALS, defaults=(item.default,)
         ).run()

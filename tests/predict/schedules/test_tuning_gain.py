@@ -35,8 +35,16 @@ def test_a_known_operator_is_promised_about_what_it_got(rows: Any) -> None:
     default_us = 100.0
     peak = one.operator["flops"] / default_us / one.rate / 0.9
     tuned = gain.predict(one.operator, one.cache, default_us, peak)
+    assert tuned is not None
     assert tuned.low_us <= tuned.us <= tuned.high_us <= default_us
     assert tuned.us == pytest.approx(default_us * np.exp(-one.gain), rel=0.5)
+
+
+def test_nothing_is_promised_of_what_is_mostly_a_call(rows: Any) -> None:
+    gain = TuningGain.of(rows)
+    assert gain is not None
+    tiny = {**gain.known[0].operator, "flops": 1000}
+    assert gain.predict(tiny, "hot", 0.1, 100_000.0) is None
 
 
 def test_too_few_searches_promise_nothing(rows: Any) -> None:

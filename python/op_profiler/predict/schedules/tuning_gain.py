@@ -20,6 +20,7 @@ _OWN = ".op_profiler"
 _WINDOW, _KIND, _RATE = 3.0, 5.0, 2.0
 """How much it weighs whether Winograd's method applies, which op it is, and how good the default is."""
 _ATTAINED = 0.9
+_SMALLER = 2.0
 _FEWEST = 10
 _INTERVAL = (0.05, 0.95)
 
@@ -70,14 +71,18 @@ class TuningGain:
         known = searches(rows)
         return cls(known) if len(known) >= _FEWEST else None
 
-    def predict(self, operator: Mapping[str, Any], cache: str, default_us: float, peak_flops_per_us: float) -> Tuned:
-        """The time after a search.
+    def predict(
+        self, operator: Mapping[str, Any], cache: str, default_us: float, peak_flops_per_us: float
+    ) -> Tuned | None:
+        """The time after a search; None of an operator so much smaller than all known ones that a call is most of it.
 
         Args:
             operator: an anchor, with the names of `op_profiler.operators.operator.Operator`.
             default_us: with the present schedule.
             peak_flops_per_us: of the processor, at the same thread count.
         """
+        if operator["flops"] < min(float(one.operator["flops"]) for one in self.known) / _SMALLER:
+            return None
         rate = operator["flops"] / default_us / (_ATTAINED * peak_flops_per_us)
         gain = max(self._gain(np.array(_features(operator, cache, max(rate, 1e-6)))), 0.0)
         low, high = max(gain - self._high, 0.0), max(gain - self._low, 0.0)
