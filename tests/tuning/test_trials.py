@@ -71,18 +71,18 @@ def stock(target: Any) -> TaskSpec:
 
 
 @pytest.fixture(scope="module")
-def runner(target: Any) -> Iterator[TrialRunner]:
-    with TrialRunner(str(target), 1) as made:
+def runner(target: Any, patient: TrialLimits) -> Iterator[TrialRunner]:
+    with TrialRunner(str(target), 1, limits=patient) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def bad_runner(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrialRunner]:
+def bad_runner(target: Any, patient: TrialLimits, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrialRunner]:
     folder = tmp_path_factory.mktemp("templates")
     (folder / "bad_template.py").write_text(BAD_TEMPLATE)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        with TrialRunner(str(target), 1, modules=["bad_template"]) as made:
+        with TrialRunner(str(target), 1, limits=patient, modules=["bad_template"]) as made:
             yield made
 
 

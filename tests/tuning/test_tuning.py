@@ -14,7 +14,7 @@ from op_profiler.errors import UnknownNameError
 from op_profiler.schedules.templates import SUFFIX, register_templates
 from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
 from op_profiler.tuning.search import OperatorSearch, Search
-from op_profiler.tuning.trials.runner import TrialRunner
+from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
 from op_profiler.tuning.tunable import own_tasks
 from op_profiler.tuning.tuners import TUNERS
 from op_profiler.tuning.tuners.tuner import make_tuner
@@ -32,8 +32,8 @@ WINOGRAD = TaskSpec("conv2d_NCHWc_winograd.op_profiler", (tensor(1, 2, 8, 8, 8),
 
 
 @pytest.fixture(scope="module")
-def runner(target: Any) -> Iterator[TrialRunner]:
-    with TrialRunner(str(target), 1) as made:
+def runner(target: Any, patient: TrialLimits) -> Iterator[TrialRunner]:
+    with TrialRunner(str(target), 1, limits=patient) as made:
         yield made
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from op_profiler.c_compiler import compiler
 from op_profiler.dataset import Dataset
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.parallel.corun.comparison import compare
 from op_profiler.parallel.corun.models import Models, in_order
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.parallel.corun.run import corun_on_one_target
@@ -131,18 +134,27 @@ def test_the_compiler_may_be_a_command_with_arguments(tmp_path: Path) -> None:
 
 
 def test_auto_tells_the_loss_that_it_measured(branching: Models, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the best plan is slower than sequential, here since its machine is asked to do all twice and more."""
+    """Where the best plan is slower than sequential, here since it is held up once it was chosen: for longer than
+    others hold up a run, and for as many runs as are timed."""
     run = PlanExecutor.run
+    rounds = 5
+    held_up_runs = iter(range(2 * rounds))  # one that settles threads, and one that is timed
 
     def slowly(executor: PlanExecutor) -> None:
-        for _ in range(5):
-            run(executor)
+        if next(held_up_runs, None) is not None:
+            time.sleep(0.6)
+        run(executor)
 
-    monkeypatch.setattr(PlanExecutor, "run", slowly)
+    def compared(*arguments: Any) -> Any:
+        with monkeypatch.context() as held_up:
+            held_up.setattr(PlanExecutor, "run", slowly)
+            return compare(*arguments)
+
+    monkeypatch.setattr("op_profiler.parallel.corun.run.compare", compared)
     monkeypatch.setattr("op_profiler.parallel.corun.run.load_models", lambda *_, **__: branching)
     monkeypatch.setattr("op_profiler.parallel.corun.candidates.mergeable", lambda _: False)
     asked = ModelRequest(source="local", name="branching")
-    request = CorunRequest(models=(asked,), threads=len(branching.cores), rounds=5)
+    request = CorunRequest(models=(asked,), threads=len(branching.cores), rounds=rounds)
     result = corun_on_one_target(request, lambda text: None)
     assert result.timed.speedup(1) < 1
     found = result.to_json()
