@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def report() -> ModelReport:
     }
     request = CollectRequest(build=BuildRequest(model=ModelRequest(source="local", name="net")), db="sqlite:///net.db")
     thread = ThreadReport(settings=None, timing=None, measurements=times, measured=2, reused=0)
-    layers = {dense.key: [["encoder.0.fc", "encoder.0.act"], ["encoder.1.fc"]]}
+    layers: dict[str, Sequence[Sequence[str]]] = {dense.key: [["encoder.0.fc", "encoder.0.act"], ["encoder.1.fc"]]}
     return ModelReport(request, operators=((dense, 2), (softmax, 1)), threads={1: thread}, layers=layers)
 
 

@@ -124,8 +124,8 @@ def test_a_kept_build_keeps_them(built: CompiledModel, tmp_path: Path) -> None:
 
 
 def _chain(*ops: tuple[str, int | None]) -> Graph:
-    reads = [frozenset({place - 1} if place else {"x"}) for place in range(len(ops))]
-    return Graph(ops, [op for op, _ in ops], [number for _, number in ops], reads, frozenset({len(ops) - 1}))
+    reads: list[frozenset[int | str]] = [frozenset({place - 1} if place else {"x"}) for place in range(len(ops))]
+    return Graph(list(ops), [op for op, _ in ops], [number for _, number in ops], reads, frozenset({len(ops) - 1}))
 
 
 @pytest.mark.parametrize(

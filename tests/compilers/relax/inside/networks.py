@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ Body = Callable[[Any, Any, Any], Any]
 
 def constant(*shape: int) -> Any:
     """Values that are the same at each call, scaled so that sums stay near 1."""
-    values = np.random.default_rng(0).standard_normal(shape) / np.sqrt(max(np.prod(shape[1:]), 1))
+    values = np.random.default_rng(0).standard_normal(shape) / math.sqrt(max(math.prod(shape[1:]), 1))
     return load_tvm().relax.const(values.astype("float32"))
 
 
