@@ -133,6 +133,7 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
     with models.executor(plan) as executor:
         ways = [sequential, Way(lambda: None, executor.run)]
         timed = time_in_turn(ways, rounds=rounds, meter=machine.meter(cores), limits=machine.limits)
+        sequential_us = _sequential_us(baseline)  # before the plan runs again, which binds its lanes anew
         sequential.prepare()
         sequential.run()
         expected = [array.copy() for array in baseline.sequential_outputs()]
@@ -144,7 +145,6 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
             meter=machine.meter(cores),
             limits=machine.limits,
         )
-        sequential_us = _sequential_us(baseline)
         return timed, PlanRun(
             timeline_us=executor.timeline_us(),
             durations_us=np.asarray(durations_us),
