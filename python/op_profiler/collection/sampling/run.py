@@ -154,9 +154,10 @@ def measure_batches(
         budget_seconds: begin no batch after this time; None for no limit.
 
     Raises:
-        OpProfilerError: the request cannot work.
+        OpProfilerError: the request cannot work, or the dataset cannot be opened.
     """
     request.check()
+    _ = collection.dataset  # one that cannot be opened is refused now, and not batch after batch
     report = SampleReport()
     started = time.monotonic()
     total = float(count) if count is not None else (budget_seconds or 0.0)
