@@ -64,7 +64,11 @@ def running(*words: str, log: Path, environment: dict[str, str] | None = None) -
     """A command of op-profiler's, ended with its children."""
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [*_COMMAND, *words], stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
+            [*_COMMAND, *words],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
+            cwd=log.parent,
         )
     try:
         yield process
@@ -125,7 +129,9 @@ def test_a_worker_and_a_scheduler_that_die_cost_nothing_but_time(tmp_path: Path,
         def kill_worker() -> None:
             dask_worker_of(log, address).send_signal(signal.SIGKILL)
 
-        (report,) = cluster.collect([request(sqlite_url)], Listening(kill_worker))
+        # The worker runs in another folder than this process.
+        relative = f"sqlite:///{os.path.relpath(sqlite_url.removeprefix('sqlite:///'))}"
+        (report,) = cluster.collect([request(relative)], Listening(kill_worker))
         assert report.error is None and report.threads[1].measured == len(report.operators) > 0
 
         def restart_scheduler() -> None:

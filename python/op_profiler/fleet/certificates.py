@@ -29,7 +29,8 @@ def make(folder: Path, hosts: Sequence[str]) -> None:
         raise MissingPackageError("trustme", "making certificates", extra="fleet") from None
     if any((folder / name).exists() for name in (AUTHORITY, NODE, KEY)):
         raise UsageError(f"{folder} has certificates already; new ones would lock out the machines that have the old")
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)  # before a key lies in it
     authority = trustme.CA(organization_name="op_profiler cluster")
     issued = authority.issue_cert(*hosts)
     write_whole(folder / AUTHORITY, authority.cert_pem.bytes().decode())

@@ -14,7 +14,7 @@ import msgspec
 
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.summary import ModelReport
-from op_profiler.dataset.engine import parse_url
+from op_profiler.dataset.engine import absolute_address, parse_url
 from op_profiler.errors import EXIT_ENVIRONMENT, MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings, work
 from op_profiler.fleet.machine import FleetMachine, this_machine
@@ -206,7 +206,8 @@ class Cluster:
             waiting.extend(handed_out.values())
 
     def _submit(self, job: _Job) -> Future[bytes]:
-        encoded = msgspec.msgpack.encode(job.request)
+        # A worker runs in a folder of its own, and would make another file of a relative path.
+        encoded = msgspec.msgpack.encode(dataclasses.replace(job.request, db=absolute_address(job.request.db)))
         name = f"{job.request.build.model.name}-{job.index}-{time.time_ns():x}"
         return self._client.submit(work.collect_model, encoded, key=name, resources=dict.fromkeys(job.needs, 1))
 
