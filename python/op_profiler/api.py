@@ -7,7 +7,6 @@ the source ``local``. Errors that a user can act on are `op_profiler.errors.OpPr
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -150,7 +149,8 @@ def sample(
     Raises:
         OpProfilerError: the request cannot work, or the dataset cannot be used.
     """
-    from op_profiler.collection.sampling import run, spaces
+    from op_profiler.collection.sampling import run
+    from op_profiler.collection.sampling.draw import Draw
     from op_profiler.collection.supervisor import Collection
     from op_profiler.report.collection import Screen
 
@@ -163,7 +163,7 @@ def sample(
         schedules=schedules,
     )
     request = CollectRequest(build=build, measuring=Measuring(rounds=rounds), db=db)
-    batches = run.batches_of_points(spaces.draw(random.Random(seed), kinds), f"draw{seed}", seed)
+    batches = Draw(label=f"draw{seed}", seed=seed, kinds=tuple(kinds)).batches()
     with Collection(db) as collection:
         return run.measure_batches(batches, request, collection, Screen(quiet=True), count=count, budget_seconds=None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from op_profiler.cli import options
 from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
-    from op_profiler.predict.latency.examples import Examples
+    from op_profiler.collection.sampling.calibrate import Calibrated
 
 EXAMPLES = """Examples:
 
@@ -20,6 +20,8 @@ op-profiler calibrate                                  (three minutes; then pred
 op-profiler calibrate --budget 10m --threads 1,2
 
 op-profiler calibrate --target pynq --host 127.0.0.1 --device-key pynq     (a board)
+
+op-profiler calibrate --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times     (every machine of a cluster)
 
 The same command goes on where it was interrupted. What is collected into the same dataset later counts too.
 
@@ -37,6 +39,7 @@ def calibrate(
     host: options.Host = None,
     port: options.Port = None,
     device_key: options.DeviceKey = None,
+    cluster: options.Cluster = None,
     db: options.Db = DEFAULT_DB,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -46,12 +49,9 @@ def calibrate(
     from op_profiler.cli import values
     from op_profiler.collection.request import CollectRequest, Measuring
     from op_profiler.collection.sampling import run
-    from op_profiler.collection.sampling.telling import telling_batches
+    from op_profiler.collection.sampling.calibrate import calibrate as calibration
     from op_profiler.collection.supervisor import Collection
-    from op_profiler.dataset.engine import absolute_address
-    from op_profiler.errors import DatasetError
     from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.predict.latency.calibration import FEWEST, note_calibration, operators_in
     from op_profiler.report.collection import Screen
     from op_profiler.targets.target import kind_of
 
@@ -61,45 +61,39 @@ def calibrate(
         model=ModelRequest(source="sample", name=""),
         target=target,
         place=place,
-        threads=values.thread_counts(threads, target, place),
+        threads=values.thread_counts(threads, target, place) if threads or not cluster else (),
         schedules="none",
     )
     request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure), db=db)
     request.check()
     seconds = values.parse_duration("--budget", budget)
+    screen = Screen(quiet=quiet)
+    if cluster:
+        from op_profiler.fleet import runs
+        from op_profiler.fleet.cluster import Cluster
+
+        with Cluster(cluster) as machines:
+            found = runs.calibrate(machines, request, screen, budget_seconds=seconds, seed=seed)
+        if as_json:
+            print(json_text.dumps([_plain(one) | {"host": machine.host} for machine, one in found], indent=1))
+        elif not quiet:
+            for machine, one in found:
+                print(f"{machine.host}: {_sentence(one, db)}")
+        return
     with Collection(db) as collection:
-        report = run.measure_batches(
-            telling_batches(seed), request, collection, Screen(quiet=quiet), count=None, budget_seconds=seconds
-        )
-    examples = _measured(db, target, place is None)
-    measured = operators_in(examples)
-    if measured < FEWEST:
-        reasons = [f"{count} measurements left out: {reason}" for reason, count in examples.left_out.items()]
-        why = "; ".join([*report.errors[:3], *reasons])
-        raise DatasetError(
-            f"{measured} operators can be used, and {FEWEST} is the least. {why}. Give more time with --budget, or "
-            "measure again on a quiet machine: op-profiler calibrate --remeasure noisy"
-        )
-    device = examples.devices[int(examples.device[0])]
-    note = note_calibration(target, absolute_address(db), device.key)
+        done = calibration(request, collection, screen, budget_seconds=seconds, seed=seed)
     if as_json:
-        found = {"operators": measured, "device_key": device.key, "seconds": report.seconds, "note": str(note)}
-        print(json_text.dumps(found, indent=1))
+        print(json_text.dumps(_plain(done), indent=1))
     elif not quiet:
-        print(
-            f"{measured} operators of {device.processor} ({device.target}) in {report.seconds:.0f} s: predictions are "
-            f"for this machine from now on, and learn from what is collected into {db}. {note} says so"
-        )
+        print(_sentence(done, db))
 
 
-def _measured(db: str, target: str, here: bool) -> Examples:
-    """All that the dataset holds of the machine; of a board that of the one with most measurements of its target."""
-    from op_profiler.predict.latency.calibration import is_here
-    from op_profiler.predict.latency.examples import load_examples
-    from op_profiler.targets.target import kind_of
+def _plain(done: Calibrated) -> dict[str, Any]:
+    return {name: getattr(done, name) for name in ("operators", "device_key", "seconds", "note")}
 
-    kind = kind_of(target)
-    examples = load_examples(db=db)
-    fitting = [d for d in examples.devices if d.kind == kind.name and (not (here and kind.on_host) or is_here(d))]
-    found = [examples.of_device(device.key) for device in fitting]
-    return max(found, key=len, default=examples.where(examples.device < 0))
+
+def _sentence(done: Calibrated, db: str) -> str:
+    return (
+        f"{done.operators} operators of {done.processor} ({done.target}) in {done.seconds:.0f} s: predictions are "
+        f"for this machine from now on, and learn from what is collected into {db}. {done.note} says so"
+    )

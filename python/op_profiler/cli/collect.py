@@ -283,10 +283,11 @@ def collect(  # noqa: PLR0913 - the options are the interface
         raise UsageError("--each is for several machines; add --cluster")
     with Collection(db) as collection:
         if cluster:
+            from op_profiler.fleet import runs
             from op_profiler.fleet.cluster import Cluster
 
             with Cluster(cluster) as machines:
-                summaries = machines.collect(requests, screen, each=each)
+                summaries = runs.collect(machines, requests, screen, each=each)
         else:
             summaries = collection.run(frontend, requests, screen)
         screen.show(summaries, collection.dataset if tables else None, layer_depth=by_layer)

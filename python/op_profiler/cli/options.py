@@ -84,7 +84,9 @@ Cluster = Annotated[
 Each = Annotated[
     bool,
     typer.Option(
-        "--each", help="With --cluster: on every distinct device, in place of any one.", rich_help_panel=_DEVICE
+        "--each/--any",
+        help="With --cluster: on every distinct device, or on any free one of the target's kind.",
+        rich_help_panel=_DEVICE,
     ),
 ]
 Report = Annotated[

@@ -16,6 +16,7 @@ from op_profiler.dataset import DEFAULT_DB
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from op_profiler.collection.sampling.draw import Draw
     from op_profiler.collection.sampling.run import Batch, SampleReport
     from op_profiler.frontends.frontend import ModelRequest
 
@@ -30,6 +31,8 @@ op-profiler sample --kinds dense,softmax --count 200 --threads 1
 op-profiler sample --models local:resnet-18,transformers:bert --resolutions 160,224 --sequence-lengths 32,128
 
 op-profiler sample --adaptive --budget 30m            (where the predictor knows least)
+
+op-profiler sample --count 3000 --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
 
 The same command goes on where it was interrupted: what the dataset holds is not measured again.
 
@@ -76,6 +79,8 @@ def sample(  # noqa: PLR0913 - the options are the interface
     host: options.Host = None,
     port: options.Port = None,
     device_key: options.DeviceKey = None,
+    cluster: options.Cluster = None,
+    each: options.Each = False,
     db: options.Db = DEFAULT_DB,
     report: options.Report = None,
     as_json: options.Json = False,
@@ -89,6 +94,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     from op_profiler.cli import values
     from op_profiler.collection.request import CollectRequest, Measuring
     from op_profiler.collection.sampling import grid, run, spaces
+    from op_profiler.collection.sampling.draw import Draw
     from op_profiler.collection.supervisor import Collection
     from op_profiler.compilers.compiler import require
     from op_profiler.errors import UnknownNameError, UsageError
@@ -115,45 +121,49 @@ def sample(  # noqa: PLR0913 - the options are the interface
         target=target,
         compiler=compiler,
         place=place,
-        threads=values.thread_counts(threads, target, place),
+        threads=values.thread_counts(threads, target, place) if threads or not cluster else (),
         schedules=schedules,
     )
     request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure), db=db)
     request.check()
     seconds = values.parse_duration("--budget", budget) if budget is not None else None
-    found: Iterator[Batch]
+    if each and not cluster:
+        raise UsageError("--each is for several machines; add --cluster")
+    if adaptive and cluster:
+        raise UsageError("--adaptive draws by what is measured meanwhile, on one machine; leave out --cluster")
+    draw = Draw(label=f"draw{seed}", seed=seed)
     if config is not None:
         skipped = values.parse_names("--skip-rule", skip_rule) if skip_rule else ()
-        points = grid.read_grid(config).valid_points(_rules(skipped))
+        draw = Draw(label=config.stem, seed=seed, grid=grid.read_grid(config), rules=_rules(skipped))
         if dry_run:
-            print(f"{len(points)} convolutions; rules left out: {', '.join(skipped) or 'none'}")
+            print(f"{len(draw.points())} convolutions; rules left out: {', '.join(skipped) or 'none'}")
             return
-        found = run.batches_of_points(run.shuffled([p.convolution() for p in points], seed), config.stem, seed)
     elif models:
         variants = _variants(values.parse_names("--models", models), batches, resolutions, sequence_lengths)
         if dry_run:
             print("\n".join(f"{v.source}:{v.name} batch {v.batch_size} {v.input_shapes or ''}" for v in variants))
             return
-        found = run.batches_of_models(variants)
+        draw = Draw(label="models", models=tuple(variants))
     else:
-        import random
-
         names = values.parse_names("--kinds", kinds) if kinds else ()
         for name in names:
             if name not in spaces.space_names():
                 raise UnknownNameError("kind of operator", name, spaces.space_names())
-        if adaptive:
-            from op_profiler.collection.sampling.adaptive import adaptive_batches
-
-            found = adaptive_batches(db, names, seed)
-        else:
-            found = run.batches_of_points(spaces.draw(random.Random(seed), names), f"draw{seed}", seed)
+        draw = dataclasses.replace(draw, kinds=names)
         if dry_run:
             print(f"random operators of the kinds {', '.join(names or spaces.space_names())}")
             return
     screen = Screen(quiet=quiet)
     with Collection(db) as collection:
-        done = run.measure_batches(found, request, collection, screen, count=count, budget_seconds=seconds)
+        if cluster:
+            from op_profiler.fleet import runs
+            from op_profiler.fleet.cluster import Cluster
+
+            with Cluster(cluster) as machines:
+                done = runs.sample(machines, draw, request, screen, count=count, budget_seconds=seconds, each=each)
+        else:
+            found = _adaptive(db, draw) if adaptive else draw.batches()
+            done = run.measure_batches(found, request, collection, screen, count=count, budget_seconds=seconds)
         if report is not None:
             from op_profiler.report.page.report import write_reports_of
 
@@ -163,14 +173,20 @@ def sample(  # noqa: PLR0913 - the options are the interface
         raise typer.Exit(1)
 
 
-def _rules(skipped: tuple[str, ...]) -> list[str]:
+def _adaptive(db: str, draw: Draw) -> Iterator[Batch]:
+    from op_profiler.collection.sampling.adaptive import adaptive_batches
+
+    return adaptive_batches(db, draw.kinds, draw.seed)
+
+
+def _rules(skipped: tuple[str, ...]) -> tuple[str, ...]:
     from op_profiler.collection.sampling import grid
     from op_profiler.errors import UnknownNameError
 
     for name in skipped:
         if name not in grid.RULES:
             raise UnknownNameError("rule", name, grid.RULES, "--skip-rule list shows what each asks for.")
-    return [name for name in grid.RULES if name not in skipped]
+    return tuple(name for name in grid.RULES if name not in skipped)
 
 
 def _variants(names: tuple[str, ...], batches: str, resolutions: str, lengths: str) -> list[ModelRequest]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from op_profiler.collection.request import CollectRequest
-from op_profiler.measure.between_runs import History, MachineState, between_runs, waits
+from op_profiler.measure.between_runs import FEWEST_RUNS, History, MachineState, between_runs, waits
 from op_profiler.measure.counters import counts_of_calls, mean_of
 from op_profiler.measure.energy import energy_per_call_mj
 from op_profiler.measure.measurement import Cache, Measurement, ModelTiming, Settings
@@ -289,6 +289,9 @@ class Session:
             details["gauge_us"] = dict(zip(PROBE_NAMES, np.median(samples.probe_us, axis=0).round(3).tolist()))
             probe = self.machine.steadiness_probe()
             details["gauge_bytes"] = dict(zip(PROBE_NAMES, probe.sizes_bytes)) if probe is not None else None
+        state = self._states.get(threads)
+        if state is not None and state.runs_before >= FEWEST_RUNS:
+            details["off_usual"] = dict(zip(PROBE_NAMES, np.expm1(state.deviation).round(4).tolist()))
         if outcome is not None:
             details |= {
                 "repeated_rounds": outcome.repeated_rounds,

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -96,11 +96,16 @@ class Collection:
 
     Args:
         db: SQLAlchemy address; the dataset is created where it does not exist.
+
+    Attributes:
+        deviation: how far the machine was off what is usual on it while this collection measured: the largest share
+            that a probe of its steadiness took longer, or less where it is negative. None where that is not known.
     """
 
     def __init__(self, db: str) -> None:
         self._db = db
         self._dataset: Dataset | None = None
+        self.deviation: float | None = None
 
     def __enter__(self) -> Collection:
         return self
@@ -256,6 +261,8 @@ class Collection:
                 continue
             complete = [row for row in stored.values() if row.complete]
             new = sum(1 for row in complete if row.measured_at >= started)
+            if new and timing is not None:
+                self._note_deviation(timing.timing.details.get("off_usual") or {})
             threads[count] = ThreadReport(
                 settings=timing.settings if timing else next(iter(stored.values())).settings,
                 timing=timing.timing if timing else None,
@@ -278,6 +285,10 @@ class Collection:
             kept_failures=self._kept_failures(request, key),
             started=started,
         )
+
+    def _note_deviation(self, shares: Mapping[str, float]) -> None:
+        known = [] if self.deviation is None else [self.deviation]
+        self.deviation = max((*known, *shares.values()), key=abs, default=None)
 
     def _kept_failures(self, request: CollectRequest, key: str) -> tuple[Failure, ...]:
         """What failed after a time that is still the one in the dataset."""

@@ -11,6 +11,11 @@ TOLD = "op_profiler"
 """Where Dask keeps what a worker told when it came."""
 
 
+DRIFT = 0.15
+"""Share of its usual time by which a machine's steadiness probe may be off. What a neighbour on a shared host costs is
+10 to 40 % (`measure.steadiness`)."""
+
+
 class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     """The machine that a worker is on.
 
@@ -61,3 +66,8 @@ def _measured_here() -> dict[str, str]:
         except OpProfilerError:
             continue  # not on this machine
     return found
+
+
+def has_drifted(deviation: float | None) -> bool:
+    """Whether a machine is so far off what is usual on it that its times are not of its usual state."""
+    return deviation is not None and abs(deviation) > DRIFT

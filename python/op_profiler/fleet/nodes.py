@@ -114,7 +114,12 @@ def worker_options(machine: FleetMachine) -> dict[str, Any]:
     return {
         "nthreads": 1,
         "memory_limit": 0,
-        "resources": {settings.MACHINE: 1, **kinds, **dict.fromkeys(machine.measures.values(), 1)},
+        "resources": {
+            settings.MACHINE: 1,
+            settings.on_host(machine.host_id): 1,
+            **kinds,
+            **dict.fromkeys(machine.measures.values(), 1),
+        },
         "startup_information": {TOLD: _Told(machine)},
         "dashboard": False,
     }

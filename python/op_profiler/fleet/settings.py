@@ -25,8 +25,8 @@ _DASK = {
     "distributed.worker.profile.enabled": False,
     "distributed.admin.system-monitor.interval": "5s",
     "distributed.scheduler.work-stealing": True,
-    # A second death of its worker ends a request; the client then tries it once more, alone.
-    "distributed.scheduler.allowed-failures": 1,
+    # The client hears of every death of a worker, and knows which of the worker's requests had begun.
+    "distributed.scheduler.allowed-failures": 0,
     "distributed.comm.timeouts.connect": "10s",
     "distributed.worker.daemon": False,
 }
@@ -51,6 +51,11 @@ def configure() -> None:
 def measures(kind: str) -> str:
     """Dask's resource of workers that measure a kind of targets on their own machine."""
     return f"measures {kind}"
+
+
+def on_host(host_id: str) -> str:
+    """Dask's resource of the workers on a machine."""
+    return f"is on the machine {host_id}"
 
 
 def has_certificates() -> bool:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
 
+from op_profiler.fleet import work
 from op_profiler.fleet.cluster import Cluster
+from op_profiler.fleet.machine import has_drifted
+
+_RATE_SECONDS = 600.0
 
 
-def state_of(address: str) -> list[dict[str, Any]]:
-    """Every worker: the fields of `FleetMachine`, its ``address``, Dask's ``status``, and ``requests`` that are its.
+def state_of(address: str) -> dict[str, Any]:
+    """What a cluster is doing.
+
+    Returns:
+        ``workers``: of each the fields of `FleetMachine`, its ``address``, Dask's ``status``, ``tasks`` that are its,
+        and of its machine the tasks that ``finished`` and that ``failed`` among the last ones that the scheduler
+        remembers, ``deviation`` (`work.Finished`) of the last one, and whether that ``drifts``. ``runs``: what clients
+        last said that they have ``done`` of how many, of those that are not over. ``per_minute``: tasks that ended in the
+        last ten minutes. ``dashboard``: where Dask shows its pages, None without them.
 
     Raises:
         MeasureError: no scheduler answers.
@@ -18,17 +30,42 @@ def state_of(address: str) -> list[dict[str, Any]]:
     """
     with Cluster(address) as cluster:
         processing = cluster.processing()
-        return [
-            {
-                "address": worker,
-                "status": about["status"],
-                **msgspec.to_builtins(machine),
-                "requests": [_model(key) for key in processing.get(worker, ())],
-            }
-            for worker, (machine, about) in sorted(cluster.workers().items())
-        ]
+        ended = [(when, msgspec.convert(event, work.Done)) for when, event in cluster.events(work.FINISHED)]
+        told = [msgspec.convert(event, work.Run) for _, event in cluster.events(work.RUNS)]
+        clients = cluster.clients()
+        return {
+            "workers": [
+                {
+                    "address": worker,
+                    "status": about["status"],
+                    **msgspec.to_builtins(machine),
+                    "tasks": [_name(key) for key in processing.get(worker, ())],
+                    **_past([done for _, done in ended if done.host_id == machine.host_id]),
+                }
+                for worker, (machine, about) in sorted(cluster.workers().items())
+            ],
+            "runs": [
+                {"done": run.done, "of": run.of}
+                for client, run in {run.client: run for run in told}.items()
+                if client in clients and run.done != run.of
+            ],
+            "per_minute": round(sum(when > time.time() - _RATE_SECONDS for when, _ in ended) / _RATE_SECONDS * 60, 2),
+            "dashboard": cluster.dashboard,
+        }
 
 
-def _model(key: str) -> str:
-    """The model's name in a key of `Cluster`."""
+def _past(ended: list[work.Done]) -> dict[str, Any]:
+    """What became of the tasks of a machine, oldest first."""
+    known = [done.deviation for done in ended if done.deviation is not None]
+    last = known[-1] if known else None
+    return {
+        "finished": sum(done.error is None for done in ended),
+        "failed": sum(done.error is not None for done in ended),
+        "deviation": last,
+        "drifts": has_drifted(last),
+    }
+
+
+def _name(key: str) -> str:
+    """The task's name in a key of `Dispatch`."""
     return key.rsplit("-", 2)[0]

@@ -1,41 +1,88 @@
-"""What a worker does with a request that the scheduler gives it."""
+"""What a worker does with a task that the scheduler gives it."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
 
 import msgspec
 
-from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.summary import ModelReport
 from op_profiler.errors import EXIT_ENVIRONMENT, DatasetError
 from op_profiler.fleet.machine import FleetMachine, this_machine
+from op_profiler.fleet.tasks import Answer, Task
 
 PROGRESS = "op_profiler-progress"
-"""Dask's topic of events that say what workers are doing: a line of text each."""
+"""Dask's topic of events of a moment, a `Doing` each."""
+FINISHED = "op_profiler-finished"
+"""Dask's topic of what workers have done, a `Done` each; the scheduler keeps the last ones."""
+RUNS = "op_profiler-runs"
+"""Dask's topic of what clients say of their runs, a `Run` each."""
 _EVERY_SECONDS = 1.0
 _TRIES = 3  # of what the machine or the dataset stood in the way of
 _DATASET_SECONDS = 60
 
 
-@dataclasses.dataclass(frozen=True)
-class Finished:
-    """A request that was carried out.
+class Doing(msgspec.Struct, frozen=True):
+    """What a worker is doing.
+
+    Attributes:
+        key: of the task, as Dask names it.
+        text: for people; empty when it begins.
+    """
+
+    key: str
+    host: str
+    text: str = ""
+
+
+class Done(msgspec.Struct, frozen=True):
+    """A task that ended.
+
+    Attributes:
+        error: why it did not do all that was asked for; None where it did.
+        deviation: see `Finished`.
+    """
+
+    host_id: str
+    name: str
+    seconds: float
+    error: str | None
+    deviation: float | None
+
+
+class Run(msgspec.Struct, frozen=True):
+    """How far a client is.
+
+    Attributes:
+        client: Dask's name of it.
+        done: tasks.
+        of: tasks in all; None where that is not known before the end.
+    """
+
+    client: str
+    done: int
+    of: int | None
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A task that was carried out.
 
     Attributes:
         machine: that did it.
-        report: what the dataset says of it afterwards.
+        answer: of the type that the task's `ANSWER` names, encoded.
         messages: notes and problems on the way.
+        deviation: how far the steadiness probe was off what is usual on this machine, as a share: 0.2 for 20 % slower;
+            None where nothing was measured, or too seldom before to tell.
     """
 
     machine: FleetMachine
-    report: ModelReport
+    answer: msgspec.Raw
     messages: tuple[str, ...]
+    deviation: float | None = None
 
 
-def collect_model(request: bytes) -> bytes:
-    """Carry out a `CollectRequest` on this machine; runs in a worker.
+def carry_out(encoded: bytes) -> bytes:
+    """Carry out a `Task` on this machine; runs in a worker.
 
     Both ways are MessagePack, which has the infinities that operators' attributes hold, and from which nothing but
     these types can be read.
@@ -44,21 +91,42 @@ def collect_model(request: bytes) -> bytes:
         A `Finished`.
 
     Raises:
-        OpProfilerError: the request cannot work, or the dataset cannot be used. A model that cannot be read or measured
+        OpProfilerError: the task cannot work, or the dataset cannot be used. A model that cannot be read or measured
             is a report with an error.
     """
-    asked = msgspec.msgpack.decode(request, type=CollectRequest)
-    if not asked.build.threads:  # as many as this machine has, which the client could not know
-        asked = asked.of(threads=asked.build.kind.default_thread_counts(asked.build.place))
-    progress = _Announcing()
+    task: Task = msgspec.msgpack.decode(encoded, type=Task)
+    if not task.request.build.threads:  # as many as this machine has, which the client could not know
+        build = task.request.build
+        threads = build.kind.default_thread_counts(build.place)
+        task = msgspec.structs.replace(task, request=task.request.of(threads=threads))
+    machine, started = this_machine(), time.monotonic()
+    progress = _Announcing(machine.host)
+    progress.tell()
     for _ in range(_TRIES):
-        _wait_for_dataset(asked.db)
-        report = _collect(asked, progress)
-        if report is not None and report.error_code != EXIT_ENVIRONMENT:
+        _wait_for_dataset(task.request.db)
+        answer, deviation = _attempt(task, progress)
+        if answer is not None and getattr(answer, "error_code", 0) != EXIT_ENVIRONMENT:
             break
-    if report is None:
+    if answer is None:
         raise DatasetError("the dataset went away again and again; run the same command once its server is back")
-    return msgspec.msgpack.encode(Finished(this_machine(), report, tuple(progress.messages)))
+    done = Done(machine.host_id, task.name, round(time.monotonic() - started, 3), problem_of(answer), deviation)
+    tell(FINISHED, done)
+    raw = msgspec.Raw(msgspec.msgpack.encode(answer))
+    return msgspec.msgpack.encode(Finished(machine, raw, tuple(progress.messages), deviation))
+
+
+def problem_of(answer: Answer) -> str | None:
+    """Why an answer is not all that was asked for; None where it is."""
+    if isinstance(answer, ModelReport):
+        return answer.error
+    return "; ".join(answer.errors) or None
+
+
+def tell(topic: str, event: Doing | Done) -> None:
+    """Let the scheduler, and whoever listens to it, know; runs in a worker."""
+    from distributed import get_worker
+
+    get_worker().log_event(topic, msgspec.to_builtins(event))
 
 
 def _wait_for_dataset(db: str) -> None:
@@ -80,25 +148,31 @@ def _wait_for_dataset(db: str) -> None:
         time.sleep(_EVERY_SECONDS)
 
 
-def _collect(asked: CollectRequest, progress: _Announcing) -> ModelReport | None:
-    """The report of a request; None where the dataset went away meanwhile."""
+def _attempt(task: Task, progress: _Announcing) -> tuple[Answer | None, float | None]:
+    """The answer to a task, and `Finished.deviation`; None where the dataset went away meanwhile."""
     from op_profiler.collection.supervisor import Collection
-    from op_profiler.frontends import FRONTENDS
 
     try:
-        with Collection(asked.db) as collection:
-            (report,) = collection.run(FRONTENDS.get(asked.build.model.source), [asked], progress)
+        with Collection(task.request.db) as collection:
+            answer = task.carry_out(collection, progress)
+            return answer, collection.deviation
     except DatasetError as error:
         progress.note(str(error))
-        return None
-    return report
+        return None, None
 
 
 class _Announcing:
-    """Progress of a collection, told to whoever listens to the scheduler."""
+    """Progress of a collection, told to whoever listens to the scheduler.
 
-    def __init__(self) -> None:
+    Args:
+        host: this machine's name.
+    """
+
+    def __init__(self, host: str) -> None:
+        from distributed import get_worker
+
         self.messages: list[str] = []
+        self._host, self._key = host, str(get_worker().get_current_task())
         self._next = 0.0
 
     def start(self, models: int) -> None:
@@ -115,9 +189,11 @@ class _Announcing:
 
     def step(self, description: str, done_models: float) -> None:
         """At most once a second, so that telling it takes no time from what is measured."""
-        from distributed import get_worker
-
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _EVERY_SECONDS
-        get_worker().log_event(PROGRESS, description)
+        self.tell(description)
+
+    def tell(self, text: str = "") -> None:
+        """What this worker is doing; empty: it has begun."""
+        tell(PROGRESS, Doing(self._key, self._host, text))

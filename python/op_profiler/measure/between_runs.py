@@ -20,6 +20,8 @@ from op_profiler.measure.measurement import Device
 _QUIET = 0.1
 """Neighbours only ever slow a machine down, for milliseconds to minutes: the fastest tenth met few of them."""
 _RUNS_KEPT = 100
+FEWEST_RUNS = 5
+"""Earlier runs of a machine from which on they tell what is usual on it."""
 _FEWEST_WINDOWS = 4
 _NORMAL = 1.4826
 """Median absolute deviation to standard deviation, of a normal distribution."""
@@ -34,10 +36,12 @@ class MachineState:
         deviation: logarithm of each probe kernel's time over its usual one, shape (2,): arithmetic, memory; 0 where it
             is within what is usual.
         spread: standard deviation of that logarithm over the runs so far, shape (2,).
+        runs_before: how many there were.
     """
 
     deviation: np.ndarray
     spread: np.ndarray
+    runs_before: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,12 +74,13 @@ class History:
     def state(self, probe_us: np.ndarray) -> MachineState:
         """Of a run that read `probe_us`, shape (windows, 2). With no run before it, it is the usual one."""
         found = np.log(np.quantile(probe_us, _QUIET, axis=0))
-        runs = np.array([*self._read(), found])
+        before = self._read()
+        runs = np.array([*before, found])
         difference = found - np.median(runs, axis=0)
         within = _robust_deviation(np.log(probe_us)) / np.sqrt(len(probe_us))
         spread = np.maximum(_robust_deviation(runs), within)
         kept = np.maximum(1 - (_TWO_SIDED_95 * spread / np.maximum(np.abs(difference), 1e-12)) ** 2, 0.0)
-        return MachineState(difference * kept, spread)
+        return MachineState(difference * kept, spread, len(before))
 
     def add(self, probe_us: np.ndarray) -> None:
         """Keep the state of a finished run; a cache that cannot be written costs the entry."""

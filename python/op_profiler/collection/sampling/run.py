@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Point)
 
-_BATCH_SIZES = (10, 20, 32, 48)
+BATCH_SIZES = (10, 20, 32, 48)
 """Points of the batches that are cut out of a pool, in which points are in the order of their size: what goes through
 the caches between two calls of an operator then differs from batch to batch as it does between networks."""
 
@@ -68,14 +68,19 @@ class SampleReport:
     seconds: float = 0.0
     ended: str = "exhausted"
 
+    def add(self, other: SampleReport) -> None:
+        """Count what another run did too; when it ended and how long it took stays."""
+        for name in ("batches", "operators", "measured", "reused", "failed", "errors", "models"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 def batches_of_points(points: Iterator[P], label: str, seed: int) -> Iterator[Batch]:
     """Points in the order in which they come, in batches of changing size."""
     from op_profiler.collection.sampling.batches import operators_of_points
 
     number = 0
-    while pool := sorted(itertools.islice(points, sum(_BATCH_SIZES)), key=lambda point: point.work()[1]):
-        for size in _BATCH_SIZES:
+    while pool := sorted(itertools.islice(points, sum(BATCH_SIZES)), key=lambda point: point.work()[1]):
+        for size in BATCH_SIZES:
             chunk, pool = pool[:size], pool[size:]
             if not chunk:
                 break

@@ -1,0 +1,93 @@
+"""Measures the operators that tell most about a machine, until predictions can be made for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence, Set
+from typing import TYPE_CHECKING
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.sampling.run import measure_batches
+from op_profiler.dataset.engine import absolute_address
+from op_profiler.errors import DatasetError
+
+if TYPE_CHECKING:
+    from op_profiler.collection.supervisor import Collection, Progress
+    from op_profiler.predict.latency.examples import Examples
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """A machine that predictions can be made for.
+
+    Attributes:
+        operators: that its measurements can be used of.
+        device_key: of the device in the dataset.
+        processor, target: of that device.
+        seconds: it took.
+        note: file on that machine which says so to every command from now on.
+        errors: of batches that could not be measured.
+    """
+
+    operators: int
+    device_key: str
+    processor: str
+    target: str
+    seconds: float
+    note: str
+    errors: tuple[str, ...] = ()
+
+
+def calibrate(
+    request: CollectRequest, collection: Collection, progress: Progress, *, budget_seconds: float, seed: int
+) -> Calibrated:
+    """Measure, and leave a note on this machine of where the measurements lie.
+
+    Args:
+        request: everything but the model; its dataset is the collection's.
+
+    Raises:
+        DatasetError: too little could be measured.
+        OpProfilerError: the request cannot work, or the note cannot be written.
+    """
+    from op_profiler.collection.sampling.telling import telling_batches
+    from op_profiler.predict.latency.calibration import FEWEST, note_calibration, operators_in
+
+    build = request.build
+    batches = telling_batches(seed)
+    report = measure_batches(batches, request, collection, progress, count=None, budget_seconds=budget_seconds)
+    examples = _measured(request.db, _devices(collection, report.models))
+    measured = operators_in(examples)
+    if measured < FEWEST:
+        reasons = [f"{count} measurements left out: {reason}" for reason, count in examples.left_out.items()]
+        why = "; ".join([*report.errors[:3], *reasons])
+        raise DatasetError(
+            f"{measured} operators can be used, and {FEWEST} is the least. {why}. Give more time with --budget, or "
+            "measure again on a quiet machine: op-profiler calibrate --remeasure noisy"
+        )
+    device = examples.devices[int(examples.device[0])]
+    note = note_calibration(build.target, absolute_address(request.db), device.key)
+    return Calibrated(
+        operators=measured,
+        device_key=device.key,
+        processor=device.processor,
+        target=device.target,
+        seconds=report.seconds,
+        note=str(note),
+        errors=tuple(report.errors),
+    )
+
+
+def _devices(collection: Collection, models: Sequence[str]) -> set[str]:
+    """Keys of the devices that batches were measured on: one, or boards of a tracker."""
+    found = (collection.dataset.find_model(key) for key in models)
+    return {model.device_key for model in found if model is not None and model.device_key is not None}
+
+
+def _measured(db: str, devices: Set[str]) -> Examples:
+    """All that the dataset holds of the machine; of several boards that of the one with most measurements."""
+    from op_profiler.predict.latency.examples import load_examples
+
+    examples = load_examples(db=db)
+    found = [examples.of_device(device.key) for device in examples.devices if device.key in devices]
+    return max(found, key=len, default=examples.where(examples.device < 0))

@@ -1,0 +1,55 @@
+"""What a sampling run measures, in plain values: every machine makes the same batches of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+
+from op_profiler.collection.sampling import run, spaces
+from op_profiler.collection.sampling.grid import Grid
+from op_profiler.collection.sampling.kinds import Conv2d
+from op_profiler.collection.sampling.run import Batch
+from op_profiler.frontends.frontend import ModelRequest
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Draw:
+    """The points of a grid, the operators of models, or random operators.
+
+    Attributes:
+        label: start of the batches' names.
+        seed: of everything that is drawn.
+        kinds: of random operators; empty for all.
+        grid: measured in place of random operators, by `rules`.
+        models: measured in place of random operators.
+    """
+
+    label: str
+    seed: int = 0
+    kinds: tuple[str, ...] = ()
+    grid: Grid | None = None
+    rules: tuple[str, ...] = ()
+    models: tuple[ModelRequest, ...] = ()
+
+    def batches(self) -> Iterator[Batch]:
+        """In an order that is always the same; without end where operators are random.
+
+        Raises:
+            UnknownNameError: no such kind or rule.
+        """
+        if self.models:
+            return run.batches_of_models(self.models)
+        if self.grid is not None:
+            return run.batches_of_points(run.shuffled(self.points(), self.seed), self.label, self.seed)
+        points_without_end = spaces.draw(random.Random(self.seed), self.kinds)
+        return run.batches_of_points(points_without_end, self.label, self.seed)
+
+    def points_of(self, number: int) -> int:
+        """About how many operators a batch has, by its number from 0; 0 for a model's, which only lowering tells."""
+        return 0 if self.models else run.BATCH_SIZES[number % len(run.BATCH_SIZES)]
+
+    def points(self) -> list[Conv2d]:
+        """The convolutions of the grid; none without one."""
+        found = self.grid.valid_points(self.rules) if self.grid is not None else []
+        return [point.convolution() for point in found]

@@ -1,0 +1,153 @@
+"""What the commands do with a cluster: models collected, operators sampled, machines calibrated."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+
+from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.sampling.calibrate import Calibrated
+from op_profiler.collection.sampling.draw import Draw
+from op_profiler.collection.sampling.run import SampleReport
+from op_profiler.collection.summary import ModelReport
+from op_profiler.collection.supervisor import Progress
+from op_profiler.errors import DatasetError
+from op_profiler.fleet.cluster import Cluster
+from op_profiler.fleet.dispatch import Dispatch, Ended
+from op_profiler.fleet.machine import FleetMachine
+from op_profiler.fleet.tasks import CalibrateTask, CollectTask, SampleTask
+
+
+def collect(
+    cluster: Cluster, requests: Sequence[CollectRequest], progress: Progress, *, each: bool = False
+) -> list[ModelReport]:
+    """All that `reports` yields, in the order of the requests."""
+    found = reports(cluster, requests, progress, each=each)
+    return [report for _, report in sorted(found, key=lambda one: one[0])]
+
+
+def reports(
+    cluster: Cluster, requests: Sequence[CollectRequest], progress: Progress, *, each: bool = False
+) -> Iterator[tuple[int, ModelReport]]:
+    """Carry out requests wherever a machine is free that can, by the rules of `Dispatch`.
+
+    Args:
+        each: every request on every distinct device, in place of on any of its kind.
+
+    Yields:
+        A number by which the reports can be put in order, and the report; as they come. With `each`, one for a request
+        and device. Of a request that could not be carried out, one with an error.
+
+    Raises:
+        UsageError: the dataset is a file that not every worker can write.
+        MeasureError: no worker comes that can carry a request out, or the scheduler stays away.
+    """
+    dispatch = Dispatch(cluster, progress, each=each, total=None if each else len(requests))
+    progress.start(len(requests))
+    try:
+        for ended in dispatch.run(map(CollectTask, requests)):
+            dispatch.done += 1
+            report = ended.answer
+            if not isinstance(report, ModelReport):
+                report = ModelReport(ended.task.request, error=ended.error, error_code=ended.error_code)
+            progress.step(ended.task.name, dispatch.done)
+            yield ended.index, report
+    finally:
+        progress.stop()
+
+
+def sample(
+    cluster: Cluster,
+    draw: Draw,
+    request: CollectRequest,
+    progress: Progress,
+    *,
+    count: int | None,
+    budget_seconds: float | None,
+    each: bool = False,
+) -> SampleReport:
+    """`op_profiler.collection.sampling.run.measure_batches` over a cluster: each batch on one machine.
+
+    Args:
+        count: hand out no batch when this many operators are measured; None for no limit.
+        budget_seconds: hand out no batch after this time; None for no limit. Batches that are out are finished.
+        each: every batch on every distinct device; `count` is then of all devices together.
+
+    Raises:
+        As `reports`.
+    """
+    whole, started = SampleReport(ended=""), time.monotonic()
+    dispatch = Dispatch(cluster, progress, each=each)
+    numbers, out = itertools.count(), dict[int, int]()  # about how many operators are being measured, by batch
+    total = float(count) if count is not None else (budget_seconds or 0.0)
+
+    def batches() -> Iterator[SampleTask]:
+        """Until enough are out; fewer operators than expected may come of them."""
+        while not _ended(whole, started, count, budget_seconds):
+            if count is not None and whole.operators + sum(out.values()) >= count:
+                return
+            number = next(numbers)
+            out[number] = draw.points_of(number)
+            yield SampleTask(request, draw, number)
+
+    progress.start(1)
+    try:
+        while not _ended(whole, started, count, budget_seconds):
+            for ended in dispatch.run(batches()):
+                assert isinstance(ended.task, SampleTask)
+                out.pop(ended.task.number, None)
+                _count(whole, ended, progress)
+                done = whole.operators if count is not None else time.monotonic() - started
+                dispatch.done = min(done / total, 1.0) if total else 0.0
+    finally:
+        progress.stop()
+    whole.seconds = round(time.monotonic() - started, 1)
+    return whole
+
+
+def _ended(whole: SampleReport, started: float, count: int | None, budget_seconds: float | None) -> bool:
+    """Whether a run is over, and note why."""
+    if not whole.ended and budget_seconds is not None and time.monotonic() - started >= budget_seconds:
+        whole.ended = "budget"
+    if not whole.ended and count is not None and whole.operators >= count:
+        whole.ended = "count"
+    return bool(whole.ended)
+
+
+def _count(whole: SampleReport, ended: Ended, progress: Progress) -> None:
+    """Add what came of a batch; one without operators is behind the last."""
+    if not isinstance(ended.answer, SampleReport):
+        whole.errors.append(f"{ended.task.name}: {ended.error}")
+        progress.problem(f"error: {whole.errors[-1]}")
+    elif ended.answer.batches:
+        whole.add(ended.answer)
+    else:
+        whole.ended = "exhausted"
+
+
+def calibrate(
+    cluster: Cluster, request: CollectRequest, progress: Progress, *, budget_seconds: float, seed: int
+) -> list[tuple[FleetMachine, Calibrated]]:
+    """Calibrate every distinct machine of a cluster.
+
+    Raises:
+        DatasetError: too little could be measured on one of them; the others are calibrated all the same.
+        UsageError, MeasureError: as `reports`.
+    """
+    dispatch = Dispatch(cluster, progress, each=True)
+    found: list[tuple[FleetMachine, Calibrated]] = []
+    failed: list[Ended] = []
+    progress.start(1)
+    try:
+        for ended in dispatch.run([CalibrateTask(request, budget_seconds, seed)]):
+            if isinstance(ended.answer, Calibrated) and ended.machine is not None:
+                found.append((ended.machine, ended.answer))
+            else:
+                failed.append(ended)
+    finally:
+        progress.stop()
+    if failed:
+        done = f"; calibrated: {', '.join(machine.host for machine, _ in found)}" if found else ""
+        raise DatasetError("; ".join(ended.error for ended in failed) + done)
+    return found
