@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring

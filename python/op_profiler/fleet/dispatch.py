@@ -208,7 +208,7 @@ class Dispatch:
         machine = finished.machine
         for message in finished.messages:
             self._progress.problem(f"{machine.host}: {message}")
-        answer = msgspec.msgpack.decode(finished.answer, type=job.task.ANSWER)
+        answer: Answer = msgspec.msgpack.decode(finished.answer, type=job.task.ANSWER)
         found = Ended(job.index, job.task, machine, answer)
         if not has_drifted(finished.deviation):
             if finished.deviation is not None:

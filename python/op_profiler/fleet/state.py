@@ -20,9 +20,9 @@ def state_of(address: str) -> dict[str, Any]:
     Returns:
         ``workers``: of each the fields of `FleetMachine`, its ``address``, Dask's ``status``, ``tasks`` that are its,
         and of its machine the tasks that ``finished`` and that ``failed`` among the last ones that the scheduler
-        remembers, ``deviation`` (`work.Finished`) of the last one, and whether that ``drifts``. ``runs``: what clients
-        last said that they have ``done`` of how many, of those that are not over. ``per_minute``: tasks that ended in the
-        last ten minutes. ``dashboard``: where Dask shows its pages, None without them.
+        remembers, ``deviation`` (`work.Finished`) of the last one, and whether that ``drifts``. ``runs``: how much
+        clients have ``done`` of how many, of runs that are not over. ``per_minute``: tasks that ended in the last ten
+        minutes. ``dashboard``: where Dask shows its pages, None without them.
 
     Raises:
         MeasureError: no scheduler answers.
