@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
 
-def dumps(value: Any, *, indent: int | None = None, ensure_ascii: bool = True) -> str:
+def dumps(value: object, *, indent: int | None = None, ensure_ascii: bool = True) -> str:
     """The text of plain values; every reader of JSON takes it (RFC 8259, which has no NaN)."""
     try:
         return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, allow_nan=False)
@@ -16,7 +15,7 @@ def dumps(value: Any, *, indent: int | None = None, ensure_ascii: bool = True) -
         return json.dumps(finite(value), indent=indent, ensure_ascii=ensure_ascii, allow_nan=False)
 
 
-def finite(value: Any) -> Any:
+def finite(value: object) -> object:
     """The same plain value with None in place of numbers that are not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Iterator
-from typing import Any
+from types import ModuleType
 
 
 @contextlib.contextmanager
@@ -23,7 +23,7 @@ def hidden(module: str) -> Iterator[None]:
 
 
 @functools.cache
-def load_xgboost() -> Any:
+def load_xgboost() -> ModuleType:
     """The module `xgboost`.
 
     Its import pulls in scikit-learn, and with it pandas and scipy.stats, for wrapper classes that nothing here uses:

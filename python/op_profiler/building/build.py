@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.compilers.compiler import compiler_in_use
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.schedules.usable_records import UsableRecords
 
 
-def build_model(request: BuildRequest, model: ImportedModel, target: Any) -> BuiltModel:
+def build_model(request: BuildRequest, model: ImportedModel, target: Target) -> BuiltModel:
     """Build a model, or read what an earlier build of the same left behind.
 
     Args:
@@ -38,7 +39,7 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Any) -> Bui
     return dataclasses.replace(built, notes=notes, kept=kept.place(built.asked))
 
 
-def build_operator(occurrence: Occurrence, target: Any, records: UsableRecords) -> tuple[ImportedModel, BuiltModel]:
+def build_operator(occurrence: Occurrence, target: Target, records: UsableRecords) -> tuple[ImportedModel, BuiltModel]:
     """Build an operator as a model of its own, whose inputs its weights are among.
 
     Raises:
@@ -47,7 +48,7 @@ def build_operator(occurrence: Occurrence, target: Any, records: UsableRecords) 
     return compiler_in_use().single_operator(occurrence), compiler_in_use().build_operator(occurrence, target, records)
 
 
-def fuse_model(request: BuildRequest, model: ImportedModel, target: Any) -> FusedOperators:
+def fuse_model(request: BuildRequest, model: ImportedModel, target: Target) -> FusedOperators:
     """The operators of a model, without building it.
 
     Raises:
@@ -56,7 +57,7 @@ def fuse_model(request: BuildRequest, model: ImportedModel, target: Any) -> Fuse
     return fuse_operators(request.usable_records(), target, lambda: compiler_in_use().operators(model, target))
 
 
-def fuse_operators(records: UsableRecords, target: Any, lower: Callable[[], Sequence[Occurrence]]) -> FusedOperators:
+def fuse_operators(records: UsableRecords, target: Target, lower: Callable[[], Sequence[Occurrence]]) -> FusedOperators:
     """What lowering gives under schedule records."""
     fused = compiler_in_use().fuse(lower, target, records)
     return dataclasses.replace(fused, notes=records.notes(fused.asked))

@@ -25,6 +25,7 @@ from op_profiler.schedules.schedule import Schedule
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.schedules.usable_records import UsableRecords
 
 _FORMAT = 1
@@ -40,7 +41,7 @@ class BuildCache:
         records: that a build finds today.
     """
 
-    def __init__(self, request: BuildRequest, model: ImportedModel, target: Any, records: UsableRecords) -> None:
+    def __init__(self, request: BuildRequest, model: ImportedModel, target: Target, records: UsableRecords) -> None:
         self._request = request
         self._content = model.content
         self._folder = _builds() / _base(request, model, target)
@@ -110,7 +111,7 @@ def _builds() -> Path:
     return cache_folder() / "built"
 
 
-def _base(request: BuildRequest, model: ImportedModel, target: Any) -> str:
+def _base(request: BuildRequest, model: ImportedModel, target: Target) -> str:
     """Of all that decides a build but the records: the model, the target, TVM, and this package's own part in it."""
     from op_profiler.targets.target import tvm_identity
 

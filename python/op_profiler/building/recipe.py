@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from op_profiler.compilers.compiled_model import BuiltModel
     from op_profiler.compilers.imported_model import InputSpec
+    from op_profiler.compilers.tvm_types import Target
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +77,7 @@ class Recipe:
         except msgspec.ValidationError as error:
             raise DatasetError(f"how a model was built cannot be read ({error}); collect it again") from error
 
-    def build(self, target: Any, announce: Callable[[str], None]) -> BuiltModel:
+    def build(self, target: Target, announce: Callable[[str], None]) -> BuiltModel:
         """The same kernels again.
 
         Args:
@@ -103,7 +104,7 @@ class Recipe:
         arrays = read_arrays(Path(self.request.input_data))
         return {spec.name: arrays[spec.name].astype(spec.dtype) for spec in specs}
 
-    def _built_again(self, target: Any, announce: Callable[[str], None]) -> BuiltModel:
+    def _built_again(self, target: Target, announce: Callable[[str], None]) -> BuiltModel:
         from op_profiler.building.build import build_model
         from op_profiler.building.requested_model import load_model
 

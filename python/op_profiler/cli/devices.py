@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
+
+if TYPE_CHECKING:
+    from op_profiler.targets.machine import Place
+    from op_profiler.targets.remote.rpc import Listed
 
 EXAMPLES = """Examples:
 
@@ -82,7 +86,7 @@ def _local(as_json: bool, probe: bool) -> None:
     show_resources(states)
 
 
-def _remote(place: Any, target: str, only: str | None, as_json: bool) -> None:
+def _remote(place: Place, target: str, only: str | None, as_json: bool) -> None:
     """What a tracker lists; each machine of the target's key that is free is asked what it is."""
     from op_profiler.targets.remote.rpc import Listed, is_tracker, list_machines
     from op_profiler.targets.target import use_build_for
@@ -103,7 +107,7 @@ def _remote(place: Any, target: str, only: str | None, as_json: bool) -> None:
         _print({name: value for name, value in fields.items() if name not in ("key", "address", "free")})
 
 
-def _asked(machine: Any, place: Any, target: str) -> dict[str, Any]:
+def _asked(machine: Listed, place: Place, target: str) -> dict[str, Any]:
     """Properties of a machine; empty where it is another's key or in use, its error where it does not answer."""
     from op_profiler.errors import MeasureError
     from op_profiler.targets.remote.board import Board

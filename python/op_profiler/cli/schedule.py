@@ -15,6 +15,7 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from op_profiler.building.request import BuildRequest
@@ -112,7 +113,12 @@ def schedule(
 
 
 def _answers(
-    query: ScheduleQuery, request: BuildRequest, anchors: list[Operator], k: int, verify: int, tell: Any
+    query: ScheduleQuery,
+    request: BuildRequest,
+    anchors: list[Operator],
+    k: int,
+    verify: int,
+    tell: Callable[[str], None],
 ) -> list[Answer]:
     if not verify:
         tell("ranking schedules")

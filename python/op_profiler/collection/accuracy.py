@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class References:
         from op_profiler.building.requested_model import original_model
         from op_profiler.compilers.tvm_build import runtime_device
 
-        target: Any = resolve_target("llvm")
+        target = resolve_target("llvm")
         built = build_model(
             BuildRequest(model=model, compiler=compiler_in_use().name, schedules=NONE), original_model(model), target
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.collection.request import CollectRequest
 from op_profiler.errors import BoardLostError, MeasureError, ModelError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from op_profiler.collection.session import OperatorResult
     from op_profiler.compilers.compiled_model import Occurrence
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import Machine
 
@@ -22,7 +23,7 @@ _MECHANISM = "repeat, outside the model"
 
 
 def measure_alone(
-    request: CollectRequest, occurrence: Occurrence, target: Any, machine: Machine
+    request: CollectRequest, occurrence: Occurrence, target: Target, machine: Machine
 ) -> tuple[Schedule, list[OperatorResult]]:
     """One operator at every thread count, and the schedule that the compiler took; a failure is a result too.
 

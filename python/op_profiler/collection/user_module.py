@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.errors import UsageError
 from op_profiler.measure.measurement import Measurement, Settings
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.targets.machine import Place
+
+if TYPE_CHECKING:
+    from op_profiler.targets.remote.board import Board
 
 _SAMPLES = 11
 _MINIMUM_MS = 5
@@ -91,7 +94,7 @@ def _operator(path: Path, entry: str, tensors: Tensors) -> Operator:
     )
 
 
-def _time(board: Any, path: Path, entry: str, tensors: Tensors) -> Measurement:
+def _time(board: Board, path: Path, entry: str, tensors: Tensors) -> Measurement:
     import numpy as np
 
     from op_profiler.compilers.tvm_build import load_tvm

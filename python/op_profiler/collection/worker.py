@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from op_profiler.collection.session import OperatorResult, ThreadResult
     from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.dataset import Dataset
     from op_profiler.measure.measurement import Device
     from op_profiler.operators.operator import Operator
@@ -90,7 +91,7 @@ class Worker:
                 self._turn.close()
         self.announce(done=True)
 
-    def _carry_out(self, model: ImportedModel, target: Any) -> None:
+    def _carry_out(self, model: ImportedModel, target: Target) -> None:
         if self.request.dry_run:
             self._dry_run(model, target)
         elif self.task.work != "measure":
@@ -107,7 +108,7 @@ class Worker:
         if not self.request.dry_run:
             self._turn.enter_context(compiling(lambda text: self.announce(note=text)))
 
-    def machine(self, target: Any) -> Machine:
+    def machine(self, target: Target) -> Machine:
         """The machine to measure on, opened when first needed, and from then on ours alone."""
         if self._machine is None:
             from op_profiler.measure.turns import locks_of, measuring
@@ -129,7 +130,7 @@ class Worker:
         assert self.results.device is not None
         return self.results.device
 
-    def _is_stored(self, model: ImportedModel, target: Any) -> bool:
+    def _is_stored(self, model: ImportedModel, target: Target) -> bool:
         """Whether the dataset has all that is asked for; the supervisor can only tell of some models and machines."""
         machine = self.request.machine()
         if machine is None:  # asked for once more after compiling, which may take long
@@ -163,7 +164,7 @@ class Worker:
         self.notes += tuple(note for note in notes if note not in self.notes)
         self.announce(notes=list(self.notes))
 
-    def _study(self, model: ImportedModel, target: Any) -> None:
+    def _study(self, model: ImportedModel, target: Target) -> None:
         """Work whose outcome is a result for the report, beside what it stores."""
         from op_profiler.collection.studies.compare import ModelComparison
         from op_profiler.collection.studies.study import Study
@@ -184,7 +185,7 @@ class Worker:
             self.machine(target)  # processes of its own measure, and nobody else may meanwhile
         self.announce(result=study.run(model))
 
-    def _fuse(self, model: ImportedModel, target: Any) -> Sequence[Occurrence]:
+    def _fuse(self, model: ImportedModel, target: Target) -> Sequence[Occurrence]:
         from op_profiler.building.build import fuse_model
 
         self.announce(stage="fusing")
@@ -193,7 +194,7 @@ class Worker:
         self._note(*fused.notes)
         return fused.occurrences
 
-    def _dry_run(self, model: ImportedModel, target: Any) -> None:
+    def _dry_run(self, model: ImportedModel, target: Target) -> None:
         """Extract and cost; build too where only that tells how kernels are launched."""
         built = self.build.kind.dry_run_builds
         occurrences = self._compile(model, target)[0].occurrences if built else self._fuse(model, target)
@@ -201,7 +202,7 @@ class Worker:
         layers = [o.layers for o in occurrences]
         self.results.store_operators([o.operator for o in occurrences], layers, model, self.notes)
 
-    def _compile(self, model: ImportedModel, target: Any) -> tuple[CompiledModel, list[Any]]:
+    def _compile(self, model: ImportedModel, target: Target) -> tuple[CompiledModel, list[Any]]:
         """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
         from op_profiler.building.build import build_model
         from op_profiler.building.recipe import Recipe
@@ -227,7 +228,7 @@ class Worker:
         self._note(*built.notes)
         return compiled, specs
 
-    def _measure_model(self, model: ImportedModel, target: Any) -> None:
+    def _measure_model(self, model: ImportedModel, target: Target) -> None:
         try:
             compiled, specs = self._compile(model, target)
         except (ModelError, MeasureError) as error:
@@ -255,7 +256,9 @@ class Worker:
             raise error
         self.announce(one_by_one=str(error))
 
-    def _measure_compiled(self, compiled: CompiledModel, specs: list[Any], model: ImportedModel, target: Any) -> None:
+    def _measure_compiled(
+        self, compiled: CompiledModel, specs: list[Any], model: ImportedModel, target: Target
+    ) -> None:
         from op_profiler.building.requested_model import random_inputs
         from op_profiler.collection.session import Session
         from op_profiler.compilers.compiler import compiler_in_use
@@ -307,7 +310,7 @@ class Worker:
         self.announce(stage="comparing with float32")
         return accuracy_of(outputs, references.outputs(self.build.model))
 
-    def _measure_alone(self, occurrences: Sequence[Occurrence], model: ImportedModel, target: Any) -> None:
+    def _measure_alone(self, occurrences: Sequence[Occurrence], model: ImportedModel, target: Target) -> None:
         """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
         from op_profiler.collection.one_by_one import whole_model_failed
 
@@ -335,7 +338,7 @@ class Worker:
                 *whole_model_failed(request, threads, self.task.reason, operators, earlier.complete(threads))
             )
 
-    def _begin_alone(self, occurrences: Sequence[Occurrence], model: ImportedModel, target: Any) -> bool:
+    def _begin_alone(self, occurrences: Sequence[Occurrence], model: ImportedModel, target: Target) -> bool:
         """The model, its operators and those that cannot be measured, for the machine that is there.
 
         Returns:
@@ -354,7 +357,7 @@ class Worker:
             self.results.record(failed_operator(self.results.request, by_key[key], reason))
         return True
 
-    def _alone(self, occurrence: Occurrence, target: Any) -> list[OperatorResult]:
+    def _alone(self, occurrence: Occurrence, target: Target) -> list[OperatorResult]:
         """One operator; where it takes its machine along twice, that is its result."""
         from op_profiler.collection.one_by_one import failed_operator, measure_alone
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def _recipe(run: Run) -> Recipe:
 def _built(recipe: Recipe, announce: Callable[[str], None]) -> BuiltModel:
     from op_profiler.targets.target import resolve_target
 
-    target: Any = resolve_target(recipe.request.target)
+    target = resolve_target(recipe.request.target)
     if recipe.request.precision == "int8":
         target = recipe.request.kind.for_int8(target)
     return recipe.build(target, announce)

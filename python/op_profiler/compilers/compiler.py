@@ -19,12 +19,14 @@ from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import numpy as np
 
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction, RuntimeDevice
+    from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction, RuntimeDevice, Target
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
@@ -96,14 +98,14 @@ class Compiler(abc.ABC):
         return
 
     @abc.abstractmethod
-    def prepare_tvm(self, tvm: Any) -> None:
+    def prepare_tvm(self, tvm: ModuleType) -> None:
         """Import what it needs of a TVM that was just imported, and set that up.
 
         Raises:
             ImportError: this TVM has no such thing.
         """
 
-    def target(self, text: str) -> Any:
+    def target(self, text: str) -> Target:
         """The `tvm.target.Target` of a line of options such as ``llvm -mcpu=znver4``.
 
         Raises:
@@ -123,7 +125,7 @@ class Compiler(abc.ABC):
 
     @abc.abstractmethod
     def convert(
-        self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any
+        self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
     ) -> ImportedModel:
         """The same model computing in another precision; its inputs stay as they are.
 
@@ -145,7 +147,7 @@ class Compiler(abc.ABC):
         """
 
     @abc.abstractmethod
-    def operators(self, model: ImportedModel, target: Any) -> list[Occurrence]:
+    def operators(self, model: ImportedModel, target: Target) -> list[Occurrence]:
         """Lower and fuse only: the operators that a build would compile, in the order of their calls.
 
         Raises:
@@ -153,7 +155,7 @@ class Compiler(abc.ABC):
         """
 
     @abc.abstractmethod
-    def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Any, records: UsableRecords) -> FusedOperators:
+    def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
         """What lowering gives under schedule records, and what a build would ask records of.
 
         Args:
@@ -161,7 +163,9 @@ class Compiler(abc.ABC):
         """
 
     @abc.abstractmethod
-    def build(self, model: ImportedModel, target: Any, records: UsableRecords, executor: str = "graph") -> BuiltModel:
+    def build(
+        self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
+    ) -> BuiltModel:
         """Build a model once: its kernels, its operators and their schedules come from one compilation.
 
         Args:
@@ -240,7 +244,7 @@ class Compiler(abc.ABC):
         its layouts changed."""
 
     @abc.abstractmethod
-    def build_operator(self, occurrence: Occurrence, target: Any, records: UsableRecords) -> BuiltModel:
+    def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
         """`single_operator`, built; its schedule stands under the key of the operator.
 
         Raises:
@@ -249,7 +253,7 @@ class Compiler(abc.ABC):
 
     @abc.abstractmethod
     def tunables(
-        self, model: ImportedModel, target: Any, keys: Collection[str] | None
+        self, model: ImportedModel, target: Target, keys: Collection[str] | None
     ) -> tuple[list[Tunable], list[Occurrence]]:
         """What can be tuned in a model, each anchor once, without building it; and all operators.
 
@@ -262,11 +266,11 @@ class Compiler(abc.ABC):
         """The heavy op of an operator, as an operator of its own."""
 
     @abc.abstractmethod
-    def task(self, spec: TaskSpec, target: Any) -> Any:
+    def task(self, spec: TaskSpec, target: Target) -> Any:
         """A task with the space of its schedules, for a tuner and for the workers that build its points."""
 
     @abc.abstractmethod
-    def tasks(self, occurrence: Occurrence, target: Any) -> tuple[TaskSpec, ...]:
+    def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         """This project's templates that can take the place of an operator's kernel as it stands in a built model."""
 
     @abc.abstractmethod

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
-    import tvm
+
+    from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +54,8 @@ class ImportedModel:
 
     name: str
     source: str
-    mod: tvm.IRModule
-    params: dict[str, Any]
+    mod: IRModule
+    params: dict[str, DeviceArray]
     inputs: tuple[InputSpec, ...]
     batch_size: int = 1
     notes: tuple[str, ...] = ()

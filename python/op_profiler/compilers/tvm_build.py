@@ -17,11 +17,13 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from op_profiler.cache import cache_folder
 from op_profiler.compilers import COMPILERS
 from op_profiler.compilers.compiler import compiler_in_use, use_compiler
+from op_profiler.compilers.tvm_types import RuntimeDevice, Target
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError, OpProfilerError
 from op_profiler.lean_imports import hidden
@@ -88,7 +90,7 @@ def _select_build() -> None:
 
 
 @functools.cache
-def load_tvm() -> Any:
+def load_tvm() -> ModuleType:
     """Import TVM with its environment set, and make sure that it has what the compiler in use needs.
 
     Raises:
@@ -126,7 +128,7 @@ def build_info() -> dict[str, Any]:
     return {
         "compiler": compiler_in_use().name,
         "tvm_version": tvm.__version__,
-        "path": str(Path(tvm.__file__).parent),
+        "path": str(Path(str(tvm.__file__)).parent),
         "selected_by": _selected_by(),
         "llvm_version": llvm_version(),
         "git_commit": info.get("GIT_COMMIT_HASH", "unknown"),
@@ -146,11 +148,11 @@ def llvm_version() -> str | None:
     return str(version) if version and str(version) != "NOT-FOUND" else None
 
 
-def vector_lanes(target: Any) -> int:
+def vector_lanes(target: Target) -> int:
     """Values of 32 bits in the vectors that TVM's schedules for processors reckon with.
 
     Args:
-        target: `tvm.target.Target` of kind llvm.
+        target: of kind llvm.
     """
     load_tvm()
     from tvm.target.x86 import get_simd_32bit_lanes
@@ -169,8 +171,8 @@ def host_cpu() -> str:
     return "generic" if name is None else str(name())
 
 
-def runtime_device(target: Any) -> Any:
-    """The `tvm.runtime.Device` that code for `target` runs on.
+def runtime_device(target: Target) -> RuntimeDevice:
+    """The device that code for `target` runs on.
 
     Raises:
         MeasureError: this build or machine has no such device.
@@ -180,4 +182,5 @@ def runtime_device(target: Any) -> Any:
     device = tvm.device("cpu" if name == "llvm" else name, 0)
     if not device.exist:
         raise MeasureError(f"this machine has no device for target {target.kind.name!r}")
-    return device
+    found: RuntimeDevice = device
+    return found

@@ -197,7 +197,7 @@ class _Anything:
     def __getattr__(self, name: str) -> _Anything:
         return self
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, *arguments: Any, **keywords: Any) -> object:
         if len(arguments) == 1 and callable(arguments[0]) and not isinstance(arguments[0], _Anything):
             return arguments[0]
         return self

@@ -20,6 +20,7 @@ from typing import Any
 from op_profiler.cache import cache_folder
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray
 from op_profiler.errors import ModelError
 from op_profiler.files import atomic_file
 from op_profiler.frontends.fingerprints import check_file, fingerprint
@@ -126,7 +127,7 @@ class SampleFrontend(Frontend):
         scalar = relay.var("scalar", shape=(1,))
         variables: list[Any] = [scalar]
         inputs = [InputSpec("scalar", (1,))]
-        params: dict[str, Any] = {}
+        params: dict[str, DeviceArray] = {}
         outputs: list[Any] = []
 
         def argument(place: str, parameter: Any, constant: bool) -> Any:

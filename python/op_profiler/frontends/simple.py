@@ -8,10 +8,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Node
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.fingerprints import fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
@@ -32,7 +34,7 @@ class _Operator:
         weights: which of them are constants.
     """
 
-    build: Callable[[Any, dict[str, Any], dict[str, Shape]], Any]
+    build: Callable[[ModuleType, dict[str, Node], dict[str, Shape]], Node]
     data: str
     default: Callable[[int], Shape]
     others: Mapping[str, Callable[[Shape], Shape]] = dataclasses.field(default_factory=dict)
@@ -47,24 +49,24 @@ class _Operator:
         return {self.data: data} | {name: given.get(name) or rule(data) for name, rule in self.others.items()}
 
 
-def _matmul(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any:
+def _matmul(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
     """a (rows, inner) times b (inner, columns), both inputs; the batch size multiplies the default rows."""
     if shapes["a"][1] != shapes["b"][0]:  # TVM's own check lets it pass
         raise UsageError(f"matmul: these shapes do not fit together: a {shapes['a']}, b {shapes['b']}")
     return relay.nn.matmul(x["a"], x["b"])
 
 
-def _dense(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any:
+def _dense(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
     """data (batch, inputs), weight (units, inputs)."""
     return relay.nn.dense(x["data"], x["weight"], units=shapes["weight"][0])
 
 
-def _batch_matmul(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any:
+def _batch_matmul(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
     """a (batch, rows, inner) times b (batch, columns, inner) transposed, both inputs, as in attention."""
     return relay.nn.batch_matmul(x["a"], x["b"])
 
 
-def _convolution(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any:
+def _convolution(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
     """data (batch, channels, *sizes), weight (channels out, channels in, *kernel); 1 to 3 sizes, stride 1.
 
     The padding keeps the sizes where the kernel's are odd. Channels in that are fewer than the data's make groups.
@@ -83,7 +85,7 @@ def _convolution(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any
     )
 
 
-def _conv2d_transpose(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any:
+def _conv2d_transpose(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
     """data (batch, channels, height, width), weight (channels in, channels out, kh, kw); stride 2, padding 1."""
     _, out, *kernel = shapes["weight"]
     return relay.nn.conv2d_transpose(
@@ -91,22 +93,22 @@ def _conv2d_transpose(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -
     )
 
 
-def _pooling(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any:
+def _pooling(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
     """data (batch, channels, height, width); the maximum of 3 x 3, stride 2, padding 1."""
     return relay.nn.max_pool2d(x["data"], pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
 
 
-def _softmax(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any:
+def _softmax(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
     """data of any shape; over the last dimension."""
     return relay.nn.softmax(x["data"], axis=-1)
 
 
-def _layer_norm(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any:
+def _layer_norm(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
     """data of any shape, normalised over the last dimension; gamma and beta (last dimension,)."""
     return relay.nn.layer_norm(x["data"], x["gamma"], x["beta"], axis=-1)
 
 
-def _add(relay: Any, x: dict[str, Any], shapes: dict[str, Shape]) -> Any:
+def _add(relay: ModuleType, x: dict[str, Node], shapes: dict[str, Shape]) -> Node:
     """a and b, both inputs, of the same shape or one that broadcasts."""
     return relay.add(x["a"], x["b"])
 

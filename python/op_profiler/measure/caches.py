@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction
 from op_profiler.measure.calls import Kernel, array_address
 from op_profiler.measure.load import parse_core_list
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.compilers.tvm_types import DeviceArray, Function, PackedFunction, RuntimeModule
 
 DLTENSOR_HANDLE = 7
 """TVM's type code of a tensor as an argument."""
@@ -176,20 +176,22 @@ def _chain(function: str, length: int) -> str:
 
 
 @functools.cache
-def _native() -> Any:
+def _native() -> RuntimeModule:
     """The library with ``walk`` (calls what a table tells, reads the clock between) and ``nothing`` (a kernel)."""
     tvm = load_tvm()
-    return tvm.build(tvm.IRModule({"walk": _walk(tvm.tir), "nothing": _nothing(tvm.tir)}), target="llvm")
+    library: RuntimeModule = tvm.build(tvm.IRModule({"walk": _walk(), "nothing": _nothing()}), target="llvm")
+    return library
 
 
-def _walk(tir: Any) -> Any:
+def _walk() -> Function:
+    tir = load_tvm().tir
     rows = tir.Var("rows", "int32")
     failed = tir.decl_buffer((rows,), "int32", "failed")
     calls = tir.decl_buffer((rows, _WORDS), "int64", "calls")
     clock = tir.decl_buffer((rows + 1, 2), "int64", "clock")
     builder = tir.ir_builder.create()
 
-    def read_clock(row: Any) -> None:
+    def read_clock(row: object) -> None:
         where = tir.address_of(clock.vload([row, 0]))  # a timespec: two 64-bit words
         builder.emit(tir.call_extern("int32", "clock_gettime", tir.const(time.CLOCK_MONOTONIC, "int32"), where))
 
@@ -200,15 +202,18 @@ def _walk(tir: Any) -> Any:
         called = tir.call_extern("int32", "TVMFuncCall", function, values, codes, count, result, code)
         builder.emit(failed.vstore([row], called))
         read_clock(row + 1)
-    return _function(tir, "walk", [failed, calls, clock], builder.get())
+    return _function("walk", [failed, calls, clock], builder.get())
 
 
-def _nothing(tir: Any) -> Any:
+def _nothing() -> Function:
+    tir = load_tvm().tir
     arrays = [tir.decl_buffer((1,), "float32", name) for name in ("data", "output")]
-    return _function(tir, "nothing", arrays, tir.Evaluate(tir.const(0, "int32")))
+    return _function("nothing", arrays, tir.Evaluate(tir.const(0, "int32")))
 
 
-def _function(tir: Any, name: str, buffers: Sequence[Any], body: Any) -> Any:
+def _function(name: str, buffers: Sequence[Any], body: object) -> Function:
+    tir = load_tvm().tir
     handles = [tir.Var(f"{buffer.name}_handle", "handle") for buffer in buffers]
     function = tir.PrimFunc(handles, body, buffer_map=dict(zip(handles, buffers)))
-    return function.with_attr("global_symbol", name).with_attr("tir.noalias", True)
+    named: Function = function.with_attr("global_symbol", name).with_attr("tir.noalias", True)
+    return named

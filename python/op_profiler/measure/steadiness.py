@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.runtime_types import DeviceArray, RuntimeModule
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray, RuntimeModule, Target
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.threads import available_cores
@@ -48,7 +47,7 @@ class SteadinessProbe:
             that the steadiness probe is the same.
     """
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: Target) -> None:
         tvm = load_tvm()
         compute, memory = _functions(str(target))
         rng = np.random.default_rng(0)

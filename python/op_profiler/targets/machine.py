@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.tvm_types import RuntimeDevice
     from op_profiler.measure.load import LoadMeter
     from op_profiler.measure.measurement import Cache, Device
     from op_profiler.measure.rounds import Limits
@@ -106,8 +107,8 @@ class Machine(Protocol):
         """Kernels that tell how fast the machine is at the moment; None where there are none."""
 
     @property
-    def runtime(self) -> Any:
-        """`tvm.runtime.Device` that kernels are given."""
+    def runtime(self) -> RuntimeDevice:
+        """That kernels are given."""
 
     @property
     def threads(self) -> Threads:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.targets.machine import Machine, Place
 from op_profiler.targets.target import kind_of
 
 
-def open_machine(name: str, target: Any, place: Place | None, cores: Sequence[int] | None = None) -> Machine:
+def open_machine(name: str, target: Target, place: Place | None, cores: Sequence[int] | None = None) -> Machine:
     """The machine that code for a target runs on.
 
     Args:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import DEFAULT_BUILD, load_tvm, use_build
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.errors import UsageError
 from op_profiler.targets import TARGETS
 from op_profiler.targets.target_kind import TargetKind
@@ -49,7 +49,7 @@ def use_build_for(*targets: str, compiler: str = DEFAULT_COMPILER) -> None:
     use_build(compiler, kind_of(named).tvm_build, named)
 
 
-def resolve_target(target: str) -> Any:
+def resolve_target(target: str) -> Target:
     """The `tvm.target.Target` of a name; what is of no kind here, as in a log of others, is left to TVM.
 
     Raises:
@@ -58,7 +58,7 @@ def resolve_target(target: str) -> Any:
     return kind_of(target).resolve(target) if _first_word(target) in (*TARGETS, "") else tvm_target(target)
 
 
-def tvm_target(text: str) -> Any:
+def tvm_target(text: str) -> Target:
     """What TVM makes of a target string.
 
     Raises:

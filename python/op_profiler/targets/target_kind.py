@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import importlib.util
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from op_profiler.compilers.tvm_build import DEFAULT_BUILD
 from op_profiler.errors import MissingPackageError, UsageError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from op_profiler.compilers.tvm_types import RemoteSession, RuntimeDevice, Target
     from op_profiler.measure.measurement import Device
     from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.resources.resource import Resource
@@ -81,14 +82,14 @@ class TargetKind(abc.ABC):
         return
 
     @abc.abstractmethod
-    def resolve(self, target: str) -> Any:
+    def resolve(self, target: str) -> Target:
         """The `tvm.target.Target` that is compiled for.
 
         Raises:
             UsageError: TVM or LLVM does not understand an option.
         """
 
-    def for_int8(self, target: Any) -> Any:
+    def for_int8(self, target: Target) -> Target:
         """The `tvm.target.Target` for models in int8: without instructions that TVM cannot use."""
         return target
 
@@ -132,7 +133,7 @@ class TargetKind(abc.ABC):
             raise MissingPackageError("torch", "--vendor true")
 
     @abc.abstractmethod
-    def open_machine(self, target: Any, cores: Sequence[int] | None = None) -> Machine:
+    def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
         """What it is measured on here.
 
         Args:
@@ -180,12 +181,11 @@ class TargetKind(abc.ABC):
         """
 
     def describe_remote(
-        self, session: Any, runtime: Any, target: Any, address: str, key: str
+        self, session: RemoteSession, runtime: RuntimeDevice, target: Target, address: str, key: str
     ) -> tuple[Device, Probe | None]:
         """What the machine behind a session is, and what reads its files and bounds its threads; None: nothing does.
 
         Args:
-            session: `tvm.rpc.RPCSession`.
             runtime: its `rpc_device`.
             target: of `resolve`.
             address: ``host:port`` of its server.

@@ -14,6 +14,7 @@ from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel
 from op_profiler.compilers.compiler import Compiler, NotKept
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.tvm_build import runtime_device
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.operators.cost import HEAVY
 from op_profiler.schedules.records import Conditions
 from op_profiler.schedules.usable_records import UsableRecords
@@ -45,12 +46,12 @@ class CompilerSuite:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def target(cls) -> Any:
+    def target(cls) -> Target:
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
     @classmethod
-    def built(cls, compiler: Compiler, model: ImportedModel, target: Any) -> BuiltModel:
+    def built(cls, compiler: Compiler, model: ImportedModel, target: Target) -> BuiltModel:
         return compiler.build(model, target, NO_RECORDS)
 
     def test_it_answers_everything_and_has_the_name_that_it_is_registered_by(self, compiler: Compiler) -> None:
@@ -59,7 +60,7 @@ class CompilerSuite:
         assert compiler.needs and compiler.tvm_identity(()).strip()
 
     def test_fusing_gives_the_operators_of_a_build(
-        self, compiler: Compiler, model: ImportedModel, target: Any, built: BuiltModel
+        self, compiler: Compiler, model: ImportedModel, target: Target, built: BuiltModel
     ) -> None:
         operators = compiler.operators(model, target)
         assert [o.operator.key for o in operators] == [o.operator.key for o in built.compiled.occurrences]
@@ -75,7 +76,7 @@ class CompilerSuite:
         assert {producer for call in calls for producer in call.inputs}
 
     def test_a_loaded_model_and_its_kernels_in_order_compute_the_same_wherever_tensors_lie(
-        self, compiler: Compiler, model: ImportedModel, target: Any, built: BuiltModel
+        self, compiler: Compiler, model: ImportedModel, target: Target, built: BuiltModel
     ) -> None:
         compiled, device = built.compiled, runtime_device(target)
         rng = np.random.default_rng(0)
@@ -111,7 +112,7 @@ class CompilerSuite:
         assert built.schedules.keys() == operators
 
     def test_an_operator_is_built_alone_with_the_schedule_of_the_model(
-        self, compiler: Compiler, built: BuiltModel, target: Any
+        self, compiler: Compiler, built: BuiltModel, target: Target
     ) -> None:
         occurrence = next(o for o in built.compiled.occurrences if o.operator.anchor in HEAVY)
         model = compiler.single_operator(occurrence)
@@ -126,7 +127,7 @@ class CompilerSuite:
         assert kinds == () and [spec.name for spec in merged.inputs] == [spec.name for spec in model.inputs]
 
     def test_what_can_be_tuned_are_the_anchors_of_heavy_operators(
-        self, compiler: Compiler, model: ImportedModel, target: Any
+        self, compiler: Compiler, model: ImportedModel, target: Target
     ) -> None:
         if "tune" not in compiler.beyond_collecting:
             pytest.skip(f"{compiler.name} does not tune")
@@ -137,7 +138,9 @@ class CompilerSuite:
         one, _ = compiler.tunables(model, target, {items[0].operators[0]})
         assert [item.anchor.key for item in one] == [items[0].anchor.key]
 
-    def test_only_heavy_operators_have_tasks_in_place(self, compiler: Compiler, built: BuiltModel, target: Any) -> None:
+    def test_only_heavy_operators_have_tasks_in_place(
+        self, compiler: Compiler, built: BuiltModel, target: Target
+    ) -> None:
         tunes = "tune" in compiler.beyond_collecting
         for occurrence in built.compiled.occurrences:
             assert bool(compiler.tasks(occurrence, target)) == (tunes and occurrence.operator.anchor in HEAVY)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
 import numpy as np
 import pytest
 
+from op_profiler.compilers.compiled_model import CompiledModel
+from op_profiler.measure.measurement import Cache
 from op_profiler.targets.machine import LoadedModel, Machine
 
 
@@ -26,7 +27,7 @@ class MachineSuite:
         raise NotImplementedError
 
     @pytest.fixture
-    def compiled(self) -> Any:
+    def compiled(self) -> CompiledModel:
         raise NotImplementedError
 
     @pytest.fixture
@@ -34,7 +35,7 @@ class MachineSuite:
         raise NotImplementedError
 
     @pytest.fixture
-    def loaded(self, machine: Machine, compiled: Any, inputs: dict[str, np.ndarray]) -> LoadedModel:
+    def loaded(self, machine: Machine, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> LoadedModel:
         return machine.load(compiled, inputs)
 
     def test_it_says_what_it_is(self, machine: Machine) -> None:
@@ -56,7 +57,7 @@ class MachineSuite:
             np.testing.assert_array_equal(ours, theirs)
 
     @pytest.mark.parametrize("cache", ["model", "hot"])
-    def test_every_kernel_that_is_asked_for_has_a_time(self, loaded: LoadedModel, cache: Any) -> None:
+    def test_every_kernel_that_is_asked_for_has_a_time(self, loaded: LoadedModel, cache: Cache) -> None:
         timed = [index % 2 == 0 for index in range(len(loaded.labels))]
         times = loaded.walk(cache, timed)
         assert [bool(np.isfinite(time)) for time in times] == timed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import pytest
 
@@ -17,6 +17,7 @@ from op_profiler.targets.machine import Place
 from op_profiler.targets.target import kind_of, resolve_target, tvm_identity
 from op_profiler.targets.target_kind import TargetKind
 
+_Answer = TypeVar("_Answer")
 PLACE = Place(host="127.0.0.1", port=9, key="a board")
 
 
@@ -90,7 +91,7 @@ class TargetKindSuite:
                 kind.check_vendor(None)
 
 
-def _answer(ask: Callable[[], Any]) -> Any:
+def _answer(ask: Callable[[], _Answer]) -> _Answer | None:
     """An answer; None of a kind whose machine is not here, which says so."""
     try:
         return ask()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ def _proposals(tuner: Tuner, task: Any, *, fails: bool = False) -> list[int]:
     return found
 
 
-def _result(autotvm: Any, config: Any, fails: bool) -> Any:
+def _result(autotvm: ModuleType, config: Any, fails: bool) -> Any:
     if fails:
         error = autotvm.measure.MeasureErrorNo.RUNTIME_DEVICE
         return autotvm.measure.MeasureResult((1e9,), error, 0.0, time.time())

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.tvm_types import Target
 
 Failure = Literal["invalid", "build", "timeout", "crash", "memory", "wrong", "run", "lost"]
 
@@ -24,7 +25,7 @@ class TaskSpec:
         """The workload as text; equal for equal tasks."""
         return repr((self.template, self.arguments))
 
-    def create(self, target: Any) -> Any:
+    def create(self, target: Target) -> Any:
         """The compiler's task, with its space."""
         return compiler_in_use().task(self, target)
 

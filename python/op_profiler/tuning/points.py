@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.schedules.factors import factors_of
 from op_profiler.schedules.knobs import knob_value, knob_values
 from op_profiler.schedules.records import Record
@@ -45,7 +46,7 @@ def index_of(task: Any, knobs: Mapping[str, Any], *, nearest: bool = False) -> i
     return index if space.is_index_valid(index) else None
 
 
-def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Any) -> Candidate | None:
+def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Target) -> Candidate | None:
     """The candidate that a record stands for; None where no task is the record's, or its space has no such point."""
     for spec in specs:
         if (spec.template, spec.arguments) != (record.template, record.arguments):
@@ -67,7 +68,7 @@ def _place(known: list[Any], wanted: Any, nearest: bool) -> int | None:
     return 0
 
 
-def default_schedule(task: Any, target: Any, origin: Origin = "trial") -> Schedule:
+def default_schedule(task: Any, target: Target, origin: Origin = "trial") -> Schedule:
     """The schedule that a template takes without a record."""
     from tvm.autotvm.task.space import FallbackConfigEntity
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.tuning.candidate import Candidate, Runner, TaskSpec, TrialResult
 from op_profiler.tuning.points import default_schedule, schedule_of
@@ -89,7 +90,7 @@ class OperatorSearch:
     def __init__(
         self,
         tasks: Sequence[TaskSpec],
-        target: Any,
+        target: Target,
         runner: Runner,
         *,
         tuner: str,
@@ -206,7 +207,7 @@ class OperatorSearch:
 class _Space:
     """One template's space and the tuner that walks it."""
 
-    def __init__(self, spec: TaskSpec, target: Any, tuner: str, seed: int) -> None:
+    def __init__(self, spec: TaskSpec, target: Target, tuner: str, seed: int) -> None:
         self.spec = spec
         self.task = spec.create(target)
         self.tuner = make_tuner(tuner, self.task, seed)

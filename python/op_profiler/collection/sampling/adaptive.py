@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.collection.sampling import spaces
 from op_profiler.collection.sampling.run import Batch, batches_of_points
@@ -17,6 +17,7 @@ from op_profiler.errors import DatasetError
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.predict.latency.examples import Examples
 
 _POOL = 160
@@ -61,7 +62,7 @@ def _examples(db: str) -> Examples | None:
     return found if len(found) >= _FEWEST else None
 
 
-def _least_certain(examples: Examples, target: Any, names: Sequence[str], seed: int) -> list[Occurrence]:
+def _least_certain(examples: Examples, target: Target, names: Sequence[str], seed: int) -> list[Occurrence]:
     import numpy as np
 
     from op_profiler.collection.sampling.batches import distinct, operators_of_points

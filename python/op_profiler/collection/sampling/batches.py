@@ -7,18 +7,18 @@ import json
 import random
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from op_profiler.collection.sampling.kinds import Point, Scope
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.frontends.sample import Sampled
 
 _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape"})
 _LAYOUT_SHARE = 0.1
 
 
-def operators_of_points(points: Sequence[Point], target: Any, seed: int) -> list[Occurrence]:
+def operators_of_points(points: Sequence[Point], target: Target, seed: int) -> list[Occurrence]:
     """What the compiler makes of points: each operator once.
 
     Changes of layout alone stand in front of every convolution and would be half of all operators; a few are kept.

@@ -9,7 +9,10 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from typing import Any, ClassVar
+from types import ModuleType
+from typing import ClassVar
+
+from op_profiler.compilers.tvm_types import Node, Variable
 
 EPILOGUES = ("none", "bias", "bias_relu", "bias_relu6", "bias_swish", "bias_gelu", "bias_tanh", "residual_relu")
 UNARY = ("relu", "sigmoid", "tanh", "gelu", "relu6", "sqrt", "exp", "swish")
@@ -31,16 +34,16 @@ class Scope:
         inputs: activations; `weights`: what a model holds as constants.
     """
 
-    def __init__(self, relay: Any) -> None:
+    def __init__(self, relay: ModuleType) -> None:
         self.relay = relay
-        self.inputs: list[Any] = []
-        self.weights: list[Any] = []
+        self.inputs: list[Variable] = []
+        self.weights: list[Variable] = []
 
-    def input(self, *shape: int, dtype: str = "float32") -> Any:
+    def input(self, *shape: int, dtype: str = "float32") -> Variable:
         self.inputs.append(self.relay.var(f"x{len(self.inputs)}", shape=shape, dtype=dtype))
         return self.inputs[-1]
 
-    def weight(self, *shape: int) -> Any:
+    def weight(self, *shape: int) -> Variable:
         self.weights.append(self.relay.var(f"w{len(self.weights)}", shape=shape))
         return self.weights[-1]
 
@@ -56,7 +59,7 @@ class Point(abc.ABC):
     kind: ClassVar[str]
 
     @abc.abstractmethod
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         """The Relay expression, over variables made by `scope`."""
 
     @abc.abstractmethod
@@ -64,7 +67,7 @@ class Point(abc.ABC):
         """Operations (a multiply-add counts two) and elements moved, roughly: what limits on points refer to."""
 
 
-def epilogue(scope: Scope, x: Any, shape: tuple[int, ...], name: str, channel: int) -> Any:
+def epilogue(scope: Scope, x: Node, shape: tuple[int, ...], name: str, channel: int) -> Node:
     """What follows a heavy op and is fused into it.
 
     Args:
@@ -83,7 +86,7 @@ def epilogue(scope: Scope, x: Any, shape: tuple[int, ...], name: str, channel: i
     return activate(scope, x, activation) if activation else x
 
 
-def activate(scope: Scope, x: Any, name: str) -> Any:
+def activate(scope: Scope, x: Node, name: str) -> Node:
     """An activation function."""
     relay = scope.relay
     if name == "gelu":
@@ -117,7 +120,7 @@ class Conv2d(Point):
         padding = 2 * (self.kernel // 2) - self.kernel
         return (self.height + padding) // self.stride + 1, (self.width + padding) // self.stride + 1
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         relay = scope.relay
         x = relay.nn.conv2d(
             scope.input(self.batch, self.in_channels, self.height, self.width),
@@ -148,7 +151,7 @@ class Conv2dTranspose(Point):
     out_channels: int
     kernel: int = 4
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         relay = scope.relay
         x = relay.nn.conv2d_transpose(
             scope.input(1, self.in_channels, self.size, self.size),
@@ -175,7 +178,7 @@ class Dense(Point):
     out_features: int
     epilogue: str = "none"
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         x = scope.relay.nn.dense(
             scope.input(self.rows, self.in_features), scope.weight(self.out_features, self.in_features)
         )
@@ -198,7 +201,7 @@ class BatchMatmul(Point):
     inner: int
     transposed: bool = True
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         left = scope.input(self.batch, self.rows, self.inner)
         shape = (self.columns, self.inner) if self.transposed else (self.inner, self.columns)
         right = scope.input(self.batch, *shape)
@@ -222,7 +225,7 @@ class Pool2d(Point):
     stride: int
     mode: str = "max"
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         nn = scope.relay.nn
         block = channel_block(self.channels)
         x = scope.input(self.batch, self.channels // block, self.height, self.width, block)
@@ -252,7 +255,7 @@ class Softmax(Point):
     rows: int
     columns: int
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         return scope.relay.nn.softmax(scope.input(self.outer, self.rows, self.columns), axis=-1)
 
     def work(self) -> tuple[float, float]:
@@ -268,7 +271,7 @@ class LayerNorm(Point):
     rows: int
     columns: int
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         x = scope.input(1, self.rows, self.columns)
         return scope.relay.nn.layer_norm(x, scope.weight(self.columns), scope.weight(self.columns), epsilon=1e-5)
 
@@ -285,7 +288,7 @@ class Elementwise(Point):
     op: str
     shape: tuple[int, ...]
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         relay = scope.relay
         x = scope.input(*self.shape)
         if self.op in UNARY:
@@ -308,7 +311,7 @@ class Transpose(Point):
     shape: tuple[int, ...]
     axes: tuple[int, ...]
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         return scope.relay.transpose(scope.input(*self.shape), axes=self.axes)
 
     def work(self) -> tuple[float, float]:
@@ -323,7 +326,7 @@ class Concatenate(Point):
     shape: tuple[int, ...]
     parts: int
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         return scope.relay.concatenate([scope.input(*self.shape) for _ in range(self.parts)], axis=1)
 
     def work(self) -> tuple[float, float]:
@@ -338,7 +341,7 @@ class Mean(Point):
     rows: int
     columns: int
 
-    def expression(self, scope: Scope) -> Any:
+    def expression(self, scope: Scope) -> Node:
         return scope.relay.mean(scope.input(1, self.rows, self.columns), axis=-1, keepdims=True)
 
     def work(self) -> tuple[float, float]:

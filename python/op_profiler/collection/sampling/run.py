@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from op_profiler.collection.supervisor import Collection, Progress
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.tvm_types import Target
 
 P = TypeVar("P", bound=Point)
 
@@ -111,7 +112,7 @@ def _content(request: ModelRequest) -> str:
     return _lowered(request).content
 
 
-def _operators_of_model(request: ModelRequest, target: object) -> list[Occurrence]:
+def _operators_of_model(request: ModelRequest, target: Target) -> list[Occurrence]:
     from op_profiler.collection.sampling.batches import distinct
     from op_profiler.compilers.compiler import compiler_in_use
 

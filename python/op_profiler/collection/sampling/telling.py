@@ -18,6 +18,7 @@ from op_profiler.collection.sampling.run import Batch
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
+    from op_profiler.compilers.tvm_types import Target
 
 _BATCH = 24
 _DRAWN = 3
@@ -37,7 +38,7 @@ def telling_batches(seed: int) -> Iterator[Batch]:
         )
 
 
-def _telling(points: Sequence[Any], target: Any, seed: int, before: list[np.ndarray]) -> list[Occurrence]:
+def _telling(points: Sequence[Any], target: Target, seed: int, before: list[np.ndarray]) -> list[Occurrence]:
     """The operators of a batch; `before` are the places of those of earlier batches of this run, and grows."""
     from op_profiler.collection.sampling.batches import distinct, operators_of_points
     from op_profiler.predict.latency.adapt import places_of

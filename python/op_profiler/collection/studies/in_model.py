@@ -12,7 +12,7 @@ import dataclasses
 import math
 import tempfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.collection.studies.compare import Build, in_turns, load_build, same_calls
 from op_profiler.errors import MeasureError, ModelError
@@ -187,7 +187,7 @@ def is_faster(one: np.ndarray, other: np.ndarray) -> bool:
     return median_interval(other / one)[0] > 1.0
 
 
-def _median(times: np.ndarray) -> Any:
+def _median(times: np.ndarray) -> float:
     import numpy as np
 
-    return np.median(times.mean(axis=1) if times.ndim == 2 else times)
+    return float(np.median(times.mean(axis=1) if times.ndim == 2 else times))

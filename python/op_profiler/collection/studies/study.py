@@ -12,6 +12,7 @@ from op_profiler.measure.measurement import Device
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.dataset import Dataset
     from op_profiler.targets.machine import Machine
 
@@ -32,7 +33,7 @@ class Study:
     operators: frozenset[str]
     dataset: Dataset
     open_machine: Callable[[], Machine]
-    target: Any
+    target: Target
     announce: Callable[..., None]
     inputs: dict[str, Any]
 

@@ -15,8 +15,10 @@ from op_profiler.measure.measurement import Cache, Device, Measurement, Settings
 if TYPE_CHECKING:
     from op_profiler.collection.studies.in_model import Decision, Entry, InModel
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.dataset import Row
     from op_profiler.schedules.records import Conditions, Record
+    from op_profiler.schedules.schedule import Schedule
     from op_profiler.targets.remote.trial_runner import BoardRunner
     from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
     from op_profiler.tuning.search import Finalist, Search, Trial
@@ -252,7 +254,7 @@ class ModelTuner(Study):
             known |= {key: dataclasses.replace(result, machine=address) for key, result in found.items()}
         return known
 
-    def row(self, item: Tunable, schedule: Any, settings: Settings, result: TrialResult) -> Row:
+    def row(self, item: Tunable, schedule: Schedule, settings: Settings, result: TrialResult) -> Row:
         """A row of the dataset for one candidate of an anchor."""
         from op_profiler.dataset import Row
 
@@ -316,7 +318,7 @@ def trial_result(measurement: Measurement) -> TrialResult:
     return TrialResult(samples_us=samples, stopped_early=len(samples) == 1)
 
 
-def tunables_of(model: ImportedModel, target: Any, keys: Collection[str] | None = None) -> tuple[list[Tunable], int]:
+def tunables_of(model: ImportedModel, target: Target, keys: Collection[str] | None = None) -> tuple[list[Tunable], int]:
     """What can be tuned in a model, without building it, and the bytes of all its weights.
 
     Args:

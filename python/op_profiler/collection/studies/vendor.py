@@ -9,6 +9,7 @@ from op_profiler.collection.studies.study import Study
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.tuning.candidate import Candidate, TrialResult
     from op_profiler.tuning.trials.runner import TrialRunner
     from op_profiler.tuning.tunable import Tunable
 
@@ -77,7 +78,7 @@ class VendorComparison(Study):
             vendor.error,
         )
 
-    def _best(self, item: Tunable) -> Any:
+    def _best(self, item: Tunable) -> Candidate | None:
         """The candidate that a build takes; None where there is no record."""
         from op_profiler.schedules.records import computation_of
         from op_profiler.tuning.points import candidate_of
@@ -86,7 +87,7 @@ class VendorComparison(Study):
         best = self.build.usable_records().chosen.get(computation_of(task.template, task.arguments))
         return candidate_of(best, item.specs, self.target) if best is not None else None
 
-    def _store(self, item: Tunable, runner: TrialRunner, result: Any) -> None:
+    def _store(self, item: Tunable, runner: TrialRunner, result: TrialResult) -> None:
         from op_profiler.collection.studies.tune import measurement_of
         from op_profiler.dataset import Row
         from op_profiler.schedules.schedule import Schedule

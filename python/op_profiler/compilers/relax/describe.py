@@ -11,6 +11,7 @@ from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relax.legalize import OP
 from op_profiler.compilers.relax.pipeline import Lowered
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import IRModule
 from op_profiler.operators.describe import Description
 from op_profiler.operators.operator import TensorSpec
 
@@ -54,7 +55,7 @@ def _bindings(function: Any) -> list[Any]:
 
 
 def _occurrence(
-    module: Any, function: Any, label: str, kernel: Any, call: Any, constant: tuple[bool, ...]
+    module: IRModule, function: Any, label: str, kernel: Any, call: Any, constant: tuple[bool, ...]
 ) -> Occurrence:
     """Of a Relax function that groups calls of TIR, or of one function of TIR that is called by itself."""
     tvm = load_tvm()
@@ -73,7 +74,7 @@ def _occurrence(
     return Occurrence(description.operator(outputs), label, kernel, constant, description.anchor_signature())
 
 
-def _described(module: Any, binding: Any, names: dict[Any, str], description: Description) -> str:
+def _described(module: IRModule, binding: Any, names: dict[Any, str], description: Description) -> str:
     tvm = load_tvm()
     value = binding.value
     if isinstance(value, tvm.relax.TupleGetItem):

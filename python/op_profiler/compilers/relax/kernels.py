@@ -11,6 +11,7 @@ import numpy as np
 
 from op_profiler.compilers.relax.calls import Call, TimedCalls, call_overhead_us
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import RuntimeDevice
 from op_profiler.errors import MeasureError
 from op_profiler.measure.measurement import Cache
 
@@ -104,7 +105,7 @@ class VmKernels:
         return [np.asarray(output.numpy()) for output in ([outputs] if hasattr(outputs, "numpy") else outputs)]
 
 
-def load_kernels(executable: Any, device: Any, inputs: Mapping[str, np.ndarray]) -> VmKernels:
+def load_kernels(executable: Any, device: RuntimeDevice, inputs: Mapping[str, np.ndarray]) -> VmKernels:
     """Run a model once and keep every call of a kernel with its buffers.
 
     Args:

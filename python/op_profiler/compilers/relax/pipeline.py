@@ -10,6 +10,7 @@ from op_profiler.compilers.relax.prepare import prepared
 from op_profiler.compilers.relax.rules import schedule_function
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import IRModule, Target
 from op_profiler.schedules.schedule import Schedule
 
 
@@ -22,11 +23,11 @@ class Lowered:
         kernels: the same with one function of TIR a kernel, called from ``main`` in order.
     """
 
-    fused: Any
-    kernels: Any
+    fused: IRModule
+    kernels: IRModule
 
 
-def lower(module: Any, target: Any) -> Lowered:
+def lower(module: IRModule, target: Target) -> Lowered:
     """Lower and fuse; nothing is scheduled yet.
 
     Args:
@@ -53,7 +54,7 @@ def lower(module: Any, target: Any) -> Lowered:
     return Lowered(fused, kernels)
 
 
-def scheduled(kernels: Any, target: Any) -> tuple[Any, dict[str, Schedule]]:
+def scheduled(kernels: IRModule, target: Target) -> tuple[Any, dict[str, Schedule]]:
     """Every kernel under its default schedule, and what that is by the kernel's name."""
     tvm = load_tvm()
     vectors, schedules = vectors_of(target), {}
@@ -66,7 +67,7 @@ def scheduled(kernels: Any, target: Any) -> tuple[Any, dict[str, Schedule]]:
     return module, schedules
 
 
-def finish(kernels: Any, target: Any) -> Any:
+def finish(kernels: IRModule, target: Target) -> Any:
     """What the virtual machine runs, a ``relax.VMExecutable``: memory planned, calls lowered, kernels compiled."""
     tvm = load_tvm()
     from tvm.relax.backend.cpu_generic import pipeline

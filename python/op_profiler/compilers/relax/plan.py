@@ -8,6 +8,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import KernelCall, PlannedTensor
 from op_profiler.compilers.relax.describe import tensors_of
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import IRModule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Plan:
     outputs: tuple[int, ...]
 
 
-def plan_of(kernels: Any) -> Plan:
+def plan_of(kernels: IRModule) -> Plan:
     """The calls and tensors of ``main``.
 
     Args:

@@ -12,12 +12,13 @@ from op_profiler.compilers.relax.fold import fold_with_numpy
 from op_profiler.compilers.relax.rewrite import Constant, Rewrite, rewrite_calls
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import IRModule, Target
 
 _CONV2D = "relax.nn.conv2d"
 _UNCHANGED = ["NCHW", "OIHW"]
 
 
-def prepared(module: Any, target: Any) -> Any:
+def prepared(module: IRModule, target: Target) -> Any:
     """A module of Relax as the default schedules want it.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.relax.pipeline import Lowered
-    from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction, RuntimeDevice
+    from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction, RuntimeDevice, Target
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
@@ -56,10 +57,10 @@ class RelaxCompiler(Compiler):
     def activate_tvm(self) -> None:
         tvm_package.activate()
 
-    def prepare_tvm(self, tvm: Any) -> None:
+    def prepare_tvm(self, tvm: ModuleType) -> None:
         from tvm import relax, s_tir, tirx  # noqa: F401
 
-    def target(self, text: str) -> Any:
+    def target(self, text: str) -> Target:
         import tvm
 
         from op_profiler.compilers.relax.target import fields_of
@@ -72,20 +73,22 @@ class RelaxCompiler(Compiler):
         return load_from_relay(request)
 
     def convert(
-        self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any
+        self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
     ) -> ImportedModel:
         raise ModelError(f"the compiler relax does not convert models to {precision}")
 
     def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
         return model, ()
 
-    def operators(self, model: ImportedModel, target: Any) -> list[Occurrence]:
+    def operators(self, model: ImportedModel, target: Target) -> list[Occurrence]:
         return _called(_lowered(model, target))
 
-    def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Any, records: UsableRecords) -> FusedOperators:
+    def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
         return FusedOperators(lower(), frozenset())
 
-    def build(self, model: ImportedModel, target: Any, records: UsableRecords, executor: str = "graph") -> BuiltModel:
+    def build(
+        self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
+    ) -> BuiltModel:
         started = time.perf_counter()
         return _built(_lowered(model, target), target, started, model.name)
 
@@ -124,7 +127,7 @@ class RelaxCompiler(Compiler):
 
         return operator_model(occurrence)
 
-    def build_operator(self, occurrence: Occurrence, target: Any, records: UsableRecords) -> BuiltModel:
+    def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
         from op_profiler.compilers.relax.pipeline import Lowered
 
         started = time.perf_counter()
@@ -132,17 +135,17 @@ class RelaxCompiler(Compiler):
         return _built(Lowered(module, module), target, started, occurrence.operator.name, occurrence)
 
     def tunables(
-        self, model: ImportedModel, target: Any, keys: Collection[str] | None
+        self, model: ImportedModel, target: Target, keys: Collection[str] | None
     ) -> tuple[list[Tunable], list[Occurrence]]:
         return [], self.operators(model, target)
 
     def anchor(self, occurrence: Occurrence) -> Operator:
         raise ModelError("the compiler relax does not tune")
 
-    def task(self, spec: TaskSpec, target: Any) -> Any:
+    def task(self, spec: TaskSpec, target: Target) -> Any:
         raise ModelError("the compiler relax does not tune")
 
-    def tasks(self, occurrence: Occurrence, target: Any) -> tuple[TaskSpec, ...]:
+    def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         return ()
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:
@@ -152,7 +155,7 @@ class RelaxCompiler(Compiler):
         raise NotKept("modules of Relax are built again")
 
 
-def _lowered(model: ImportedModel, target: Any) -> Lowered:
+def _lowered(model: ImportedModel, target: Target) -> Lowered:
     from op_profiler.compilers.relax.pipeline import lower
     from op_profiler.compilers.tvm_errors import last_line
 
@@ -171,7 +174,7 @@ def _called(lowered: Lowered) -> list[Occurrence]:
     return [occurrence for occurrence in occurrences_of(lowered) if occurrence.label in called]
 
 
-def _built(lowered: Lowered, target: Any, started: float, name: str, alone: Occurrence | None = None) -> BuiltModel:
+def _built(lowered: Lowered, target: Target, started: float, name: str, alone: Occurrence | None = None) -> BuiltModel:
     """Args:
     started: when the compiler began, by `time.perf_counter`.
     alone: the operator, where the module is of one.

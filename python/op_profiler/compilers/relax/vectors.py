@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Target
 
 _FLOAT_BITS = 32
 _MANY, _FEW = 32, 16
@@ -24,7 +24,7 @@ class Vectors:
     accumulators: int
 
 
-def vectors_of(target: Any) -> Vectors:
+def vectors_of(target: Target) -> Vectors:
     """Of the processor of a target of kind llvm.
 
     Args:

@@ -10,6 +10,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.records import computation_of
 
 if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.schedules.usable_records import UsableRecords
 
 
@@ -28,7 +29,7 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
     asked: set[str] = set()
 
     class Noting(autotvm.task.ApplyHistoryBest):  # type: ignore[name-defined]
-        def _query_inside(self, target: Any, workload: Any) -> Any:
+        def _query_inside(self, target: Target, workload: Any) -> Any:
             asked.add(computation_of(workload[0], workload[1:]))
             return super()._query_inside(target, workload)
 

@@ -10,6 +10,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.extract import attributes
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Call, Node, Target
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.describe import signature
 from op_profiler.operators.operator import TensorSpec
@@ -38,7 +39,7 @@ class ChosenSchedules:
         op: Any,
         attrs: Any,
         inputs: Any,
-        target: Any,
+        target: Target,
         chosen: Any,
         outputs: Any,
         tasks: list[tuple[str, tuple[Any, ...]]],
@@ -69,7 +70,7 @@ class ChosenSchedules:
         choice = self._choices.get(occurrence.anchor_signature)
         return [] if choice is None else choice.tasks
 
-    def weigh(self, occurrence: Occurrence, target: Any) -> None:
+    def weigh(self, occurrence: Occurrence, target: Target) -> None:
         """Let the compiler choose an implementation for an operator's anchor, without compiling it."""
         tvm = load_tvm()
         from tvm.relay.backend import te_compiler
@@ -82,7 +83,7 @@ class ChosenSchedules:
             te_compiler.select_implementation(call.op, call.attrs, inputs, call.checked_type, target)
 
 
-def weigh_all(occurrences: Iterable[Occurrence], target: Any) -> None:
+def weigh_all(occurrences: Iterable[Occurrence], target: Target) -> None:
     """Let the compiler ask for the schedule records of all operators as a build does, without compiling them."""
     with chosen_schedules() as choices:
         for occurrence in {o.operator.key: o for o in occurrences}.values():
@@ -91,12 +92,12 @@ def weigh_all(occurrences: Iterable[Occurrence], target: Any) -> None:
                     choices.weigh(occurrence, target)
 
 
-def anchor_call(occurrence: Occurrence) -> Any:
+def anchor_call(occurrence: Occurrence) -> Call:
     """The call of the anchor inside a fused function; the first of them where it has several."""
     relay = load_tvm().relay
-    calls: list[Any] = []
+    calls: list[Call] = []
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         if isinstance(node, relay.Call) and getattr(node.op, "name", None) == occurrence.operator.anchor:
             calls.append(node)
 
@@ -132,7 +133,7 @@ def chosen_schedules() -> Iterator[ChosenSchedules]:
     record = ChosenSchedules()
     original = te_compiler.select_implementation
 
-    def noting(op: Any, attrs: Any, inputs: Any, out_type: Any, target: Any, use_autotvm: bool = True) -> Any:
+    def noting(op: Any, attrs: Any, inputs: Any, out_type: Any, target: Target, use_autotvm: bool = True) -> Any:
         env = TaskExtractEnv.get()
         env.reset()
         env.tracing = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import IRModule
 
 _MOST_CHARACTERS = 40_000  # a Winograd's unrolled transforms have more, and nobody reads them
 
@@ -21,7 +22,7 @@ def code_capture(found: dict[str, str]) -> Any:
     tvm = load_tvm()
 
     @tvm.tir.transform.prim_func_pass(opt_level=0)
-    def note(function: Any, module: Any, context: Any) -> Any:
+    def note(function: Any, module: IRModule, context: Any) -> Any:
         symbol = function.attrs["global_symbol"] if function.attrs and "global_symbol" in function.attrs else None
         if symbol is not None:
             text = str(function.script(show_meta=False))

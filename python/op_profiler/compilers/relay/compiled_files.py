@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
 from op_profiler.compilers.compiler import NotKept
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray, Function, RuntimeModule
+from op_profiler.operators.operator import Operator
 
 _GPU_FORMATS = ("ptx", "cubin", "fatbin")
 _ABOUT, _FUNCTIONS, _GRAPH, _CODE, _PARAMS = "build.json", "functions.json", "graph.json", "vm.bin", "params.bin"
@@ -31,21 +33,20 @@ class Library:
 
     Attributes:
         graph: of the graph executor, JSON.
-        kernels: `tvm.runtime.Module`.
         params: weights by name.
     """
 
     graph: str
-    kernels: Any
-    params: dict[str, Any]
+    kernels: RuntimeModule
+    params: dict[str, DeviceArray]
 
     def get_graph_json(self) -> str:
         return self.graph
 
-    def get_lib(self) -> Any:
+    def get_lib(self) -> RuntimeModule:
         return self.kernels
 
-    def get_params(self) -> dict[str, Any]:
+    def get_params(self) -> dict[str, DeviceArray]:
         return self.params
 
 
@@ -84,14 +85,14 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
         (folder / _GRAPH).write_text(library.get_graph_json())
         (folder / _PARAMS).write_bytes(tvm.relay.save_param_dict(library.get_params()))
     about["modules"] = [_write_module(folder, f"library{i}", m) for i, m in enumerate(_modules(kernels))]
-    functions: dict[int, tuple[int, Any]] = {}
+    functions: dict[int, tuple[int, Function]] = {}
     about["occurrences"] = _rows(compiled.occurrences, functions)
     about["by_label"] = _rows(compiled.by_label.values(), functions)
     (folder / _FUNCTIONS).write_text(tvm.ir.save_json(tvm.runtime.convert([f for _, f in functions.values()])))
     (folder / _ABOUT).write_text(json.dumps(about))
 
 
-def _rows(occurrences: Iterable[Occurrence], functions: dict[int, tuple[int, Any]]) -> list[_Row]:
+def _rows(occurrences: Iterable[Occurrence], functions: dict[int, tuple[int, Function]]) -> list[_Row]:
     """Occurrences as plain values; each function once, by its number."""
     rows = []
     for o in occurrences:
@@ -100,7 +101,7 @@ def _rows(occurrences: Iterable[Occurrence], functions: dict[int, tuple[int, Any
     return rows
 
 
-def _modules(kernels: Any) -> list[Any]:
+def _modules(kernels: RuntimeModule) -> list[RuntimeModule]:
     """A library and the code of devices that it launches."""
     imported = list(kernels.imported_modules)
     if kernels.type_key != "llvm" or any(m.type_key != "cuda" or m.imported_modules for m in imported):
@@ -108,7 +109,7 @@ def _modules(kernels: Any) -> list[Any]:
     return [kernels, *imported]
 
 
-def _write_module(folder: Path, name: str, module: Any) -> str:
+def _write_module(folder: Path, name: str, module: RuntimeModule) -> str:
     """Write one; the name of its file."""
     if module.type_key == "llvm":
         module.save(str(folder / f"{name}.bc"), "bc")
@@ -164,13 +165,13 @@ def read_compiled(folder: Path) -> CompiledModel:
     )
 
 
-def _read_module(path: Path) -> Any:
+def _read_module(path: Path) -> RuntimeModule:
     form = path.suffix.removeprefix(".")
     return load_tvm().runtime.load_module(str(path), "ll" if form == "bc" else form)  # LLVM reads both by one name
 
 
-def _occurrences(rows: Iterable[_Row], functions: Any) -> list[Occurrence]:
-    found: dict[tuple[int, tuple[bool, ...]], Any] = {}
+def _occurrences(rows: Iterable[_Row], functions: Sequence[Function]) -> list[Occurrence]:
+    found: dict[tuple[int, tuple[bool, ...]], Operator] = {}
     occurrences = []
     for number, label, constant, signature, layers in rows:
         key = number, tuple(constant)

@@ -10,6 +10,7 @@ from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Call, Function, IRModule, Node
 from op_profiler.operators.describe import Description
 from op_profiler.operators.operator import Operator, TensorSpec
 
@@ -17,7 +18,7 @@ _RESHAPE_ONLY = "relay.reshape_only"  # the executors give such a function no ke
 _NOT_STRUCTURE = frozenset({"auto_scheduler_rewritten_layout", "meta_schedule_original_shape", "hash", "Primitive"})
 
 
-def extract(module: Any, layers: Layers, weights: Collection[str] = ()) -> list[Occurrence]:
+def extract(module: IRModule, layers: Layers, weights: Collection[str] = ()) -> list[Occurrence]:
     """Every call of a fused function in `main` that becomes a kernel, in execution order.
 
     Args:
@@ -29,12 +30,12 @@ def extract(module: Any, layers: Layers, weights: Collection[str] = ()) -> list[
     relay = load_tvm().relay
     cache: dict[tuple[int, tuple[bool, ...]], tuple[Operator, str, Names]] = {}
     found: list[Occurrence] = []
-    keep_alive: list[Any] = []
+    keep_alive: list[Function] = []
     for entry in _entry_functions(module):
         bound = _let_bindings(entry)
         constants = _Constants(bound, frozenset(weights))
 
-        def visit(node: Any, bound: dict[Any, Any] = bound, constants: _Constants = constants) -> None:
+        def visit(node: Node, bound: dict[Node, Node] = bound, constants: _Constants = constants) -> None:
             if not isinstance(node, relay.Call):
                 return
             function = _primitive(node.op, module, bound)
@@ -53,19 +54,19 @@ def extract(module: Any, layers: Layers, weights: Collection[str] = ()) -> list[
     return found
 
 
-def _entry_functions(module: Any) -> Iterator[Any]:
+def _entry_functions(module: IRModule) -> Iterator[Function]:
     relay = load_tvm().relay
     for _, function in sorted(module.functions.items(), key=lambda item: str(item[0].name_hint)):
         if isinstance(function, relay.Function) and not _is_primitive(function):
             yield function
 
 
-def _let_bindings(function: Any) -> dict[Any, Any]:
+def _let_bindings(function: Function) -> dict[Node, Node]:
     """Values by variable: the virtual machine's pipeline binds functions and constants before it calls with them."""
     relay = load_tvm().relay
-    bound: dict[Any, Any] = {}
+    bound: dict[Node, Node] = {}
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         if isinstance(node, relay.Let):
             bound[node.var] = node.value
 
@@ -73,11 +74,11 @@ def _let_bindings(function: Any) -> dict[Any, Any]:
     return bound
 
 
-def _is_primitive(function: Any) -> bool:
+def _is_primitive(function: Function) -> bool:
     return function.attrs is not None and "Primitive" in function.attrs.keys()
 
 
-def _primitive(op: Any, module: Any, bound: dict[Any, Any]) -> Any | None:
+def _primitive(op: Any, module: IRModule, bound: dict[Node, Node]) -> Function | None:
     tvm = load_tvm()
     if isinstance(op, tvm.ir.GlobalVar):
         op = module[op]
@@ -96,18 +97,18 @@ class _Constants:
         weights: names of variables that stand for constants.
     """
 
-    def __init__(self, bound: dict[Any, Any], weights: frozenset[str]) -> None:
+    def __init__(self, bound: dict[Node, Node], weights: frozenset[str]) -> None:
         self.relay = load_tvm().relay
         self.bound = bound
         self.weights = weights
-        self.known: dict[Any, bool] = {}
+        self.known: dict[Node, bool] = {}
 
-    def holds(self, node: Any) -> bool:
+    def holds(self, node: Node) -> bool:
         if node not in self.known:
             self.known[node] = self._holds(node)
         return self.known[node]
 
-    def _holds(self, node: Any) -> bool:
+    def _holds(self, node: Node) -> bool:
         relay = self.relay
         if isinstance(node, relay.Var):
             return node.name_hint in self.weights or (node in self.bound and self.holds(self.bound[node]))
@@ -141,15 +142,15 @@ def attributes(attrs: Any) -> dict[str, Any]:
 class _Describer:
     """Walks one fused function and tells its ops to a `Description`."""
 
-    def __init__(self, function: Any, constant: tuple[bool, ...]) -> None:
+    def __init__(self, function: Function, constant: tuple[bool, ...]) -> None:
         self.relay = load_tvm().relay
         self.function = function
-        self.calls: list[Any] = []
+        self.calls: list[Call] = []
         self.description = Description([tensors(p.checked_type) for p in function.params], constant)
-        self.names: dict[Any, str] = dict(zip(function.params, self.description.names))
+        self.names: dict[Node, str] = dict(zip(function.params, self.description.names))
         self.visit(function.body)
 
-    def visit(self, node: Any) -> str:
+    def visit(self, node: Node) -> str:
         if node in self.names:
             return self.names[node]
         relay = self.relay
@@ -167,7 +168,7 @@ class _Describer:
         self.names[node] = name
         return name
 
-    def _call(self, node: Any) -> str:
+    def _call(self, node: Call) -> str:
         relay = self.relay
         arguments = [self.visit(argument) for argument in node.args]
         if isinstance(node.op, relay.Function):
@@ -196,7 +197,7 @@ class _Describer:
         return self.description.operator(tensors(result))
 
 
-def describe(function: Any, constant: tuple[bool, ...]) -> Operator:
+def describe(function: Function, constant: tuple[bool, ...]) -> Operator:
     """The operator that a fused Relay function is.
 
     Args:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.compiled_model import CompiledModel
-    from op_profiler.compilers.runtime_types import DeviceArray, RuntimeDevice
+    from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice
 
 
 def load_graph(compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]) -> GraphKernels:

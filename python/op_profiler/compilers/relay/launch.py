@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from op_profiler.compilers.compiled_model import Launch
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import IRModule
 
 _Launched = TypeVar("_Launched")
 _DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
@@ -22,7 +23,7 @@ def launch_capture(found: dict[str, list[_Launched]], read: Callable[[Any], list
     tvm = load_tvm()
 
     @tvm.tir.transform.prim_func_pass(opt_level=0)
-    def note(function: Any, module: Any, context: Any) -> Any:
+    def note(function: Any, module: IRModule, context: Any) -> Any:
         symbol = function.attrs["global_symbol"] if function.attrs and "global_symbol" in function.attrs else None
         launches = read(function.body)
         if symbol is not None and launches:

@@ -16,6 +16,7 @@ from typing import Any
 from op_profiler.compilers.relay.rewriting import main_of, rebuilt
 from op_profiler.compilers.relay.successors import Graph, Names, successors
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Call, Function, IRModule, Named, Node
 
 
 class Layers:
@@ -25,7 +26,7 @@ class Layers:
         self._names: list[Names] = []
         self._source = f"op_profiler.layers {uuid.uuid4().hex}"  # functions of another build hold numbers of their own
 
-    def marked(self, module: Any) -> Any:
+    def marked(self, module: IRModule) -> IRModule:
         """The module with a number for every call of ``main`` whose span names a layer."""
         tvm = load_tvm()
         graph = _graph(main_of(module), self._number)
@@ -36,11 +37,11 @@ class Layers:
         self._give(copy, graph, found)
         return copy
 
-    def named(self, module: Any) -> Any:
+    def named(self, module: IRModule) -> IRModule:
         """The module with the names in place of the numbers, for another build."""
         return with_layers(module, lambda call: _SEPARATOR.join(self.of(call)))
 
-    def of(self, call: Any) -> Names:
+    def of(self, call: Call) -> Names:
         """The layers that went into a call; empty where they are not known."""
         number = self._number(call)
         return () if number is None else self._names[number]
@@ -48,25 +49,27 @@ class Layers:
     def carrier(self) -> Any:
         """The pass instrument that keeps the numbers alive. It changes modules in place."""
         tvm = load_tvm()
-        carry, before = self._carry, []
+        carry = self._carry
+        before: list[Function | None] = []
 
         @tvm.ir.instrument.pass_instrument
         class Carrier:
-            def run_before_pass(self, module: Any, info: Any) -> None:
+            def run_before_pass(self, module: IRModule, info: Named) -> None:
                 before.append(main_of(module) if info.name not in _LEAVE_ALONE else None)
 
-            def run_after_pass(self, module: Any, info: Any) -> None:
+            def run_after_pass(self, module: IRModule, info: Named) -> None:
                 main = before.pop()
                 if main is not None and main_of(module) is not None and not main.same_as(main_of(module)):
                     carry(main, module)
 
         return Carrier()
 
-    def _carry(self, before: Any, module: Any) -> None:
+    def _carry(self, before: Function, module: IRModule) -> None:
         """Give numbers to calls that a pass made."""
-        if not self._misses_some(main_of(module)):  # most passes keep all: a look is quicker than the graph
+        main = main_of(module)
+        if main is None or not self._misses_some(main):  # most passes keep all: a look is quicker than the graph
             return
-        new = _graph(main_of(module), self._number)
+        new = _graph(main, self._number)
         if new is None or None not in new.numbers:
             return
         old = _graph(before, self._number)
@@ -75,32 +78,32 @@ class Layers:
         names = [self._names[n] if n is not None else () for n in old.numbers]
         self._give(module, new, successors(old, new, names))
 
-    def _misses_some(self, main: Any) -> bool:
+    def _misses_some(self, main: Function) -> bool:
         """Whether a call has no number."""
         relay = load_tvm().relay
         misses = False
 
-        def visit(node: Any) -> None:
+        def visit(node: Node) -> None:
             nonlocal misses
             misses = misses or (isinstance(node, relay.Call) and layer_in_span(node) != self._source)
 
         relay.analysis.post_order_visit(main.body, visit)
         return misses
 
-    def _number(self, call: Any) -> int | None:
+    def _number(self, call: Call) -> int | None:
         span = call.span
         return int(span.line) if span and span.source_name.name == self._source else None
 
-    def _give(self, module: Any, graph: Graph, found: dict[int, Names]) -> None:
+    def _give(self, module: IRModule, graph: Graph, found: dict[int, Names]) -> None:
         """Number calls of ``main``, by their place in `graph`."""
         relay = load_tvm().relay
-        spans: dict[Any, Any] = {}
+        spans: dict[Node, Any] = {}
         for place, names in found.items():
             number = len(self._names)
             self._names.append(names)
             spans[graph.calls[place]] = relay.Span(relay.SourceName(self._source), number, number, 0, 0)
 
-        def numbered(call: Any, arguments: list[Any]) -> Any | None:
+        def numbered(call: Call, arguments: list[Node]) -> Node | None:
             if call not in spans:
                 return None
             return relay.expr.CallWithFields(call, None, arguments, None, None, None, spans[call])
@@ -115,11 +118,11 @@ _LEAVE_ALONE = frozenset({"InferType", "sequential", "PlanDevices"})
 _SEPARATOR = "\n"  # of the names of a call that came of several
 
 
-def _names_in_span(call: Any) -> Names:
+def _names_in_span(call: Call) -> Names:
     return tuple(name for name in layer_in_span(call).split(_SEPARATOR) if name)
 
 
-def with_layers(module: Any, layer_of: Callable[[Any], str]) -> Any:
+def with_layers(module: IRModule, layer_of: Callable[[Call], str]) -> IRModule:
     """A module whose calls name their layers in their spans.
 
     Args:
@@ -128,7 +131,7 @@ def with_layers(module: Any, layer_of: Callable[[Any], str]) -> Any:
     tvm = load_tvm()
     relay = tvm.relay
 
-    def named(call: Any, arguments: list[Any]) -> Any | None:
+    def named(call: Call, arguments: list[Node]) -> Node | None:
         layer = layer_of(call)
         if layer == layer_in_span(call):
             return None
@@ -138,13 +141,13 @@ def with_layers(module: Any, layer_of: Callable[[Any], str]) -> Any:
     return _with_body(tvm.IRModule(module.functions, module.type_definitions), rebuilt(module, named))
 
 
-def layer_in_span(call: Any) -> str:
+def layer_in_span(call: Call) -> str:
     """The layer that a frontend named in the span of a call; empty where it did not."""
     span = call.span
     return str(span.source_name.name) if span else ""
 
 
-def _with_body(module: Any, body: Any | None) -> Any:
+def _with_body(module: IRModule, body: Node | None) -> IRModule:
     """Give ``main`` another body with the same types."""
     if body is not None:
         variable = module.get_global_var("main")
@@ -153,7 +156,7 @@ def _with_body(module: Any, body: Any | None) -> Any:
     return module
 
 
-def _graph(main: Any, number_of: Callable[[Any], int | None]) -> Graph | None:
+def _graph(main: Function | None, number_of: Callable[[Call], int | None]) -> Graph | None:
     """The calls of a function; None where it is more than a graph of calls."""
     tvm = load_tvm()
     relay = tvm.relay
@@ -166,7 +169,7 @@ def _graph(main: Any, number_of: Callable[[Any], int | None]) -> Graph | None:
     def reads_of(nodes: Iterable[Any]) -> frozenset[int | str]:
         return frozenset().union(*(read[node.handle.value] for node in nodes))
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         nonlocal only_calls
         if not only_calls or isinstance(node, tvm.ir.Op):
             return

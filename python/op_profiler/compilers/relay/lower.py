@@ -19,6 +19,7 @@ from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.shortcuts import shortcuts
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Named, Node, Target
 from op_profiler.errors import ModelError
 from op_profiler.operators import cost
 
@@ -33,7 +34,7 @@ _WHY = {
 }
 
 
-def optimize(model: ImportedModel, target: Any) -> list[Occurrence]:
+def optimize(model: ImportedModel, target: Target) -> list[Occurrence]:
     """Lower and fuse only: the operators that a build would compile, without generating code.
 
     The weights of heavy operators stay variables, so that nothing is computed from them: folding their layouts takes
@@ -45,7 +46,9 @@ def optimize(model: ImportedModel, target: Any) -> list[Occurrence]:
         return fuse(model.mod, target, folded, weights)
 
 
-def fuse(module: Any, target: Any, params: dict[str, Any], weights: Collection[str]) -> list[Occurrence]:
+def fuse(
+    module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str]
+) -> list[Occurrence]:
     """The operators that the compiler makes of a module.
 
     Args:
@@ -66,7 +69,7 @@ def _weights_of_heavy_ops(model: ImportedModel) -> set[str]:
     relay = load_tvm().relay
     found: set[str] = set()
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         if not isinstance(node, relay.Call) or getattr(node.op, "name", "") not in cost.HEAVY or len(node.args) < 2:
             return
         weight = node.args[1]
@@ -79,7 +82,7 @@ def _weights_of_heavy_ops(model: ImportedModel) -> set[str]:
     return found
 
 
-def compile_model(model: ImportedModel, target: Any, executor: str = "graph") -> CompiledModel:
+def compile_model(model: ImportedModel, target: Target, executor: str = "graph") -> CompiledModel:
     """Build a model once; its kernels and its operators come from the same compilation.
 
     Raises:
@@ -137,7 +140,7 @@ def compile_model(model: ImportedModel, target: Any, executor: str = "graph") ->
     )
 
 
-def _left_out(module: Any) -> list[str]:
+def _left_out(module: IRModule) -> list[str]:
     """Names of the compiler's passes that are left out for a module.
 
     `SimplifyExpr` infers all types anew at each place that one of its patterns fits, and TVM infers the type of a
@@ -146,7 +149,7 @@ def _left_out(module: Any) -> list[str]:
     relay = load_tvm().relay
     convolutions = 0
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         nonlocal convolutions
         convolutions += isinstance(node, relay.Call) and "conv" in getattr(node.op, "name", "")
 
@@ -190,9 +193,9 @@ def _label_capture() -> Any:
         """
 
         def __init__(self) -> None:
-            self.modules: list[Any] = []
+            self.modules: list[IRModule] = []
 
-        def run_after_pass(self, module: Any, info: Any) -> None:
+        def run_after_pass(self, module: IRModule, info: Named) -> None:
             if info.name == "LabelOps":
                 self.modules.append(module)
 

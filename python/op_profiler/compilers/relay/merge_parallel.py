@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.tvm_build import load_tvm
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.tvm_types import Call, IRModule, Node
 
 KINDS = ("conv2d", "dense", "batch_matmul")
 
@@ -44,7 +45,7 @@ def merged(model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
     return dataclasses.replace(model, mod=layers.named(module), params={}, content=content), tuple(kinds)
 
 
-def _with_ends(module: Any) -> Any:
+def _with_ends(module: IRModule) -> IRModule:
     """The module with slices by begin and end in place of begin and size, which the passes make.
 
     When TVM puts channels into blocks it divides a size as if it were an end (`StridedSliceInferCorrectLayout`), and
@@ -54,7 +55,7 @@ def _with_ends(module: Any) -> Any:
     relay = tvm.relay
 
     class Rewriter(relay.ExprMutator):  # type: ignore[name-defined]  # TVM has no types
-        def visit_call(self, call: Any) -> Any:
+        def visit_call(self, call: Call) -> Node:
             made = super().visit_call(call)
             if getattr(call.op, "name", "") != "strided_slice" or call.attrs.slice_mode != "size":
                 return made

@@ -10,12 +10,13 @@ import numpy as np
 
 from op_profiler.compilers.relay.extract import attributes, tensors
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Node
 from op_profiler.errors import ModelError
 
 GRAPH, WEIGHTS = "graph.json", "weights.npz"
 
 
-def write_graph(folder: Path, module: Any, params: dict[str, Any]) -> None:
+def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) -> None:
     """Write the graph of ``main`` as `GRAPH` and its constants as `WEIGHTS`.
 
     The graph has ``inputs`` (names, shapes), ``nodes`` (op, attributes, arguments, shapes of the
@@ -32,10 +33,10 @@ def write_graph(folder: Path, module: Any, params: dict[str, Any]) -> None:
     """
     relay = load_tvm().relay
     function = module["main"]
-    weights = {name: value.numpy() for name, value in params.items()}
+    weights: dict[str, Any] = {name: value.numpy() for name, value in params.items()}
     inputs: list[dict[str, Any]] = []
     nodes: list[dict[str, Any]] = []
-    known: dict[Any, list[Any]] = {}
+    known: dict[Node, list[Any]] = {}
     for variable in function.params:
         name = str(variable.name_hint)
         known[variable] = ["weight" if name in weights else "input", name]
@@ -43,7 +44,7 @@ def write_graph(folder: Path, module: Any, params: dict[str, Any]) -> None:
             (spec,) = tensors(variable.checked_type)
             inputs.append({"name": name, "shape": spec.shape, "dtype": spec.dtype})
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         if node in known or isinstance(node, (relay.Function, load_tvm().ir.Op)):
             return
         if isinstance(node, relay.Call) and isinstance(node.op, load_tvm().ir.Op):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from op_profiler.errors import ModelError
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.tvm_types import Call, IRModule, Node, Target
 
 
-def in_precision(model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any) -> ImportedModel:
+def in_precision(model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target) -> ImportedModel:
     """The same model computing in another precision; its inputs stay as they are.
 
     Args:
@@ -42,7 +43,7 @@ def in_precision(model: ImportedModel, precision: str, inputs: Mapping[str, np.n
     return dataclasses.replace(model, mod=module, params={}, notes=(*model.notes, note))
 
 
-def _bound(model: ImportedModel) -> Any:
+def _bound(model: ImportedModel) -> IRModule:
     """The module with its parameters as constants, so that what is done to them is done by the compiler."""
     relay = load_tvm().relay
     module = model.mod
@@ -52,12 +53,12 @@ def _bound(model: ImportedModel) -> Any:
     return relay.transform.InferType()(module)
 
 
-def _half(model: ImportedModel) -> Any:
+def _half(model: ImportedModel) -> IRModule:
     relay = load_tvm().relay
     return relay.transform.FoldConstant()(relay.transform.ToMixedPrecision("float16")(_bound(model)))
 
 
-def _quantized(model: ImportedModel, inputs: Mapping[str, np.ndarray], host: Any) -> Any:
+def _quantized(model: ImportedModel, inputs: Mapping[str, np.ndarray], host: Target) -> IRModule:
     if not hasattr(np, "math"):  # gone from NumPy 2; Relay's quantizer takes it from there
         np.math = math  # type: ignore[attr-defined]
     tvm = load_tvm()
@@ -76,13 +77,13 @@ def _quantized(model: ImportedModel, inputs: Mapping[str, np.ndarray], host: Any
         return _without_units(quantize.quantize(_bound(model), dataset=dataset))
 
 
-def _without_units(module: Any) -> Any:
+def _without_units(module: IRModule) -> IRModule:
     """Dense layers that do not state their width: TVM pads the weights of int8 ones and forgets to change it."""
     tvm = load_tvm()
     relay = tvm.relay
 
     class Drop(relay.ExprMutator):  # type: ignore[name-defined]
-        def visit_call(self, call: Any) -> Any:
+        def visit_call(self, call: Call) -> Node:
             new = super().visit_call(call)
             if getattr(new.op, "name", "") != "nn.dense":
                 return new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.c_compiler import make_library
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.relay.chosen import ChosenSchedules
-    from op_profiler.compilers.runtime_types import DeviceArray, PackedFunction, RuntimeDevice
+    from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction, RuntimeDevice, Target
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
@@ -41,14 +42,14 @@ class RelayCompiler(Compiler):
         "TVM_HOME to a build of your own."
     )
 
-    def prepare_tvm(self, tvm: Any) -> None:
+    def prepare_tvm(self, tvm: ModuleType) -> None:
         from tvm import autotvm, relay  # noqa: F401
 
         # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
         autotvm.tophub.load_reference_log = lambda *_: []
 
     def convert(
-        self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Any
+        self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
     ) -> ImportedModel:
         from op_profiler.compilers.relay.precision import in_precision
 
@@ -59,10 +60,10 @@ class RelayCompiler(Compiler):
 
         return merged(model)
 
-    def operators(self, model: ImportedModel, target: Any) -> list[Occurrence]:
+    def operators(self, model: ImportedModel, target: Target) -> list[Occurrence]:
         return lower.optimize(model, target)
 
-    def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Any, records: UsableRecords) -> FusedOperators:
+    def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
         """A build asks records of more computations than lowering does, since a record of Winograd's changes what is
         lowered once there is one; it is made to ask for all of them."""
         from op_profiler.compilers.relay.chosen import weigh_all
@@ -72,7 +73,9 @@ class RelayCompiler(Compiler):
             weigh_all(occurrences, target)
         return FusedOperators(occurrences, frozenset(asked))
 
-    def build(self, model: ImportedModel, target: Any, records: UsableRecords, executor: str = "graph") -> BuiltModel:
+    def build(
+        self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
+    ) -> BuiltModel:
         compiled, choices, asked = _compile(model, target, records, executor)
         schedules = {o.operator.key: choices.schedule_of(o) for o in compiled.by_label.values()}
         return BuiltModel(compiled, schedules, asked)
@@ -127,12 +130,12 @@ class RelayCompiler(Compiler):
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         return lower.single_operator_model(occurrence)
 
-    def build_operator(self, occurrence: Occurrence, target: Any, records: UsableRecords) -> BuiltModel:
+    def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
         compiled, choices, asked = _compile(self.single_operator(occurrence), target, records, "graph")
         return BuiltModel(compiled, {occurrence.operator.key: choices.schedule_of(occurrence)}, asked)
 
     def tunables(
-        self, model: ImportedModel, target: Any, keys: Collection[str] | None
+        self, model: ImportedModel, target: Target, keys: Collection[str] | None
     ) -> tuple[list[Tunable], list[Occurrence]]:
         from op_profiler.compilers.relay.chosen import chosen_schedules
         from op_profiler.compilers.relay.tasks import tunables
@@ -152,14 +155,14 @@ class RelayCompiler(Compiler):
 
         return anchor_of(occurrence)
 
-    def task(self, spec: TaskSpec, target: Any) -> Any:
+    def task(self, spec: TaskSpec, target: Target) -> Any:
         """An `autotvm.task.Task`."""
         from op_profiler.schedules.templates import register_templates
 
         register_templates()
         return load_tvm().autotvm.task.create(spec.template, spec.arguments, target)
 
-    def tasks(self, occurrence: Occurrence, target: Any) -> tuple[TaskSpec, ...]:
+    def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         from op_profiler.compilers.relay.chosen import chosen_schedules
         from op_profiler.schedules.templates import SUFFIX, register_templates
         from op_profiler.tuning.candidate import TaskSpec
@@ -183,7 +186,7 @@ RELAY = RelayCompiler()
 
 
 def _compile(
-    model: ImportedModel, target: Any, records: UsableRecords, executor: str
+    model: ImportedModel, target: Target, records: UsableRecords, executor: str
 ) -> tuple[CompiledModel, ChosenSchedules, frozenset[str]]:
     """The kernels, the schedules that the compiler chose, and what it looked for records of."""
     from op_profiler.compilers.relay.chosen import chosen_schedules

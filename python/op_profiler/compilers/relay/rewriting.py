@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Call, Function, IRModule, Node
 
-Replace = Callable[[Any, list[Any]], Any]
+Replace = Callable[[Call, list[Node]], Node | None]
 """From a call and its new arguments to what takes its place; None for the same call."""
 
 
-def main_of(module: Any) -> Any | None:
+def main_of(module: IRModule) -> Function | None:
     """The function ``main`` of a module; None where it has none in Relay."""
     found = (function for variable, function in module.functions.items() if variable.name_hint == "main")
-    main = next(found, None)
+    main: Function | None = next(found, None)
     return main if isinstance(main, load_tvm().relay.Function) else None
 
 
-def rebuilt(module: Any, replace: Replace) -> Any | None:
+def rebuilt(module: IRModule, replace: Replace) -> Node | None:
     """The body of ``main`` with calls replaced; None where nothing is, and where it is more than a graph of calls.
 
     What is not replaced keeps the type that it had.
@@ -28,10 +28,10 @@ def rebuilt(module: Any, replace: Replace) -> Any | None:
     main = main_of(module)
     if main is None:
         return None
-    new: dict[Any, Any] = {}
+    new: dict[Node, Node] = {}
     only_calls = True
 
-    def visit(node: Any) -> None:
+    def visit(node: Node) -> None:
         nonlocal only_calls
         if isinstance(node, relay.Call):
             arguments = [new.get(argument, argument) for argument in node.args]

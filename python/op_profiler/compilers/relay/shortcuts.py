@@ -15,6 +15,7 @@ import numpy as np
 
 from op_profiler.compilers.relay.rewriting import rebuilt
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Call, IRModule, Named, Node
 
 _FLOATS = ("float32", "float64")
 _ARITHMETIC: dict[str, Callable[..., np.ndarray]] = {
@@ -39,16 +40,16 @@ def shortcuts() -> Any:
     @tvm.ir.instrument.pass_instrument
     class Shortcuts:
         def __init__(self) -> None:
-            self.hidden: dict[str, tuple[Any, Any]] = {}
+            self.hidden: dict[str, tuple[Node, Call]] = {}
 
-        def run_before_pass(self, module: Any, info: Any) -> None:
+        def run_before_pass(self, module: IRModule, info: Named) -> None:
             if info.name == "FoldConstant":
                 _update(module, rebuilt(module, _fold))
             elif info.name.startswith("SimplifyExpr"):
                 body = rebuilt(module, lambda call, arguments: _hide(call, arguments, self.hidden))
                 _update(module, body, add=[variable for variable, _ in self.hidden.values()])
 
-        def run_after_pass(self, module: Any, info: Any) -> None:
+        def run_after_pass(self, module: IRModule, info: Named) -> None:
             if info.name.startswith("SimplifyExpr") and self.hidden:
                 hidden, self.hidden = self.hidden, {}
                 body = rebuilt(module, lambda call, arguments: _show(call, arguments, hidden))
@@ -57,12 +58,13 @@ def shortcuts() -> Any:
     return Shortcuts()
 
 
-def _fold(call: Any, arguments: list[Any]) -> Any | None:
+def _fold(call: Call, arguments: list[Node]) -> Node | None:
     """The constant that a call of constants computes; None leaves it to the pass."""
     relay = load_tvm().relay
     if not arguments or not all(isinstance(argument, relay.Constant) for argument in arguments):
         return None
-    values = [argument.data.numpy() for argument in arguments]
+    constants: Sequence[Any] = arguments
+    values = [constant.data.numpy() for constant in constants]
     shape, dtype = tuple(int(size) for size in call.checked_type.shape), str(call.checked_type.dtype)
     name = getattr(call.op, "name", "")
     found = None
@@ -98,7 +100,7 @@ def in_layout(array: np.ndarray, source: str, target: str) -> np.ndarray | None:
     return array.reshape(split).transpose([order.index(letter) for letter in letters])
 
 
-def _hide(call: Any, arguments: list[Any], hidden: dict[str, tuple[Any, Any]]) -> Any | None:
+def _hide(call: Call, arguments: list[Node], hidden: dict[str, tuple[Node, Call]]) -> Node | None:
     """A convolution as the call of a variable, which is noted in `hidden` by its name, with the convolution; no pattern
     of the pass looks for one."""
     relay = load_tvm().relay
@@ -110,7 +112,7 @@ def _hide(call: Any, arguments: list[Any], hidden: dict[str, tuple[Any, Any]]) -
     return relay.Call(variable, arguments, span=call.span)
 
 
-def _show(call: Any, arguments: list[Any], hidden: dict[str, tuple[Any, Any]]) -> Any | None:
+def _show(call: Call, arguments: list[Node], hidden: dict[str, tuple[Node, Call]]) -> Node | None:
     name = getattr(call.op, "name_hint", "")
     if name not in hidden:
         return None
@@ -118,7 +120,7 @@ def _show(call: Any, arguments: list[Any], hidden: dict[str, tuple[Any, Any]]) -
     return load_tvm().relay.Call(original.op, arguments, original.attrs, original.type_args, original.span)
 
 
-def _update(module: Any, body: Any | None, *, add: Sequence[Any] = (), drop: int = 0) -> None:
+def _update(module: IRModule, body: Node | None, *, add: Sequence[Node] = (), drop: int = 0) -> None:
     """Give ``main`` another body, with types, and with parameters added or dropped at the end."""
     if body is None:
         return

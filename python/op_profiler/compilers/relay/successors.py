@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+
+from op_profiler.compilers.tvm_types import Call
 
 Names = tuple[str, ...]
 
@@ -30,7 +31,7 @@ class Graph:
         results: places of the calls that the function returns.
     """
 
-    calls: list[Any]
+    calls: list[Call]
     ops: list[str]
     numbers: list[int | None]
     reads: list[frozenset[int | str]]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.chosen import ChosenSchedules, anchor_call
 from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Node
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.templates import SUFFIX
 from op_profiler.tuning.candidate import TaskSpec
@@ -48,7 +48,7 @@ def anchor_of(occurrence: Occurrence) -> Operator:
     return dataclasses.replace(describe(module["main"], constant), name=occurrence.operator.anchor.replace(".", "_"))
 
 
-def _is_weight(occurrence: Occurrence, argument: Any) -> bool:
+def _is_weight(occurrence: Occurrence, argument: Node) -> bool:
     """Whether an argument is a parameter of the fused function for which the model passes a constant."""
     parameters = list(occurrence.function.params)
     constants = [p for p, constant in zip(parameters, occurrence.constant) if constant]

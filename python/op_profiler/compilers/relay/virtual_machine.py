@@ -15,9 +15,9 @@ import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
 from op_profiler.compilers.relay.extract import describe
-from op_profiler.compilers.runtime_types import RuntimeDevice
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.compilers.tvm_types import RuntimeDevice
 from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure.measurement import Cache
 from op_profiler.operators.operator import Operator

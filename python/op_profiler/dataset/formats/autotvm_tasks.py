@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from op_profiler.compilers.relay.extract import describe
@@ -113,14 +114,14 @@ def _whole(sizes: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _variable(relay: Any, name: str, argument: Any) -> Any:
+def _variable(relay: ModuleType, name: str, argument: Any) -> Any:
     kind, shape, dtype = argument
     if kind != "TENSOR" or not shape or min(_whole(shape)) < 1:
         raise ValueError(f"{argument} is no tensor")
     return relay.var(name, shape=shape, dtype=dtype)
 
 
-def _conv2d(relay: Any, arguments: tuple[Any, ...]) -> Any:
+def _conv2d(relay: ModuleType, arguments: tuple[Any, ...]) -> Any:
     data, weight = _variable(relay, "data", arguments[0]), _variable(relay, "weight", arguments[1])
     strides, padding, dilation = map(_whole, arguments[2:5])
     shape, kernel = arguments[0][1], arguments[1][1]
@@ -142,7 +143,7 @@ def _conv2d(relay: Any, arguments: tuple[Any, ...]) -> Any:
     )
 
 
-def _depthwise(relay: Any, arguments: tuple[Any, ...]) -> Any:
+def _depthwise(relay: ModuleType, arguments: tuple[Any, ...]) -> Any:
     data, weight = _variable(relay, "data", arguments[0]), _variable(relay, "weight", arguments[1])
     strides, padding, dilation = map(_whole, arguments[2:5])
     shape, kernel = arguments[0][1], arguments[1][1]
@@ -160,14 +161,14 @@ def _depthwise(relay: Any, arguments: tuple[Any, ...]) -> Any:
     )
 
 
-def _dense(relay: Any, arguments: tuple[Any, ...]) -> Any:
+def _dense(relay: ModuleType, arguments: tuple[Any, ...]) -> Any:
     data, weight = _variable(relay, "data", arguments[0]), _variable(relay, "weight", arguments[1])
     if len(arguments[1][1]) == 3:
         return relay.nn.contrib_dense_pack(data, weight, f"NC{arguments[1][1][2]}n")
     return relay.nn.dense(data, weight)
 
 
-def _batch_matmul(relay: Any, arguments: tuple[Any, ...]) -> Any:
+def _batch_matmul(relay: ModuleType, arguments: tuple[Any, ...]) -> Any:
     a, b = _variable(relay, "a", arguments[0]), _variable(relay, "b", arguments[1])
     flags = [bool(flag) for flag in arguments[4:6]]
     transpose_a, transpose_b = flags if len(flags) == 2 else (False, True)

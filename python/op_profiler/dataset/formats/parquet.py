@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from op_profiler import json_text
@@ -84,7 +85,7 @@ def _pyarrow() -> tuple[Any, Any]:
     return pyarrow, parquet
 
 
-def _parquet_schema(pyarrow: Any, columns: Sequence[Column]) -> Any:
+def _parquet_schema(pyarrow: ModuleType, columns: Sequence[Column]) -> Any:
     """The columns with their descriptions, so that a file explains itself."""
     types = {
         "text": pyarrow.string(),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 from op_profiler.errors import ModelError
 
 # How TVM's importers of torch, ONNX and TFLite name what they do not know.
@@ -58,8 +58,8 @@ def said(error: BaseException) -> str:
 
 
 def finish(
-    module: Any,
-    params: Mapping[str, Any],
+    module: IRModule,
+    params: Mapping[str, DeviceArray],
     specs: Iterable[InputSpec],
     *,
     name: str,

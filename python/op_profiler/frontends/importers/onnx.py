@@ -7,6 +7,7 @@ import sys
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
@@ -22,7 +23,7 @@ _WEIGHT_ELEMENTS = 1024  # larger tensors stay parameters; smaller ones may be s
 Dims = tuple[Any, ...]  # a size, or None where it is only known at run time
 
 
-def load_onnx() -> Any:
+def load_onnx() -> ModuleType:
     """Import onnx, in a form that TVM 0.19's importer accepts.
 
     Raises:

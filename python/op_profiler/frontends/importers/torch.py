@@ -6,6 +6,7 @@ import contextlib
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
@@ -16,7 +17,7 @@ from op_profiler.frontends.importers.torch_graph import prepare
 from op_profiler.frontends.importers.torch_layers import WRAPPED, noted_layers
 
 
-def load_torch() -> Any:
+def load_torch() -> ModuleType:
     """Import torch.
 
     Raises:
@@ -31,7 +32,7 @@ def load_torch() -> Any:
     return torch
 
 
-def load_torchvision() -> Any:
+def load_torchvision() -> ModuleType:
     """Import torchvision, also beside a build of torch that its compiled operators do not fit.
 
     Raises:
@@ -169,7 +170,7 @@ def _convert(traced: Any, model: Any, infos: list[Any], name: str) -> tuple[Any,
         raise unsupported(name, error) from error
 
 
-def _converters(relay: Any) -> dict[str, Any]:
+def _converters(relay: ModuleType) -> dict[str, Any]:
     """Operators of current torch that TVM 0.19 does not know."""
 
     def diff(inputs: Sequence[Any], types: Sequence[str]) -> Any:

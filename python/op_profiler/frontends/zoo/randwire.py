@@ -13,6 +13,7 @@ import re
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray
 
 PREFIX = "randwire-"
 IMAGE = (3, 224, 224)
@@ -58,7 +59,7 @@ class _Builder:
         self.relay = self.tvm.relay
         self.random = np.random.default_rng(seed)
         self.variables: list[Any] = []
-        self.params: dict[str, Any] = {}
+        self.params: dict[str, DeviceArray] = {}
 
     def weight(self, shape: tuple[int, ...]) -> Any:
         name = f"weight{len(self.variables)}"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from op_profiler.compilers.tvm_types import Call, IRModule
+
 _WEIGHT = re.compile(r"_(weight|bias|gamma|beta|moving_mean|moving_var)$")
 
 
-def with_layers_of_weights(module: Any, weights: Collection[str]) -> Any:
+def with_layers_of_weights(module: IRModule, weights: Collection[str]) -> IRModule:
     """A module whose calls are of the layer that their weights are named after; calls without weights are of none.
 
     Args:
@@ -19,7 +21,7 @@ def with_layers_of_weights(module: Any, weights: Collection[str]) -> Any:
     """
     from op_profiler.compilers.relay.layers import with_layers
 
-    def layer_of(call: Any) -> str:
+    def layer_of(call: Call) -> str:
         read = (str(getattr(argument, "name_hint", "")) for argument in call.args)
         return next((_WEIGHT.sub("", name) for name in read if name in weights and _WEIGHT.search(name)), "")
 

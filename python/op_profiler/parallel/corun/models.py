@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from op_profiler.targets import TARGETS
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel
+    from op_profiler.compilers.tvm_types import PackedFunction, Target
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.parallel.runtime.executor import Executor
     from op_profiler.parallel.runtime.plan_lanes import PlanLanes
@@ -87,7 +88,7 @@ class Models:
 
         return Variants(self.compiled, self.machine.device.target)
 
-    def functions(self, schedules: Mapping[int, Schedule | None]) -> dict[int, Any]:
+    def functions(self, schedules: Mapping[int, Schedule | None]) -> dict[int, PackedFunction]:
         """Kernels of nodes for `PlanExecutor.use`; without those that keep the kernel of the build.
 
         Raises:
@@ -230,7 +231,7 @@ class _Built:
     """A model before it is loaded; for its fields see `Models`."""
 
     model: BuiltModel
-    target: Any
+    target: Target
     inputs: dict[str, np.ndarray]
     batch_size: int
     content: str

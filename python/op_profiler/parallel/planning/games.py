@@ -15,6 +15,7 @@ import functools
 import io
 import itertools
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -222,7 +223,7 @@ _ALL = "finding all equilibria of a game"
 
 
 @functools.cache
-def _pygambit() -> Any | None:
+def _pygambit() -> ModuleType | None:
     try:
         import pygambit
     except ImportError:
@@ -230,7 +231,7 @@ def _pygambit() -> Any | None:
     return pygambit
 
 
-def _needed_pygambit() -> Any:
+def _needed_pygambit() -> ModuleType:
     gambit = _pygambit()
     if gambit is None:
         raise MissingPackageError("pygambit", _ALL, extra="predict")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from op_profiler.parallel.runtime.plan_lanes import PlanLanes
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.tvm_types import RuntimeDevice
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
 
@@ -59,7 +60,7 @@ class CoreLanes(PlanLanes):
         graph: KernelGraph,
         compiled: Sequence[CompiledModel],
         plan: Plan,
-        device: Any,
+        device: RuntimeDevice,
         inputs: Sequence[dict[str, np.ndarray]],
     ) -> PlanExecutor:
         return PlanExecutor(graph, compiled, plan, device, inputs)

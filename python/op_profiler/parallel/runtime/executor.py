@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
+
+from op_profiler.compilers.tvm_types import PackedFunction
 
 
 class Executor(Protocol):
@@ -22,7 +24,7 @@ class Executor(Protocol):
             MeasureError: a kernel failed; names it. What was to run after it was left out, and nothing runs on.
         """
 
-    def use(self, functions: Mapping[int, Any]) -> None:
+    def use(self, functions: Mapping[int, PackedFunction]) -> None:
         """From the next run on call these functions for the nodes that are named, and for the others their own."""
 
     def outputs(self) -> list[np.ndarray]:

@@ -7,7 +7,7 @@ import dataclasses
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from op_profiler.parallel.runtime.storage import plan_storage
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.tvm_types import PackedFunction, RuntimeDevice
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
 
@@ -44,7 +45,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         graph: KernelGraph,
         compiled: Sequence[CompiledModel],
         plan: Plan,
-        device: Any,
+        device: RuntimeDevice,
         inputs: Sequence[dict[str, np.ndarray]],
     ) -> None:
         order = happens_before(graph, plan)
@@ -69,7 +70,7 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         """
         self._lanes.run()
 
-    def use(self, functions: Mapping[int, Any]) -> None:
+    def use(self, functions: Mapping[int, PackedFunction]) -> None:
         """From the next run on call these functions for the nodes that are named, and for the others their own."""
         for lane, entries in enumerate(self._programme.lanes):
             for place, entry in enumerate(entries):
@@ -141,7 +142,7 @@ def load_side_by_side(
     graph: KernelGraph,
     compiled: Sequence[CompiledModel],
     before: list[int],
-    device: Any,
+    device: RuntimeDevice,
     inputs: Sequence[dict[str, np.ndarray]],
 ) -> list[Bound]:
     """Models over storage that allows for their kernels to run side by side; `before` is what `happens_before` says."""

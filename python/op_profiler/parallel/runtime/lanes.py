@@ -16,7 +16,6 @@ import hashlib
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -178,7 +177,7 @@ class _Table:
 
 
 @functools.cache
-def native_library() -> Any:
+def native_library() -> ctypes.CDLL:
     """lanes.c, compiled for this machine and kept in the cache folder; TVM has to be loaded before.
 
     Raises:

@@ -19,6 +19,7 @@ import numpy as np
 from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray
 from op_profiler.measure.calls import Kernel
 
 _LARGE_PAGE = 1 << 21
@@ -30,7 +31,7 @@ class Bound:
     """The kernels of a model over its tensors, in execution order, and its outputs."""
 
     kernels: tuple[Kernel, ...]
-    outputs: tuple[Any, ...]
+    outputs: tuple[DeviceArray, ...]
 
     def output_arrays(self) -> list[np.ndarray]:
         """The outputs on the host."""
@@ -60,7 +61,7 @@ def bind_in_one_piece(compiled: CompiledModel, blocks: Sequence[int], inputs: Ma
     return Bound(kernels, tuple(buffers[number] for number in compiled.outputs))
 
 
-def _arrays(tensors: Sequence[PlannedTensor], blocks: Sequence[int], without: set[int]) -> dict[int, Any]:
+def _arrays(tensors: Sequence[PlannedTensor], blocks: Sequence[int], without: set[int]) -> dict[int, DeviceArray]:
     """An array for every tensor, by its number; those of the same block share their memory."""
     planned = [(number, *one) for number, one in enumerate(zip(tensors, blocks, strict=True)) if number not in without]
     sizes: dict[int, int] = {}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.tvm_types import RuntimeDevice
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
     from op_profiler.parallel.runtime.executor import Executor
@@ -67,7 +68,7 @@ class PlanLanes(abc.ABC):
         graph: KernelGraph,
         compiled: Sequence[CompiledModel],
         plan: Plan,
-        device: Any,
+        device: RuntimeDevice,
         inputs: Sequence[dict[str, np.ndarray]],
     ) -> Executor:
         """What runs a plan for models that were `prepared`.

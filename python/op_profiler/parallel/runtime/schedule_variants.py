@@ -23,6 +23,7 @@ from op_profiler.tuning.points import index_of
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
+    from op_profiler.compilers.tvm_types import PackedFunction
     from op_profiler.schedules.schedule import Schedule
 
 _ANY_SECONDS = 1e-9  # of a record that has no rival
@@ -53,19 +54,19 @@ class Variants:
     def __init__(self, compiled: Sequence[CompiledModel], target: str) -> None:
         self._target = load_tvm().target.Target(target)
         self._occurrences: dict[str, Occurrence] = {}
-        self._own: dict[str, Any] = {}
+        self._own: dict[str, PackedFunction] = {}
         for one in compiled:
             for call in one.calls:
                 self._occurrences[call.label] = one.by_label[call.label]
                 self._own[call.label] = compiler_in_use().kernel(one, call.name)
-        self._built: dict[tuple[str, str], Any] = {}
+        self._built: dict[tuple[str, str], PackedFunction] = {}
         self.tasks = functools.cache(self._tasks)
 
     def occurrence(self, label: str) -> Occurrence:
         """An operator, as it stands in the compiled model."""
         return self._occurrences[label]
 
-    def function(self, label: str, schedule: Schedule) -> Any:
+    def function(self, label: str, schedule: Schedule) -> PackedFunction:
         """TVM's function for an operator under a schedule; it takes the same arrays as the model's own.
 
         Raises:
@@ -81,7 +82,7 @@ class Variants:
         specs = compiler_in_use().tasks(self._occurrences[label], self._target)
         return tuple((spec, spec.create(self._target)) for spec in specs)
 
-    def _build(self, label: str, schedule: Schedule) -> Any:
+    def _build(self, label: str, schedule: Schedule) -> PackedFunction:
         occurrence = self._occurrences[label]
         what = f"{occurrence.operator.name} with the schedule {schedule.template} {schedule.knobs}"
         spec, task = next((one for one in self.tasks(label) if one[0].template == schedule.template), (None, None))
@@ -103,7 +104,7 @@ class Variants:
             raise PlanError(f"{what} computes something else: off by {difference:.1e} of the largest value")
         return function
 
-    def _difference(self, label: str, function: Any) -> float:
+    def _difference(self, label: str, function: PackedFunction) -> float:
         """Between what a function and the model's own make of random arrays, over the largest value."""
         tvm = load_tvm()
         occurrence = self._occurrences[label]

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from op_profiler.parallel.runtime.lane_executor import Programme, happens_before
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.tvm_types import PackedFunction, RuntimeDevice, Stream
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
 
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 class Events(Protocol):
     """Marks between what was launched; `op_profiler.targets.cuda.gpu.Events` on a GPU."""
 
-    def record(self, number: int, stream: Any) -> None:
+    def record(self, number: int, stream: Stream) -> None:
         """Put a mark behind what was launched so far on a stream."""
 
-    def wait(self, number: int, stream: Any) -> None:
+    def wait(self, number: int, stream: Stream) -> None:
         """Let what is launched on a stream from now on wait for a mark."""
 
     def between_us(self, first: int, last: int) -> float:
@@ -68,7 +69,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         graph: KernelGraph,
         compiled: Sequence[CompiledModel],
         plan: Plan,
-        device: Any,
+        device: RuntimeDevice,
         inputs: Sequence[dict[str, np.ndarray]],
         events: Events,
     ) -> None:
@@ -88,7 +89,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         self._first_mark = programme.signals
         self._device = device
         self._events = events
-        self._streams: list[Any] = []
+        self._streams: list[Stream] = []
 
     def __enter__(self) -> StreamExecutor:
         self._streams = [self._device.create_raw_stream() for _ in self._cores]
@@ -109,7 +110,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         """
         self._run(marks=False)
 
-    def use(self, functions: Mapping[int, Any]) -> None:
+    def use(self, functions: Mapping[int, PackedFunction]) -> None:
         """From the next run on call these functions for the nodes that are named, and for the others their own.
 
         Where functions that use temporary memory are to run beside others, their steps have to name a schedule.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from op_profiler.parallel.runtime.stream_executor import StreamExecutor
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.tvm_types import RuntimeDevice
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
 
@@ -41,7 +42,7 @@ class StreamLanes(PlanLanes):
         graph: KernelGraph,
         compiled: Sequence[CompiledModel],
         plan: Plan,
-        device: Any,
+        device: RuntimeDevice,
         inputs: Sequence[dict[str, np.ndarray]],
     ) -> StreamExecutor:
         from op_profiler.targets.cuda.gpu import Events

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.targets.machine import Machine, Place
     from op_profiler.targets.remote.board import Board, BoardKernels
@@ -74,7 +75,7 @@ class OnTarget:
     """
 
     name: str
-    target: Any
+    target: Target
     models: tuple[str, ...]
     graphs: tuple[GraphKernels | BoardKernels, ...]
     inputs: tuple[dict[str, np.ndarray], ...]
@@ -83,7 +84,7 @@ class OnTarget:
 
 def load_on_target(
     name: str,
-    target: Any,
+    target: Target,
     models: tuple[str, ...],
     builds: Sequence[CompiledModel],
     inputs: Sequence[dict[str, np.ndarray]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -131,7 +132,7 @@ class SklearnTrees:
         return cls(io.loads(content, trusted=_TRUSTED))
 
 
-def _skops() -> Any:
+def _skops() -> ModuleType:
     try:
         from skops import io
     except ImportError:

@@ -19,6 +19,7 @@ from op_profiler.tuning.points import index_of
 from op_profiler.tuning.tunable import own_tasks
 
 if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.tuning.candidate import Runner, TrialResult
 
 _FOLDS = 5
@@ -65,7 +66,7 @@ class ScheduleQuery:
     """
 
     def __init__(
-        self, rows: Rows, target: Any, record_file: Path | None, conditions: Conditions, devices: Collection[str]
+        self, rows: Rows, target: Target, record_file: Path | None, conditions: Conditions, devices: Collection[str]
     ) -> None:
         self._rows = [row for row in rows if str(row["template"]).endswith(".op_profiler")]
         self._examples = examples(self._rows)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from op_profiler.compilers.tvm_types import Target
+
 LOWEST_PRIORITY = 1
 
 Implementation = tuple[Callable[..., Any], Callable[..., Any]]
@@ -28,7 +30,7 @@ def offer(
     """
     for key, original in originals.items():
 
-        def extended(attrs: Any, inputs: Any, out_type: Any, target: Any, original: Any = original) -> Any:
+        def extended(attrs: Any, inputs: Any, out_type: Any, target: Target, original: Any = original) -> Any:
             strategy = original(attrs, inputs, out_type, target)
             if applies(attrs, inputs):
                 strategy.add_implementation(*implementation, name=name, plevel=LOWEST_PRIORITY)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.nest import MAXIMUM_REGISTER_TILE, UNROLLED, output_of, restrict, tile_sizes, value
@@ -253,7 +254,7 @@ def register() -> None:
     strategy = generic.conv2d_winograd_without_weight_transform_strategy
     of_arm = arm_cpu.conv2d_winograd_without_weight_transform_strategy_arm_cpu
 
-    def choose(attrs: Any, inputs: Any, out_type: Any, target: Any) -> Any:
+    def choose(attrs: Any, inputs: Any, out_type: Any, target: Target) -> Any:
         if len(inputs[0].shape) != 5:
             if "arm_cpu" in target.keys:
                 return of_arm(attrs, inputs, out_type, target)

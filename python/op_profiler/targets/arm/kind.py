@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from op_profiler.errors import MeasureError, UsageError
 from op_profiler.targets.machine import Machine, Place
 from op_profiler.targets.target_kind import NO_PLANS_FOR_BOARDS, TargetKind
 
 if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.tuning.trials.worker import Worker
 
@@ -34,7 +35,7 @@ class ArmBoard(TargetKind):
                 "(op-profiler devices --host H --port P lists who is there), or --dry-run to compile only"
             )
 
-    def resolve(self, target: str) -> Any:
+    def resolve(self, target: str) -> Target:
         from op_profiler.targets.llvm.options import checked
         from op_profiler.targets.target import options_of
 
@@ -43,7 +44,7 @@ class ArmBoard(TargetKind):
     def default_thread_counts(self, place: Place | None) -> tuple[int, ...]:
         return self.usual_threads
 
-    def open_machine(self, target: Any, cores: Sequence[int] | None = None) -> Machine:
+    def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
         self._not_here()
 
     def machine_identity(self) -> str:

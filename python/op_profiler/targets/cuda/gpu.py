@@ -12,6 +12,7 @@ import numpy as np
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
+from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, Stream, Target
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.kernels import GraphKernels
@@ -36,7 +37,7 @@ class Events:
         if code:
             raise MeasureError(f"CUDA cannot {what}: error {code}")
 
-    def record(self, number: int, stream: Any = None) -> None:
+    def record(self, number: int, stream: Stream = None) -> None:
         """Put event `number` behind what was launched so far on a stream; None is the default one."""
         while len(self._made) <= number:
             event = ctypes.c_void_p()
@@ -44,7 +45,7 @@ class Events:
             self._made.append(event)
         self._check(self._runtime.cudaEventRecord(self._made[number], stream), "record an event")
 
-    def wait(self, number: int, stream: Any) -> None:
+    def wait(self, number: int, stream: Stream) -> None:
         """Let what is launched on a stream from now on wait for event `number`, as it was recorded last."""
         self._check(self._runtime.cudaStreamWaitEvent(stream, self._made[number], 0), "wait for an event")
 
@@ -67,9 +68,9 @@ class GpuKernels:
     """
 
     graph: GraphKernels
-    runtime: Any
+    runtime: RuntimeDevice
     events: Events
-    scratch: tuple[Any, Any]
+    scratch: tuple[DeviceArray, DeviceArray]
 
     @property
     def labels(self) -> list[str]:
@@ -172,7 +173,7 @@ class NoThreads:
 class Gpu:
     """A `Machine`: GPU 0 of those that this process sees (``CUDA_VISIBLE_DEVICES`` chooses)."""
 
-    def __init__(self, target: Any) -> None:
+    def __init__(self, target: Target) -> None:
         self.runtime = runtime_device(target)
         self._nvml = _Nvml(self.runtime)
         described = describe_gpu(target, self.runtime, self._nvml)
@@ -219,7 +220,7 @@ class NoNvml:
 class _Nvml(NoNvml):
     """NVIDIA's management library, as far as it answers; clouds often forbid parts of it."""
 
-    def __init__(self, runtime: Any) -> None:
+    def __init__(self, runtime: RuntimeDevice) -> None:
         self._handle: Any = None
         self._library: Any = None
         try:
@@ -271,7 +272,7 @@ def _bus_id(device_id: int) -> bytes:
     return text.value
 
 
-def describe_gpu(target: Any, runtime: Any, nvml: NoNvml) -> Device:
+def describe_gpu(target: Target, runtime: RuntimeDevice, nvml: NoNvml) -> Device:
     """What the GPU is; the host that drives it is part of the fingerprint, since it launches the kernels."""
     return Device(
         kind="cuda",
@@ -302,7 +303,7 @@ def describe_gpu(target: Any, runtime: Any, nvml: NoNvml) -> Device:
     )
 
 
-def describe_remote_gpu(target: Any, runtime: Any, address: str) -> Device:
+def describe_remote_gpu(target: Target, runtime: RuntimeDevice, address: str) -> Device:
     """The same of a GPU behind a session."""
     device = describe_gpu(target, runtime, NoNvml())
     where = f"{device.processor} at {address}"  # TVM's runtime does not tell the UUID

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.errors import MissingPackageError, OpProfilerError, UsageError
 from op_profiler.targets.machine import Machine, Place
@@ -13,6 +13,7 @@ from op_profiler.targets.target_kind import TargetKind
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from op_profiler.compilers.tvm_types import RemoteSession, RuntimeDevice, Target
     from op_profiler.measure.measurement import Device
     from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.resources.resource import Resource
@@ -61,7 +62,7 @@ class CudaKind(TargetKind):
                 "there is no GPU here to compile for: name its architecture, as in --target 'cuda -arch=sm_90'"
             )
 
-    def resolve(self, target: str) -> Any:
+    def resolve(self, target: str) -> Target:
         from op_profiler.targets.target import tvm_target
 
         return tvm_target(target)
@@ -88,7 +89,7 @@ class CudaKind(TargetKind):
         if cuda_of_torch() is None:
             raise MissingPackageError("torch", "--vendor true with --target cuda", build=_TORCH_WITH_CUDA)
 
-    def open_machine(self, target: Any, cores: Sequence[int] | None = None) -> Machine:
+    def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
         from op_profiler.targets.cuda.gpu import Gpu
 
         return Gpu(target)
@@ -119,7 +120,9 @@ class CudaKind(TargetKind):
 
         return GpuWorker
 
-    def describe_remote(self, session: Any, runtime: Any, target: Any, address: str, key: str) -> tuple[Device, None]:
+    def describe_remote(
+        self, session: RemoteSession, runtime: RuntimeDevice, target: Target, address: str, key: str
+    ) -> tuple[Device, None]:
         from op_profiler.targets.cuda.gpu import describe_remote_gpu
 
         return describe_remote_gpu(target, runtime, address), None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection
+from types import ModuleType
 from typing import Any
 
 from op_profiler.measure.load import CoreLoad, CoreMeter, ForeignLoad
@@ -27,7 +28,7 @@ class GpuMeter:
         cores: that this process may use.
     """
 
-    def __init__(self, library: Any, gpu: Any, cores: Collection[int]) -> None:
+    def __init__(self, library: ModuleType | None, gpu: Any, cores: Collection[int]) -> None:
         self._library = library
         self._gpu = gpu
         self._processor = CoreMeter(cores)

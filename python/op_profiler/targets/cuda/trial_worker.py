@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
 from op_profiler.targets.machine import Threads
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.reference import Reference
@@ -19,7 +18,7 @@ class GpuWorker(Worker):
     memory_is_limited = False  # CUDA maps far more than there is
     cold_mechanism = "copy over the L2"
 
-    def _open(self) -> tuple[Any, Threads]:
+    def _open(self) -> tuple[RuntimeDevice, Threads]:
         from op_profiler.compilers.tvm_build import runtime_device
         from op_profiler.targets.cuda.gpu import NoThreads
 
@@ -30,6 +29,12 @@ class GpuWorker(Worker):
 
         return kernels_on_gpu(task, reference)
 
-    def _built(self, function: Any, arrays: list[Any], reference: Reference | None, weights: list[Any]) -> Built:
+    def _built(
+        self,
+        function: RuntimeModule,
+        arrays: list[DeviceArray],
+        reference: Reference | None,
+        weights: list[DeviceArray],
+    ) -> Built:
         options = {"cache_flush_bytes": _FLUSHED_BYTES} if self.setup.cache == "cold" else {}
         return BuiltForDevice(function, arrays, reference, None, None, options)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.tvm_types import RuntimeDevice
 from op_profiler.errors import MeasureError, MissingPackageError
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.reference import Reference
@@ -105,7 +106,7 @@ class BuiltByVendorOnGpu(BuiltByVendor):
     def output(self) -> np.ndarray:
         return np.asarray(self.result.cpu().numpy())
 
-    def timed(self, device: Any, calls: int, samples: int) -> tuple[float, ...]:
+    def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
         if calls not in self._graphs:
             self._graphs[calls] = self._gpu.captured(self.function, calls)
         return tuple(self._gpu.replayed_us(self._graphs[calls]) / calls for _ in range(samples))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import runtime_device
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.measure.energy import Rapl
 from op_profiler.measure.load import CoreMeter
 from op_profiler.measure.placements import USUAL_COPIES
@@ -29,7 +29,7 @@ class Host:
         cores: those that threads may be bound to; None for all that this process may use.
     """
 
-    def __init__(self, target: Any, cores: Sequence[int] | None = None) -> None:
+    def __init__(self, target: Target, cores: Sequence[int] | None = None) -> None:
         self._rapl = Rapl()
         device = describe_host(target)
         energy = {"energy": self._rapl.description}

@@ -13,6 +13,7 @@ import psutil
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import llvm_version, load_tvm
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.cores import usable_cores
 from op_profiler.measure.measurement import Device
 
@@ -22,7 +23,7 @@ _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv", "/run/systemd/container
 _CONTAINER_VARIABLES = ("KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container")
 
 
-def describe_host(target: Any) -> Device:
+def describe_host(target: Target) -> Device:
     """The processor of this machine as the device of an llvm target.
 
     Args:

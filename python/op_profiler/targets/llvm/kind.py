@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.compilers.tvm_build import host_cpu, load_tvm
 from op_profiler.targets.machine import Machine, Place
 from op_profiler.targets.target_kind import TargetKind
 
 if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.tuning.trials.worker import Worker
 
@@ -20,14 +21,14 @@ class LlvmKind(TargetKind):
     name = "llvm"
     on_host = True
 
-    def resolve(self, target: str) -> Any:
+    def resolve(self, target: str) -> Target:
         from op_profiler.targets.llvm.options import checked
         from op_profiler.targets.target import options_of
 
         options = options_of(target)
         return checked(f"llvm {options}" if options else f"llvm -mcpu={host_cpu()}")
 
-    def for_int8(self, target: Any) -> Any:
+    def for_int8(self, target: Target) -> Target:
         """Without the instructions that TVM 0.19 cannot use.
 
         LLVM 22 has VNNI's intrinsics with another signature than TVM emits, and the process ends on an assertion of
@@ -54,7 +55,7 @@ class LlvmKind(TargetKind):
 
         check_thread_counts(tuple(counts))
 
-    def open_machine(self, target: Any, cores: Sequence[int] | None = None) -> Machine:
+    def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
         """A processor that is opened as a whole for the first time is asked for its peaks, which takes seconds."""
         from op_profiler.compilers.compiler import compiler_in_use
         from op_profiler.targets.llvm.host import Host

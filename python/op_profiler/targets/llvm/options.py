@@ -7,8 +7,8 @@ that was asked for; on a triple that it does not know, and on a feature without 
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.targets.target import tvm_target
 
@@ -33,7 +33,7 @@ _ABIS = {
 _OPT_LEVELS = range(4)
 
 
-def checked(text: str) -> Any:
+def checked(text: str) -> Target:
     """The `tvm.target.Target` of a target string of kind llvm.
 
     Raises:
@@ -44,7 +44,7 @@ def checked(text: str) -> Any:
     return target
 
 
-def check(target: Any) -> None:
+def check(target: Target) -> None:
     """Refuse options that LLVM would ignore or die of.
 
     Args:
@@ -92,7 +92,7 @@ def _check_triple(triple: str, known: list[str]) -> None:
         raise UnknownNameError("architecture in -mtriple", triple.partition("-")[0], known)
 
 
-def _check_others(target: Any, family: str) -> None:
+def _check_others(target: Target, family: str) -> None:
     """What LLVM would take without a word."""
     if str(target.attrs.get("device", "")) == "arm_cpu" and family not in _ARM:
         raise UsageError(

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_us
 from op_profiler.measure.calls import Kernel
 
 if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import DeviceArray, Target
     from op_profiler.measure.measurement import Device
     from op_profiler.measure.threads import ThreadPool
 
@@ -69,7 +70,7 @@ def with_peaks(device: Device, peaks: Peaks | None = None) -> Device:
     return dataclasses.replace(device, properties=device.properties | {"peaks": found})
 
 
-def measure_peaks(target: Any, device: Device, pool: ThreadPool) -> Peaks:
+def measure_peaks(target: Target, device: Device, pool: ThreadPool) -> Peaks:
     """The best of several calls of each kernel, at one thread, all cores, and the powers of two between.
 
     Args:
@@ -116,7 +117,7 @@ def _best_us(kernel: Kernel | Pieces, seconds: float = _SECONDS) -> float:
     return min(times)
 
 
-def _arithmetic(target: Any) -> tuple[Kernel, float]:
+def _arithmetic(target: Target) -> tuple[Kernel, float]:
     """A small matrix product out of the first-level cache, and its FLOPs."""
     tvm = load_tvm()
     te, lanes = tvm.te, vector_lanes(target)
@@ -146,7 +147,7 @@ def _arithmetic(target: Any) -> tuple[Kernel, float]:
     return Kernel("arithmetic", "", function.entry_func, arrays), 2.0 * _DEPTH * _CHUNKS * _ROWS * _VECTORS * lanes
 
 
-def _memory(target: Any, total_bytes: int) -> Pieces:
+def _memory(target: Target, total_bytes: int) -> Pieces:
     """Sums over pieces that no cache holds."""
     tvm = load_tvm()
     te, lanes = tvm.te, vector_lanes(target)
@@ -167,7 +168,7 @@ def _memory(target: Any, total_bytes: int) -> Pieces:
     return Pieces("memory", function.entry_func, piece, output, total_bytes)
 
 
-def _cache(target: Any, size: int, threads: int) -> tuple[Kernel, float]:
+def _cache(target: Target, size: int, threads: int) -> tuple[Kernel, float]:
     """Sums over data that each thread reads again and again, and the bytes that a call reads.
 
     Args:
@@ -196,5 +197,5 @@ def _cache(target: Any, size: int, threads: int) -> tuple[Kernel, float]:
     return Kernel("cache", "", function.entry_func, arrays), 4.0 * threads * again * rows * _CACHE_STREAMS * lanes
 
 
-def _array(*shape: int) -> Any:
+def _array(*shape: int) -> DeviceArray:
     return load_tvm().nd.array(np.ones(shape, dtype="float32"))

@@ -15,6 +15,7 @@ from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.executor_graph import expose_every_tensor
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.compilers.tvm_types import RemoteSession, RuntimeModule, Target
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.rounds import Limits
@@ -37,7 +38,7 @@ class Board:
         address: of the one machine that is wanted, of several with the same key.
     """
 
-    def __init__(self, name: str, target: Any, place: Place, address: str | None = None) -> None:
+    def __init__(self, name: str, target: Target, place: Place, address: str | None = None) -> None:
         self.place = place
         self.target = target
         self.connection = connect(place, wait_seconds=_WAIT_SECONDS, address=address)
@@ -204,7 +205,7 @@ class BoardKernels:
         self._kernels = [(c.name, c.label, [buffers[n] for n in (*c.reads, *c.writes)]) for c in compiled.calls]
         self._evaluators: dict[tuple[str, Cache], Callable[..., Any]] = {}
 
-    def _create(self, session: Any, graph: str) -> Any:
+    def _create(self, session: RemoteSession, graph: str) -> RuntimeModule:
         """The debug executor where the board has one, else the plain one."""
         runtime = self._board.runtime
         device = runtime.device_type % 128, runtime.device_id

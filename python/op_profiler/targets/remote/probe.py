@@ -10,6 +10,7 @@ import itertools
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import llvm_version, load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray, RemoteSession, RuntimeModule, Target
 from op_profiler.measure.measurement import Device
 
 _TEXT_ARGUMENT_BYTES = 128
@@ -32,7 +34,7 @@ _COMPILERS = {
 }
 
 
-def cross_compiler(target: Any) -> str | None:
+def cross_compiler(target: Target) -> str | None:
     """A compiler on PATH that links for a target; None where there is none, and the machine has to link itself."""
     triple = str(target.attrs.get("mtriple", "") or "x86_64")
     family = triple.split("-")[0]
@@ -43,7 +45,7 @@ def cross_compiler(target: Any) -> str | None:
 _sent = itertools.count()
 
 
-def upload(session: Any, library: Any, target: Any) -> Any:
+def upload(session: RemoteSession, library: RuntimeModule, target: Target) -> RuntimeModule:
     """Send a compiled module and load it there; under a name of its own, since a second one of a name crashes."""
     from tvm.contrib import cc, tar
 
@@ -59,9 +61,9 @@ def upload(session: Any, library: Any, target: Any) -> Any:
 class Probe:
     """Reads text files of the machine behind a session, and sets the variable that bounds its threads."""
 
-    def __init__(self, session: Any, target: Any) -> None:
+    def __init__(self, session: RemoteSession, target: Target) -> None:
         self._tvm = load_tvm()
-        self._device = session.cpu(0)
+        self._device = session.device("cpu", 0)
         lower = self._tvm.lower
         module = lower(*self._reader(), name="op_profiler_read")
         module.update(lower(*self._setter(), name="op_profiler_set"))
@@ -74,7 +76,7 @@ class Probe:
         te, tir = tvm.te, tvm.tir
         path = te.placeholder((_TEXT_ARGUMENT_BYTES,), "uint8", "path")
 
-        def body(inputs: Any, outputs: Any) -> Any:
+        def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> object:
             builder = tir.ir_builder.create()
             count = builder.buffer_ptr(outputs[1])
             file = builder.let("file", tir.call_extern("int32", "open", inputs[0].access_ptr("r"), 0))
@@ -91,7 +93,7 @@ class Probe:
         te, tir = tvm.te, tvm.tir
         value = te.placeholder((_TEXT_ARGUMENT_BYTES,), "uint8", "value")
 
-        def body(inputs: Any, outputs: Any) -> Any:
+        def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> object:
             builder = tir.ir_builder.create()
             name = tir.StringImm("TVM_NUM_THREADS")
             answer = builder.buffer_ptr(outputs[0])
@@ -101,7 +103,7 @@ class Probe:
         answer = te.extern([(1,)], [value], body, dtype=["int32"], name="set")
         return te.create_schedule(answer.op), [value, answer]
 
-    def _text(self, text: str) -> Any:
+    def _text(self, text: str) -> DeviceArray:
         """A C string on the machine."""
         encoded = np.zeros(_TEXT_ARGUMENT_BYTES, "uint8")
         encoded[: len(text)] = list(text.encode())
@@ -124,7 +126,7 @@ class Probe:
         return next((path for path in _SENSORS if self.read(path).isdecimal()), None)
 
 
-def describe_board(kind: str, target: Any, address: str, key: str, files: Probe) -> Device:
+def describe_board(kind: str, target: Target, address: str, key: str, files: Probe) -> Device:
     """What the machine says of itself; what it does not say is None."""
     cpu = files.read("/proc/cpuinfo")
     fields = {a.strip(): b.strip() for a, _, b in (line.partition(":") for line in cpu.splitlines()) if b}

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import RemoteSession
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.targets.machine import Place
 
@@ -136,7 +137,7 @@ class Connection:
         address: ``host:port`` of the server behind it.
     """
 
-    session: Any
+    session: RemoteSession
     address: str
 
     def alive(self) -> bool:

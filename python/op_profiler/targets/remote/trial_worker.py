@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
+from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
 from op_profiler.measure.measurement import Device
 from op_profiler.targets.machine import Threads
 from op_profiler.tuning.candidate import Candidate, TrialResult
@@ -19,7 +19,7 @@ _FLUSH = "cache_flush_cpu_non_first_arg"
 class BoardWorker(Worker):
     """Builds here and times on one board; asks for it again after it went away."""
 
-    def _open(self) -> tuple[Any, Threads]:
+    def _open(self) -> tuple[RuntimeDevice, Threads]:
         from op_profiler.targets.remote.board import Board
 
         assert self.setup.place is not None
@@ -60,7 +60,13 @@ class BoardWorker(Worker):
         """The board that this worker times on."""
         return self.board.device
 
-    def _built(self, function: Any, arrays: list[Any], reference: Reference | None, weights: list[Any]) -> Built:
+    def _built(
+        self,
+        function: RuntimeModule,
+        arrays: list[DeviceArray],
+        reference: Reference | None,
+        weights: list[DeviceArray],
+    ) -> Built:
         from op_profiler.targets.remote.probe import upload
 
         with self.board.guard("sending a candidate"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from op_profiler.compilers.tvm_types import RuntimeDevice
 from op_profiler.tuning.trials.worker import Built
 
 
@@ -18,7 +19,7 @@ class BuiltForDevice(Built):
 
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    def timed(self, device: Any, calls: int, samples: int) -> tuple[float, ...]:
+    def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
         calls = 1 if self.options else calls
         evaluator = self.function.time_evaluator(
             self.function.entry_name, device, number=calls, repeat=samples, **self.options

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.measurement import Cache, Settings
@@ -82,8 +83,8 @@ class Built:
         kernel: what single calls are timed with; None where the device's own clock times them.
     """
 
-    function: Any
-    arrays: list[Any]
+    function: RuntimeModule
+    arrays: list[DeviceArray]
     reference: Reference | None
     flush: Callable[[], None] | None
     kernel: Kernel | None
@@ -96,7 +97,7 @@ class Built:
         """What the last call computed."""
         return np.asarray(self.arrays[0].numpy())
 
-    def timed(self, device: Any, calls: int, samples: int) -> tuple[float, ...]:
+    def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
         """Microseconds per call, each sample the mean over `calls` of them; of one where the weights are flushed."""
         if self.flush is not None or calls == 1:
             return tuple(self._timed_once() for _ in range(samples))
@@ -126,7 +127,7 @@ class BuiltByVendor:
         dense = self.result.to_dense() if self.result.is_mkldnn else self.result
         return np.asarray(dense.numpy())
 
-    def timed(self, device: Any, calls: int, samples: int) -> tuple[float, ...]:
+    def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
         times = []
         for _ in range(samples):
             started = time.perf_counter_ns()
@@ -163,7 +164,7 @@ class Worker:
         self.built: dict[int, Built | BuiltByVendor] = {}
         self._settling_seconds = _SETTLING_SECONDS
 
-    def _open(self) -> tuple[Any, Threads]:
+    def _open(self) -> tuple[RuntimeDevice, Threads]:
         """The device that kernels run on, and its threads."""
         from op_profiler.measure.threads import ThreadPool
 
@@ -229,7 +230,7 @@ class Worker:
 
         return FallbackConfigEntity() if index is None else task.config_space.get(index)
 
-    def _bind(self, task: TaskSpec, function: Any, tensors: Sequence[Any]) -> Built:
+    def _bind(self, task: TaskSpec, function: RuntimeModule, tensors: Sequence[Any]) -> Built:
         """Inputs for a built function: those of the reference where there is one, else random ones."""
         shapes = tuple((tuple(int(d) for d in t.shape), str(t.dtype)) for t in tensors)
         if task not in self.references:
@@ -248,12 +249,18 @@ class Worker:
         arrays = [self.tvm.nd.empty(*shapes[0], self.device), *arrays]
         return self._built(function, arrays, reference, weights)
 
-    def _built(self, function: Any, arrays: list[Any], reference: Reference | None, weights: list[Any]) -> Built:
+    def _built(
+        self,
+        function: RuntimeModule,
+        arrays: list[DeviceArray],
+        reference: Reference | None,
+        weights: list[DeviceArray],
+    ) -> Built:
         flush = self._flusher(weights) if self.setup.cache == "cold" and weights else None
         kernel = Kernel(function.entry_name, "", function.get_function(function.entry_name), arrays)
         return Built(function, arrays, reference, flush, kernel)
 
-    def _flusher(self, weights: list[Any]) -> Callable[[], None] | None:
+    def _flusher(self, weights: list[DeviceArray]) -> Callable[[], None] | None:
         flush = self.tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
         if flush is None:
             return None

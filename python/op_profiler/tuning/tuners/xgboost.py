@@ -10,6 +10,7 @@ import functools
 import importlib
 from typing import Any
 
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.cores import usable_cores
 from op_profiler.lean_imports import load_xgboost
 from op_profiler.tuning.tuners.tuner import Tuner
@@ -41,7 +42,7 @@ def _tuner(task: Any, features: str, loss: str) -> Tuner:
     cost_models: Any = _cost_models()
 
     class CostModel(cost_models.XGBoostCostModel):
-        def _reset_pool(self, space: Any, target: Any, task: Any) -> None:
+        def _reset_pool(self, space: Any, target: Target, task: Any) -> None:
             cost_models._extract_popen_initializer(space, target, task)
             self.pool = _InProcess()
 

@@ -1,0 +1,267 @@
+"""What this package uses of TVM's objects, which have no types of their own.
+
+Whatever goes from one part of the package to another has one of these types. A compiler asks more of the nodes of its
+programs: it tells their kinds by `isinstance`, and what it then reads is as untyped as TVM itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Named(Protocol):
+    """What has a name: a ``tvm.ir.Op``, the kind of a target, information on a pass."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Target(Protocol):
+    """A ``tvm.target.Target``: what is compiled for. Inside a ``with`` of it, it is the target of whatever asks TVM."""
+
+    @property
+    def kind(self) -> Named: ...
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """Families that it belongs to, such as ``cpu`` or ``arm_cpu``."""
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """Options by name, such as ``mcpu``."""
+
+    def export(self) -> Mapping[str, Any]:
+        """All that it was made of."""
+
+    def __enter__(self) -> Target: ...
+
+    def __exit__(self, *failure: object) -> None: ...
+
+
+class Node(Protocol):
+    """A node of a program in Relay or Relax: a ``RelayExpr``, which is the base of both."""
+
+    @property
+    def checked_type(self) -> Any:
+        """Its type, once types were inferred: of a tensor or of several."""
+
+    @property
+    def handle(self) -> Any:
+        """A ctypes pointer to it: the same one whenever TVM hands out this node."""
+
+    def same_as(self, other: object) -> bool: ...
+
+
+class Variable(Node, Protocol):
+    """A ``tvm.relay.Var``."""
+
+    @property
+    def name_hint(self) -> str: ...
+
+
+class Call(Node, Protocol):
+    """A call of an op or of a function."""
+
+    @property
+    def op(self) -> Any:
+        """A ``tvm.ir.Op``, a function, or a variable that holds one."""
+
+    @property
+    def args(self) -> Sequence[Any]: ...
+
+    @property
+    def attrs(self) -> Any:
+        """An object with a field for each attribute of the op."""
+
+    @property
+    def type_args(self) -> Any: ...
+
+    @property
+    def span(self) -> Any:
+        """Where in the user's model it is from; None where nobody said."""
+
+
+class Function(Node, Protocol):
+    """A ``tvm.relay.Function``, a ``tvm.relax.Function``."""
+
+    @property
+    def params(self) -> Sequence[Any]: ...
+
+    @property
+    def body(self) -> Any: ...
+
+    @property
+    def ret_type(self) -> Any: ...
+
+    @property
+    def attrs(self) -> Any:
+        """A map, or None where it has no attributes."""
+
+
+class IRModule(Protocol):
+    """A ``tvm.IRModule``: a program."""
+
+    @property
+    def functions(self) -> Mapping[Any, Any]:
+        """By the ``tvm.ir.GlobalVar`` that calls name."""
+
+    @property
+    def type_definitions(self) -> Mapping[Any, Any]: ...
+
+    @property
+    def attrs(self) -> Any:
+        """A map, or None where it has no attributes."""
+
+    def __getitem__(self, name: Any) -> Any:
+        """A function, by its name or by its ``tvm.ir.GlobalVar``."""
+
+    def get_global_var(self, name: str) -> Any: ...
+
+    def functions_items(self) -> Sequence[tuple[Any, Any]]:
+        """`functions`, ordered by their names."""
+
+    def update_func(self, variable: Any, function: Any) -> None:
+        """Give a function another definition, in place."""
+
+
+Stream = object
+"""A stream of a device, None for its default one."""
+
+
+class RuntimeDevice(Protocol):
+    """A ``tvm.runtime.Device``; what is told of its kind is told of a GPU."""
+
+    @property
+    def device_type(self) -> int: ...
+
+    @property
+    def device_id(self) -> int: ...
+
+    @property
+    def device_name(self) -> str: ...
+
+    @property
+    def compute_version(self) -> str: ...
+
+    @property
+    def multi_processor_count(self) -> int: ...
+
+    @property
+    def max_clock_rate(self) -> int:
+        """Kilohertz."""
+
+    @property
+    def warp_size(self) -> int: ...
+
+    @property
+    def max_threads_per_block(self) -> int: ...
+
+    @property
+    def max_shared_memory_per_block(self) -> int:
+        """Bytes."""
+
+    def sync(self, stream: Stream = None) -> None:
+        """Wait for what was launched on a stream."""
+
+    def create_raw_stream(self) -> Stream: ...
+
+    def free_raw_stream(self, stream: Stream) -> None: ...
+
+    def set_raw_stream(self, stream: Stream) -> None:
+        """What this thread launches from now on is launched there."""
+
+
+class DeviceArray(Protocol):
+    """A ``tvm.nd.NDArray``: a tensor in the memory of a device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def handle(self) -> Any:
+        """A ctypes pointer to its DLTensor."""
+
+    def numpy(self) -> np.ndarray:
+        """A copy of its values."""
+
+    def copyto(self, target: RuntimeDevice | DeviceArray) -> DeviceArray:
+        """A copy of it on a device, or into an array of the same shape."""
+
+    def copyfrom(self, source: np.ndarray | DeviceArray) -> DeviceArray:
+        """Itself, with the values of another array of the same shape."""
+
+
+class PackedFunction(Protocol):
+    """A ``tvm.runtime.PackedFunc``."""
+
+    @property
+    def handle(self) -> Any:
+        """The ctypes pointer that ``TVMFuncCall`` takes."""
+
+    def __call__(self, *arguments: Any) -> Any: ...
+
+
+class RuntimeModule(Protocol):
+    """A ``tvm.runtime.Module``: compiled functions."""
+
+    @property
+    def entry_func(self) -> PackedFunction:
+        """The function of a module that was built from one."""
+
+    @property
+    def entry_name(self) -> str: ...
+
+    @property
+    def type_key(self) -> str:
+        """Its kind, such as ``llvm``."""
+
+    @property
+    def imported_modules(self) -> Sequence[RuntimeModule]:
+        """Such as the code of a GPU that its functions launch."""
+
+    def import_module(self, module: RuntimeModule) -> None: ...
+
+    def save(self, path: str, form: str) -> None:
+        """Write it, without linking."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call `entry_func`."""
+
+    def __getitem__(self, name: str) -> PackedFunction: ...
+
+    def get_function(self, name: str) -> PackedFunction: ...
+
+    def time_evaluator(self, name: str, device: RuntimeDevice, **options: Any) -> Callable[..., Any]:
+        """A function that times another by the device's own clock; its answer has ``results`` in seconds."""
+
+    def export_library(self, path: str, **options: Any) -> None:
+        """Link it into a file."""
+
+
+class RemoteSession(Protocol):
+    """A ``tvm.rpc.RPCSession``."""
+
+    def device(self, name: str, number: int) -> RuntimeDevice: ...
+
+    def get_function(self, name: str) -> PackedFunction:
+        """A function of the runtime over there."""
+
+    def upload(self, path: str) -> object:
+        """Send a file; it keeps its name."""
+
+    def load_module(self, name: str) -> RuntimeModule:
+        """Load a file that was sent."""
+
+
+class GraphExecutor(Protocol):
+    """A ``tvm.contrib.graph_executor.GraphModule``, as far as its inputs go."""
+
+    def set_input(self, key: str, value: np.ndarray | DeviceArray) -> None:
+        """Copy a value to where the model reads the input of this name."""
