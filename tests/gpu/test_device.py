@@ -106,7 +106,7 @@ def test_every_kernel_stands_between_two_events(tvm: Any, compiled_small: Any, t
 
 
 def test_a_gpu_is_described_without_its_management_library(tvm: Any) -> None:
-    device = describe_gpu("cuda -arch=sm_90", Runtime(), NoNvml())
+    device = describe_gpu(tvm.target.Target("cuda -arch=sm_90"), Runtime(), NoNvml())  # type: ignore[arg-type]
     assert (device.kind, device.core_type, device.cores, device.clock_mhz) == ("cuda", "SM", 132, 1980.0)
     assert device.l1_bytes is None and device.properties["max_shared_memory_per_block_bytes"] == 49152
     assert device.driver is None and "no energy counter" in device.properties["energy"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from op_profiler.building.request import BuildRequest
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MeasureError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.resources import local_resources
@@ -95,7 +96,7 @@ def test_boards_need_a_way_to_them_or_a_dry_run() -> None:
             with pytest.raises(UsageError, match="--host and --port"):
                 kind.check(kind.name, remote=False, dry_run=False)
             with pytest.raises(MeasureError, match="never on this machine"):
-                kind.open_machine(None)
+                kind.open_machine(load_tvm().target.Target("llvm"))
 
 
 @WITHOUT_A_GPU

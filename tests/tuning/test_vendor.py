@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MeasureError
 from op_profiler.targets.cuda import vendor
 from op_profiler.targets.cuda.trial_worker import GpuWorker
@@ -112,10 +113,11 @@ def test_a_study_times_torch_where_its_operators_run(monkeypatch: pytest.MonkeyP
         build=BuildRequest(model=ModelRequest(source="local", name="mlp"), target="cuda", threads=(0,))
     )
     nothing: Any = None
-    study = VendorComparison(request, frozenset(), nothing, nothing, "cuda -arch=sm_90", lambda **_: None, {})
+    target = load_tvm().target.Target("cuda -arch=sm_90")
+    study = VendorComparison(request, frozenset(), nothing, nothing, target, lambda **_: None, {})
     with pytest.raises(Started) as started:
         study.run(nothing)
-    assert started.value.args == ("cuda -arch=sm_90", {"name": "cuda"})
+    assert started.value.args == (str(target), {"name": "cuda"})
 
 
 def test_a_graph_is_timed_between_two_events_of_the_device() -> None:

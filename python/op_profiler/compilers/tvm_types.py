@@ -128,10 +128,6 @@ class IRModule(Protocol):
         """Give a function another definition, in place."""
 
 
-Stream = object
-"""A stream of a device, None for its default one."""
-
-
 class RuntimeDevice(Protocol):
     """A ``tvm.runtime.Device``; what is told of its kind is told of a GPU."""
 
@@ -164,14 +160,14 @@ class RuntimeDevice(Protocol):
     def max_shared_memory_per_block(self) -> int:
         """Bytes."""
 
-    def sync(self, stream: Stream = None) -> None:
-        """Wait for what was launched on a stream."""
+    def sync(self, stream: int | None = None) -> None:
+        """Wait for what was launched on a stream; None is the default one."""
 
-    def create_raw_stream(self) -> Stream: ...
+    def create_raw_stream(self) -> int: ...
 
-    def free_raw_stream(self, stream: Stream) -> None: ...
+    def free_raw_stream(self, stream: int) -> None: ...
 
-    def set_raw_stream(self, stream: Stream) -> None:
+    def set_raw_stream(self, stream: int | None) -> None:
         """What this thread launches from now on is launched there."""
 
 

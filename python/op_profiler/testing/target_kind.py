@@ -58,7 +58,7 @@ class TargetKindSuite:
 
     def test_a_machine_here_is_named_locked_and_identified_or_there_is_none(self, kind: TargetKind) -> None:
         assert kind.processor_name()
-        lock, identity, worker = (_answer(ask) for ask in (kind.lock, kind.machine_identity, kind.trial_worker))
+        lock, identity, worker = _answer(kind.lock), _answer(kind.machine_identity), _answer(kind.trial_worker)
         assert (identity is None) == (lock is None)
         if kind.is_board:
             assert lock is None and worker is None

@@ -125,7 +125,8 @@ def test_a_kept_build_keeps_them(built: CompiledModel, tmp_path: Path) -> None:
 
 def _chain(*ops: tuple[str, int | None]) -> Graph:
     reads: list[frozenset[int | str]] = [frozenset({place - 1} if place else {"x"}) for place in range(len(ops))]
-    return Graph(list(ops), [op for op, _ in ops], [number for _, number in ops], reads, frozenset({len(ops) - 1}))
+    calls: list[Any] = [*ops]
+    return Graph(calls, [op for op, _ in ops], [number for _, number in ops], reads, frozenset({len(ops) - 1}))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from op_profiler.parallel.runtime.lane_executor import Programme, happens_before
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel
-    from op_profiler.compilers.tvm_types import PackedFunction, RuntimeDevice, Stream
+    from op_profiler.compilers.tvm_types import PackedFunction, RuntimeDevice
     from op_profiler.parallel.planning.graph import KernelGraph
     from op_profiler.parallel.planning.plan import Plan
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 class Events(Protocol):
     """Marks between what was launched; `op_profiler.targets.cuda.gpu.Events` on a GPU."""
 
-    def record(self, number: int, stream: Stream) -> None:
+    def record(self, number: int, stream: int) -> None:
         """Put a mark behind what was launched so far on a stream."""
 
-    def wait(self, number: int, stream: Stream) -> None:
+    def wait(self, number: int, stream: int) -> None:
         """Let what is launched on a stream from now on wait for a mark."""
 
     def between_us(self, first: int, last: int) -> float:
@@ -89,7 +89,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         self._first_mark = programme.signals
         self._device = device
         self._events = events
-        self._streams: list[Stream] = []
+        self._streams: list[int] = []
 
     def __enter__(self) -> StreamExecutor:
         self._streams = [self._device.create_raw_stream() for _ in self._cores]

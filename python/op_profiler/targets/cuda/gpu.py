@@ -12,7 +12,7 @@ import numpy as np
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
-from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, Stream, Target
+from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, Target
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.kernels import GraphKernels
@@ -37,7 +37,7 @@ class Events:
         if code:
             raise MeasureError(f"CUDA cannot {what}: error {code}")
 
-    def record(self, number: int, stream: Stream = None) -> None:
+    def record(self, number: int, stream: int | None = None) -> None:
         """Put event `number` behind what was launched so far on a stream; None is the default one."""
         while len(self._made) <= number:
             event = ctypes.c_void_p()
@@ -45,7 +45,7 @@ class Events:
             self._made.append(event)
         self._check(self._runtime.cudaEventRecord(self._made[number], stream), "record an event")
 
-    def wait(self, number: int, stream: Stream) -> None:
+    def wait(self, number: int, stream: int) -> None:
         """Let what is launched on a stream from now on wait for event `number`, as it was recorded last."""
         self._check(self._runtime.cudaStreamWaitEvent(stream, self._made[number], 0), "wait for an event")
 

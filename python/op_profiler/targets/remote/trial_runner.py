@@ -163,11 +163,11 @@ class BoardRunner:
 
     def _answered(self, busy: dict[int, tuple[int, float]]) -> list[int]:
         """Boards that have answered, or from which no answer is expected any more."""
-        connections: dict[object, int] = {self._connection(index): index for index in busy}
+        connections = {self._connection(index): index for index in busy}
         end = min((end for _, end in busy.values()), default=time.monotonic())
         ready = wait(list(connections), max(min(end - time.monotonic(), _ASK_AGAIN_SECONDS), 0.0))
         late = [index for index, (_, until) in busy.items() if time.monotonic() >= until]
-        return list({*(connections[c] for c in ready), *late})
+        return list({*(index for connection, index in connections.items() if connection in ready), *late})
 
     def _connection(self, index: int) -> Connection:
         process = self._slots[index].process
