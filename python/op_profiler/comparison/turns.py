@@ -3,9 +3,9 @@
 A shared machine is another one from minute to minute, and a model takes other times where its tensors lie in other
 memory (`measure/placements.py`). So does the code of its kernels: small ones differed by 4 % from one load of the same
 library to the next. So both models are loaded in one process, and for each pair of times both libraries are loaded
-anew, with a few copies of the tensors. Inside a pair both are measured round by round, the other way around each time.
-A pair gives one change of each operator, and pairs differ as two processes do. The changes are averaged over the pairs;
-their spread tells how sure the average is.
+anew, with a few copies of the tensors. Inside a pair both are measured round by round, the other way around each time,
+each round from another place on the stack (`measure/stack.py`). A pair gives one change of each operator, and pairs
+differ as two processes do. The changes are averaged over the pairs; their spread tells how sure the average is.
 """
 
 from __future__ import annotations
@@ -156,11 +156,11 @@ class Turns:
             waited += time.monotonic() - started
 
     def _times_of(self, pair: Pair, threads: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Geometric mean over the copies."""
+        """Medians over the copies: of the places on the stack that they are called from, a rare one costs three times
+        the time."""
         self._machine.threads.use(threads)
         rows = [self._times_of_copies((pair[0].moved(), pair[1].moved()), number + i) for i in range(COPIES)]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            before, after = (np.exp(np.mean(np.log([row[which] for row in rows]), axis=0)) for which in (0, 1))
+        before, after = (np.median([row[which] for row in rows], axis=0) for which in (0, 1))
         return before, after
 
     def _times_of_copies(self, copies: Pair, turn: int) -> tuple[np.ndarray, np.ndarray]:

@@ -68,9 +68,13 @@ class Call:
             ctypes.addressof(self._result_code),
         )
 
-    def run(self) -> bool:
-        """Call it once."""
-        return self._call(*self._arguments) == 0
+    def run(self, more: Sequence[ctypes.c_int64] = ()) -> bool:
+        """Call it once.
+
+        Args:
+            more: arguments that the function does not take (`measure/stack.py`).
+        """
+        return self._call(*self._arguments, *more) == 0
 
     def timed(self) -> float:
         """Microseconds of one call, Python's part included; NaN where the call failed."""
@@ -121,12 +125,15 @@ class TimedCalls:
         walk = _native()["walk"]
         self._walk = Kernel("walk", "", walk, [self._failed, tvm.nd.array(table), self._clock])
 
-    def run(self) -> np.ndarray:
+    def run(self, more: Sequence[ctypes.c_int64] = ()) -> np.ndarray:
         """Make every call once; microseconds of each, shape (calls,), NaN where it failed.
 
         A time runs from one reading of the clock to the next: it holds the call (`call_overhead_us`).
+
+        Args:
+            more: as in `Call.run`.
         """
-        self._walk.run()
+        self._walk.run(more)
         read = self._clock.numpy()
         times = np.diff(read[:, 0] * 1_000_000_000 + read[:, 1]) / 1e3
         return np.where(self._failed.numpy() == 0, times, np.nan)
@@ -145,6 +152,30 @@ def call_overhead_us() -> float:
     return float(walked_us - run_us) / _EMPTY_KERNELS
 
 
+class StackProbe:
+    """Tells where on the stack a kernel begins, as an address."""
+
+    def __init__(self) -> None:
+        tvm = load_tvm()
+        from tvm.contrib import graph_executor
+
+        library = _native()
+        self._array = tvm.nd.array(np.zeros(1, dtype=np.int64))
+        self._kernel = TimedCalls([Kernel("stack", "", library["stack"], [self._array, self._array])])
+        self._executor = graph_executor.create(_chain("stack", 1, "int64"), library, tvm.cpu())
+        self._run = TimedCalls([Call("run", self._executor.module["run"], [], [])])
+
+    def called(self, more: Sequence[ctypes.c_int64] = ()) -> int:
+        """In `TimedCalls`, which is given these arguments besides."""
+        self._kernel.run(more)
+        return int(self._array.numpy()[0])
+
+    def called_by_executor(self, more: Sequence[ctypes.c_int64] = ()) -> int:
+        """In the graph executor, which is called by `TimedCalls`."""
+        self._run.run(more)
+        return int(self._executor.get_output(0).numpy()[0])
+
+
 @functools.cache
 def _empty_model() -> tuple[TimedCalls, TimedCalls]:
     """The kernels of a chain of nodes that compute nothing, and the graph executor that runs them."""
@@ -158,15 +189,15 @@ def _empty_model() -> tuple[TimedCalls, TimedCalls]:
     return TimedCalls(kernels), TimedCalls([Call("run", executor.module["run"], [], [])])
 
 
-def _chain(function: str, length: int) -> str:
-    """A graph for the executor: each node calls `function` with what the one before wrote, one float32."""
+def _chain(function: str, length: int, dtype: str = "float32") -> str:
+    """A graph for the executor: each node calls `function` with what the one before wrote, one number."""
     nodes: list[dict[str, Any]] = [{"op": "null", "name": "data", "inputs": []}]
     for index in range(length):
         attrs = {"func_name": function, "num_inputs": "1", "num_outputs": "1", "flatten_data": "0"}
         nodes.append({"op": "tvm_op", "name": f"call{index}", "attrs": attrs, "inputs": [[index, 0, 0]]})
     entries = length + 1
     plan = {
-        "dltype": ["list_str", ["float32"] * entries],
+        "dltype": ["list_str", [dtype] * entries],
         "shape": ["list_shape", [[1]] * entries],
         "storage_id": ["list_int", [index % 2 for index in range(entries)]],
     }
@@ -177,9 +208,11 @@ def _chain(function: str, length: int) -> str:
 
 @functools.cache
 def _native() -> RuntimeModule:
-    """The library with ``walk`` (calls what a table tells, reads the clock between) and ``nothing`` (a kernel)."""
+    """The library with ``walk`` (calls what a table tells, reads the clock between), and two kernels: ``nothing``,
+    and ``stack``, which writes where on the stack it is."""
     tvm = load_tvm()
-    library: RuntimeModule = tvm.build(tvm.IRModule({"walk": _walk(), "nothing": _nothing()}), target="llvm")
+    functions = {"walk": _walk(), "nothing": _nothing(), "stack": _stack()}
+    library: RuntimeModule = tvm.build(tvm.IRModule(functions), target="llvm")
     return library
 
 
@@ -209,6 +242,15 @@ def _nothing() -> Function:
     tir = load_tvm().tir
     arrays = [tir.decl_buffer((1,), "float32", name) for name in ("data", "output")]
     return _function("nothing", arrays, tir.Evaluate(tir.const(0, "int32")))
+
+
+def _stack() -> Function:
+    tir = load_tvm().tir
+    arrays = [tir.decl_buffer((1,), "int64", name) for name in ("data", "output")]
+    one_signature, own_frame = tir.const(1, "uint32"), tir.const(0, "int32")
+    frame = tir.call_llvm_intrin("handle", "llvm.frameaddress.p0", one_signature, own_frame)
+    number = tir.call_extern("int64", "labs", frame)  # TIR casts no pointer to a number; an address is above zero
+    return _function("stack", arrays, arrays[1].vstore([0], number))
 
 
 def _function(name: str, buffers: Sequence[Any], body: object) -> Function:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -17,12 +18,13 @@ import numpy as np
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, GraphExecutor, PackedFunction
 from op_profiler.errors import MeasureError
+from op_profiler.measure import stack
 from op_profiler.measure.calls import DLTENSOR_HANDLE, Call, Kernel, TimedCalls, array_address, call_overhead_us
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.placements import Placements
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class GraphKernels:
     """A model in the graph executor, and its kernels in order over the same buffers (a `LoadedModel`).
 
@@ -33,6 +35,7 @@ class GraphKernels:
         executor: the graph executor that owns the buffers.
         outputs: the model's outputs.
         placements: what `moved` takes copies from; None where this is the only one.
+        stack_turn: tells from which place on the stack it is timed (`measure/stack.py`).
     """
 
     kernels: tuple[Kernel, ...]
@@ -41,6 +44,7 @@ class GraphKernels:
     executor: GraphExecutor
     outputs: tuple[DeviceArray, ...] = ()
     placements: Placements | None = None
+    stack_turn: int = dataclasses.field(default=0, init=False)
     _walks: dict[tuple[Cache, tuple[bool, ...]], tuple[TimedCalls, list[int]]] = dataclasses.field(
         default_factory=dict, init=False, repr=False
     )
@@ -55,6 +59,9 @@ class GraphKernels:
             self.executor.set_input(name, value)
 
     def run_model(self) -> None:
+        """What is timed after it is called from another place on the stack, drawn at random: places in turn would
+        fall into step with thread counts or copies in turn."""
+        self.stack_turn = random.randrange(stack.TURNS)
         self.run()
 
     def moved(self) -> GraphKernels:
@@ -81,7 +88,7 @@ class GraphKernels:
         return TimedCalls([Call("run", self.run, [], [])])
 
     def time_model(self) -> float:
-        return float(self._whole.run()[0])
+        return float(self._whole.run(stack.arguments(self.stack_turn, stack.executor_steps()))[0])
 
     def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
         """As in `LoadedModel`; kernels that are not timed run all the same, as others need their output."""
@@ -89,7 +96,7 @@ class GraphKernels:
         if (cache, wanted) not in self._walks:
             self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
         calls, rows = self._walks[cache, wanted]
-        times: list[float] = np.where(wanted, calls.run()[rows], np.nan).tolist()
+        times: list[float] = np.where(wanted, calls.run(stack.arguments(self.stack_turn))[rows], np.nan).tolist()
         return times
 
     def repeat_kernel(self, index: int, calls: int) -> bool:
