@@ -264,13 +264,9 @@ def _fenced(language: str, text: str) -> str:
 
 
 def _filled(page: Path, blocks: Mapping[str, str]) -> str:
-    """A page whose blocks hold what is made for them.
-
-    Raises:
-        KeyError: a block of a name for which there is nothing.
-    """
+    """A page whose blocks hold what is made for them; of what was not measured yet they are empty."""
     text = page.read_text(encoding="utf-8")
-    return _BLOCK.sub(lambda found: f"{found[1]}{blocks[found[2]]}\n{found[3]}", text)
+    return _BLOCK.sub(lambda found: found[1] + (f"{blocks[found[2]]}\n" if found[2] in blocks else "") + found[3], text)
 
 
 def _result(path: Path) -> str:
@@ -344,7 +340,7 @@ def _index() -> str:
     for script in sorted(BENCHMARKS.glob("*.py")):
         text = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
         goal = re.search(r"^Goal: (.+?)(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-        if script.name != "common.py":
+        if not script.name.endswith("common.py"):
             rows.append([_first(text), f"`{script.name}`", goal[1] if goal else "-", _last(script)])
     return _table(["question", "script", "goal", "last result"], rows)
 

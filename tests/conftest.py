@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from .postgresql import Server, binaries, running
 
 settings.load_profile("ci")  # the same examples in every run, and no limit on the time that one takes
 CORES = os.sched_getaffinity(0)
@@ -129,34 +129,23 @@ def broken_network(tvm: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """Address of a server that listens on a socket in its own folder, and is gone at the end."""
-    binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not binaries:
+def postgresql() -> Iterator[Server]:
+    """A server that is gone at the end."""
+    if not binaries():
         pytest.skip("no PostgreSQL server below /usr/lib/postgresql")
     pytest.importorskip("psycopg")
-    owner: dict[str, Any] = {"user": "postgres"} if os.getuid() == 0 else {}  # PostgreSQL refuses to run as root
-    folder = Path(tempfile.mkdtemp(prefix="op-pg-", dir="/tmp"))
-
-    def run(name: str, *words: str) -> None:
-        command = [str(binaries[-1] / name), "-D", str(folder / "data"), *words]
-        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, **owner)
-
-    try:
+    with contextlib.ExitStack() as stack:
         try:
-            if owner:
-                shutil.chown(folder, user="postgres")
-            run("initdb", "-A", "trust", "-U", "tester", "--no-sync", "-E", "UTF8", "--locale=C")
+            server = stack.enter_context(running("fsync=off"))
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"no PostgreSQL server can be set up here: {error}")
-        server = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
-        run("pg_ctl", "start", "-w", "-t", "600", "-l", str(folder / "log"), "-o", server)
-        try:
-            yield f"postgresql://tester@/postgres?host={folder}"
-        finally:
-            run("pg_ctl", "stop", "-m", "immediate")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_server(postgresql: Server) -> str:
+    """Address of a server."""
+    return postgresql.url
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"
-SCRIPTS = sorted(path for path in BENCHMARKS.glob("*.py") if path.name != "common.py")
+SCRIPTS = sorted(path for path in BENCHMARKS.glob("*.py") if not path.name.endswith("common.py"))
 RESULTS = sorted((BENCHMARKS / "results").glob("*.json"))
 
 

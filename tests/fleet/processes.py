@@ -102,7 +102,13 @@ def request(db: str, model: str = "mlp") -> CollectRequest:
     return CollectRequest(build=build, measuring=Measuring(rounds=3), db=db)
 
 
-def dask_worker_of(log: Path, address: str) -> psutil.Process:
-    """The process that carries requests out: the child of the command that connected to `address`."""
-    (command,) = [p for p in psutil.process_iter(["cmdline"]) if (p.info["cmdline"] or [])[-2:] == ["worker", address]]
-    return next(p for p in command.children(recursive=True) if "spawn_main" in " ".join(p.cmdline()))
+def dask_workers_of(address: str) -> list[psutil.Process]:
+    """The processes that carry requests out: the children of the commands that connected to `address`."""
+    listed = psutil.process_iter(["cmdline"])
+    commands = [p for p in listed if (p.info["cmdline"] or [])[-2:] == ["worker", address]]
+    found = []
+    for command in commands:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = command.children(recursive=True)
+            found += [p for p in children if p.is_running() and "spawn_main" in " ".join(p.cmdline())]
+    return found

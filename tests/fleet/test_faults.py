@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from processes import PATIENCE_SECONDS, Listening, dask_worker_of, request, said, scheduler, worker
+from processes import PATIENCE_SECONDS, Listening, dask_workers_of, request, said, scheduler, worker
 
 from op_profiler.dataset import Dataset
 from op_profiler.fleet import runs
@@ -32,7 +32,7 @@ def test_a_worker_and_a_scheduler_that_die_cost_nothing_but_time(tmp_path: Path,
         assert not others and "llvm" in machine.measures
 
         def kill_worker() -> None:
-            dask_worker_of(log, address).send_signal(signal.SIGKILL)
+            dask_workers_of(address)[0].send_signal(signal.SIGKILL)
 
         # The worker runs in another folder than this process.
         relative = f"sqlite:///{os.path.relpath(sqlite_url.removeprefix('sqlite:///'))}"
@@ -82,7 +82,7 @@ def test_a_worker_on_another_machine_gets_nothing_of_a_file(tmp_path: Path, sqli
 def test_a_model_that_takes_workers_down_is_put_aside(tmp_path: Path, sqlite_url: str) -> None:
     with contextlib.ExitStack() as stack:
         address, _ = stack.enter_context(scheduler(tmp_path))
-        log = stack.enter_context(worker(tmp_path, address))
+        stack.enter_context(worker(tmp_path, address))
         cluster = stack.enter_context(Cluster(address))
         killed: list[int] = []
 
@@ -90,7 +90,7 @@ def test_a_model_that_takes_workers_down_is_put_aside(tmp_path: Path, sqlite_url
             def step(self, description: str, done_models: float) -> None:
                 super().step(description, done_models)
                 if ": mlp: " in description:
-                    process = dask_worker_of(log, address)
+                    process = dask_workers_of(address)[0]
                     if process.pid not in killed:
                         killed.append(process.pid)
                         process.send_signal(signal.SIGKILL)

@@ -27,6 +27,10 @@ op-profiler dataset merge sqlite:///a.db postgresql://me@host/b --into sqlite://
 
 op-profiler dataset remove resnet-18 01fb2f460b48bde7 --yes
 
+op-profiler dataset allow rack --writes --db postgresql://me@host/times          (a role for workers)
+
+op-profiler dataset allow guest --db postgresql://me@host/times                  (a role that reads)
+
 Exit codes: 0 done; 2 wrong usage; 5 a database stands in the way, and nothing was changed.
 """
 
@@ -123,6 +127,26 @@ def remove(
         print(json_text.dumps(removed))
     else:
         print("removed: " + ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in removed.items() if n))
+
+
+@app.command(epilog=EXAMPLES)
+def allow(
+    role: Annotated[str, typer.Argument(help="Name of a PostgreSQL role; made where it does not exist.")],
+    writes: Annotated[bool, typer.Option("--writes/--reads", help="Let it write too, or only read.")] = False,
+    db: options.Db = DEFAULT_DB,
+    as_json: options.Json = False,
+) -> None:
+    """Let others use a dataset in PostgreSQL: prints the address for the role, with the password of a new one.
+
+    Only the role that made the tables brings them to a newer version. Run this again after that.
+    """
+    from op_profiler.dataset.roles import allow as allow_role
+
+    address = allow_role(db, role, writes=writes)
+    if as_json:
+        print(json_text.dumps({"role": role, "writes": writes, "address": address}))
+    else:
+        print(f"{role} may {'write' if writes else 'read'}: --db {address}")
 
 
 def _chosen(held: Contents, words: list[str]) -> list[ModelContents]:

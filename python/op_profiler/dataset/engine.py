@@ -22,7 +22,8 @@ from op_profiler.dataset import migrations, schema
 from op_profiler.errors import DatasetError, MissingPackageError, UsageError
 
 WAIT_SECONDS = 30
-"""How long a writer waits for the other writers."""
+"""How long a writer waits for the other writers, and for a server that is started again."""
+_AGAIN_SECONDS = 0.2
 
 _EXAMPLE = "sqlite:///results/op_profiler.db or postgresql://user@host/name"
 _LOCK = 0x6F705F70  # any number will do, as long as every op_profiler uses the same
@@ -187,7 +188,9 @@ def _engine(url: URL, *, read_only: bool) -> Engine:
     if read_only:
         options += " -c default_transaction_read_only=on"
     try:
-        engine = sqlalchemy.create_engine(url, connect_args={"options": options, "connect_timeout": 10})
+        arguments = {"options": options, "connect_timeout": 10}
+        # A connection that the pool kept may be of a server that was started again since.
+        engine = sqlalchemy.create_engine(url, connect_args=arguments, pool_pre_ping=True)
     except ImportError:
         raise MissingPackageError("psycopg[binary]", "a dataset in PostgreSQL", extra="postgres") from None
     event.listen(engine, "begin", _begin_postgresql)
@@ -231,10 +234,26 @@ def _begin_postgresql(connection: Connection) -> None:
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
 
+def connected(engine: Engine) -> Connection:
+    """A connection of an engine that was connected before; waits for a server that is being started again.
+
+    Raises:
+        sqlalchemy.exc.OperationalError: it does not come back within `WAIT_SECONDS`.
+    """
+    until = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return engine.connect()
+        except exc.OperationalError:
+            if engine.dialect.name == "sqlite" or time.monotonic() > until:
+                raise
+        time.sleep(_AGAIN_SECONDS)
+
+
 @contextlib.contextmanager
 def write_transaction(engine: Engine) -> Iterator[Connection]:
     """A transaction that holds the only right to write; rolled back when the block raises."""
-    with engine.connect().execution_options(**{_WRITE: True}) as connection, connection.begin():
+    with connected(engine).execution_options(**{_WRITE: True}) as connection, connection.begin():
         yield connection
 
 

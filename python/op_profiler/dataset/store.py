@@ -10,7 +10,7 @@ from typing import Any, cast
 from sqlalchemy import URL, Connection, Engine, Select, delete, select, update
 
 from op_profiler.dataset import convert, coruns, queries, schema
-from op_profiler.dataset.engine import open_engine, translated, utc_now, write_transaction
+from op_profiler.dataset.engine import connected, open_engine, translated, utc_now, write_transaction
 from op_profiler.dataset.quality import failure, keep_failures, select_failures, upsert_better
 from op_profiler.dataset.row import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.statements import upsert
@@ -93,7 +93,7 @@ class Dataset:
         if self._writing is not None:
             yield self._writing
             return
-        with translated(self._url), self._engine.connect() as connection:
+        with translated(self._url), connected(self._engine) as connection:
             yield connection
 
     def rows(self, query: Select[Any]) -> Sequence[Mapping[str, Any]]:

@@ -1,0 +1,125 @@
+"""Is anything lost or doubled when workers are killed, one hangs, and the scheduler and PostgreSQL start again?
+
+    python benchmarks/fleet_faults.py [NAME ...] [--keep FILE]     (20 minutes; --keep goes on)
+
+200 requests (a model with a label of its own each, really measured) on four workers of this machine. Every 20 s one
+worker's process is killed with -9, by turns. After a sixth of the requests one is stopped for a minute, after a third
+the scheduler is killed and started again, after half PostgreSQL.
+
+Goal: all requests finish, no row is missing, none is there twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+from common import ROOT, run_of, store
+from fleet_common import cluster_of, postgresql_server, small_requests
+
+_TASKS = int(os.environ.get("FLEET_FAULTS_TASKS", "200"))
+_WORKERS = 4
+_EVERY_SECONDS = 20.0
+_STOPPED_SECONDS = 60.0
+
+
+def measure(name: str) -> dict[str, Any]:
+    """All faults in one run."""
+    with tempfile.TemporaryDirectory() as text, postgresql_server() as server:
+        folder = Path(text)
+        with cluster_of(folder, _WORKERS) as cluster:
+            requests = small_requests(server.url, _TASKS)
+            faults = {"workers_killed": 0, "workers_stopped": 0, "schedulers_killed": 0, "servers_restarted": 0}
+            started, reports = time.monotonic(), []
+            with _killing(cluster, faults):
+                for report in cluster.reports(requests):
+                    reports.append(report)
+                    _more(len(reports), cluster, server, faults)
+            seconds = time.monotonic() - started
+        return {"requests": _TASKS, **_judged(reports, server.url), "seconds": round(seconds), **faults}
+
+
+@contextlib.contextmanager
+def _killing(cluster: Any, faults: dict[str, int]) -> Iterator[None]:
+    """A worker's process every so often; its nanny starts another one."""
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(_EVERY_SECONDS):
+            found = cluster.dask_workers()
+            with contextlib.suppress(psutil.NoSuchProcess, IndexError):
+                found[faults["workers_killed"] % len(found)].send_signal(signal.SIGKILL)
+                faults["workers_killed"] += 1
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _more(done: int, cluster: Any, server: Any, faults: dict[str, int]) -> None:
+    if done == _TASKS // 6:
+        threading.Thread(target=_stop, args=(cluster, faults)).start()
+    if done == _TASKS // 3:
+        cluster.restart_scheduler()
+        faults["schedulers_killed"] += 1
+    if done == _TASKS // 2:
+        server.stop("immediate")
+        server.start()
+        faults["servers_restarted"] += 1
+
+
+def _stop(cluster: Any, faults: dict[str, int]) -> None:
+    process = cluster.dask_workers()[0]
+    process.send_signal(signal.SIGSTOP)
+    faults["workers_stopped"] += 1
+    time.sleep(_STOPPED_SECONDS)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGCONT)
+
+
+def _judged(reports: list[Any], url: str) -> dict[str, Any]:
+    """What the dataset has beside what was asked for."""
+    sys.path.insert(0, str(ROOT / "python"))
+    from op_profiler.dataset import Dataset
+
+    with Dataset.open(url, read_only=True) as dataset:
+        labels = [model.label for model in dataset.models() if model.label]
+        rows = {model.label: len(dataset.model_operators(model.key)) for model in dataset.models()}
+        timed = dataset.counts()
+    operators = max(rows.values(), default=0)
+    return {
+        "finished": sum(report.error is None for report in reports),
+        "errors": sorted({report.error for report in reports if report.error is not None})[:3],
+        "models_lost": _TASKS - len(set(labels)),
+        "models_doubled": len(labels) - len(set(labels)),
+        "measurements_expected": operators * _TASKS,
+        "measurements": timed["complete"],
+    }
+
+
+def main() -> None:
+    run = run_of(__file__, __doc__, measure, ["all"])
+    (row,) = [found.result for found in run.found]
+    print(row, flush=True)
+    lost = row["measurements_expected"] - row["measurements"]
+    headline = f"{row['finished']} of {row['requests']} requests finished, {max(lost, 0)} measurements lost, "
+    headline += f"{row['models_doubled']} models doubled, after {row['workers_killed']} killed workers"
+    row["errors"] = "; ".join(row["errors"]) or "none"
+    store(__file__, headline, {"faults": [row]}, whole=run.whole)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What does a cluster cost beside the plain command, and how many tasks a second does it hand out?
+
+    python benchmarks/fleet_overhead.py [NAME ...] [--keep FILE]     (15 minutes; --keep goes on)
+
+`models`: 40 small models (single operators of different sizes) with the plain command and with `--cluster local:1`,
+each into a dataset of its own, with caches of its own. `tasks`: 10,000 requests that the dataset has already, through
+one worker, and the memory of the process that asks, after a tenth of them and at the end.
+
+Goal: at most 5 % longer; the memory stays flat.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from common import ROOT, run_of, store
+from fleet_common import cluster_of, waiting_requests
+
+_MODELS = 40
+_TASKS = 10_000
+
+
+def measure(name: str) -> dict[str, Any]:
+    """One of both."""
+    with tempfile.TemporaryDirectory() as folder:
+        return models(Path(folder)) if name == "models" else tasks(Path(folder))
+
+
+def models(folder: Path) -> dict[str, Any]:
+    """Seconds of both ways, one after the other."""
+    plain, cluster = (_collect(folder / way, way) for way in ("plain", "cluster"))
+    return {
+        "models": _MODELS,
+        "plain_s": round(plain, 1),
+        "cluster_s": round(cluster, 1),
+        "longer_percent": round(100 * (cluster / plain - 1), 1),
+    }
+
+
+def _collect(folder: Path, way: str) -> float:
+    folder.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OP_PROFILER_CACHE": str(folder / "cache")}
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "fleet_common.py"),
+        f"sqlite:///{folder}/a.db",
+        str(_MODELS),
+    ]
+    started = time.monotonic()
+    subprocess.run([*command, *(["local:1"] if way == "cluster" else [])], check=True, env=environment)
+    return time.monotonic() - started
+
+
+def tasks(folder: Path) -> dict[str, Any]:
+    """Requests that need nothing to be measured."""
+    with cluster_of(folder, 1) as cluster:
+        requests = waiting_requests(folder, _TASKS, seconds=0.0)
+        me, early = psutil.Process(), 0
+        started = time.monotonic()
+        failed = 0
+        for done, report in enumerate(cluster.reports(requests), 1):
+            failed += report.error is not None
+            if done == _TASKS // 10:
+                early = me.memory_info().rss
+        seconds = time.monotonic() - started
+    late = me.memory_info().rss
+    return {
+        "tasks": _TASKS,
+        "failed": failed,
+        "tasks_a_second": round(_TASKS / seconds, 1),
+        "memory_after_a_tenth_mib": round(early / 2**20),
+        "memory_at_the_end_mib": round(late / 2**20),
+        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10),
+    }
+
+
+def main() -> None:
+    run = run_of(__file__, __doc__, measure, ["models", "tasks"])
+    found = {one.name: one.result for one in run.found}
+    for result in found.values():
+        print(result, flush=True)
+    if run.whole:
+        both = found["models"], found["tasks"]
+        headline = f"{both[0]['longer_percent']} % longer than plain; {both[1]['tasks_a_second']} tasks a second"
+        store(__file__, headline, {name: [result] for name, result in found.items()}, whole=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""How many rows a second do many writers store, and is any lost? 64 on PostgreSQL and 8 on SQLite.
+
+    python benchmarks/fleet_writers.py [NAME ...] [--keep FILE]     (6 minutes; --keep goes on)
+
+Each writer is a process that stores rows of ten rounds, ten rows a transaction, for two minutes, and then says how
+many it stored. PostgreSQL waits for its disk, as it does in use.
+
+Goal: none lost.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from common import ROOT, run_of, store
+from fleet_common import postgresql_server
+
+_SECONDS = float(os.environ.get("FLEET_WRITERS_SECONDS", "120"))
+_WRITERS = {"postgresql": 64, "sqlite": 8}
+_ROWS = 10
+
+
+def measure(name: str) -> dict[str, Any]:
+    """Writers of one kind of database."""
+    if name == "sqlite":
+        with tempfile.TemporaryDirectory() as folder:
+            return written(name, f"sqlite:///{folder}/a.db")
+    with postgresql_server("max_connections=200") as server:
+        return written(name, server.url)
+
+
+def written(name: str, url: str) -> dict[str, Any]:
+    """What all writers say, beside what is there."""
+    from op_profiler.dataset import Dataset
+
+    Dataset.open(url).close()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    begin = time.time() + 15  # when all have started
+    command = [sys.executable, __file__, "write", url]
+    writers = [
+        subprocess.Popen([*command, str(number), str(begin)], env=environment, stdout=subprocess.PIPE, text=True)
+        for number in range(_WRITERS[name])
+    ]
+    told = [int(writer.communicate()[0]) for writer in writers]
+    with Dataset.open(url, read_only=True) as dataset:
+        rows = dataset.counts()["measurements"]
+    return {
+        "database": name,
+        "writers": len(writers),
+        "seconds": _SECONDS,
+        "rows": rows,
+        "rows_a_second": round(sum(told) / _SECONDS),
+        "lost": sum(told) - rows,
+        "fewest_of_a_writer": min(told),
+        "most_of_a_writer": max(told),
+    }
+
+
+def write(url: str, number: int, begin: float) -> None:
+    """Store rows until the time is up; prints how many."""
+    import numpy as np
+
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.row import Row
+    from op_profiler.measure.measurement import Device, Settings
+    from op_profiler.measure.statistics import summarize
+    from op_profiler.operators.operator import Operator, TensorSpec
+    from op_profiler.schedules.schedule import UNKNOWN
+
+    tensor = TensorSpec((1, 64, 56, 56), "float32")
+    operator = Operator(
+        name="relu", anchor="nn.relu", op_names=("nn.relu",), inputs=(tensor,), params=(), outputs=(tensor,),
+        attrs=({},), layouts={}, structure="", flops=1, bytes_read=1, bytes_written=1,
+    )  # fmt: skip
+    device = Device(kind="llvm", target="llvm", processor=f"writer {number}", cores=1)
+    measurement = summarize(np.random.default_rng(number).random((10, 1)) + 1)
+    stored = 0
+    with Dataset.open(url) as dataset:
+        dataset.add_anchor(operator)
+        time.sleep(max(begin - time.time(), 0))
+        while time.time() < begin + _SECONDS:
+            dataset.record_all(
+                Row(
+                    operator_key=operator.key,
+                    schedule=UNKNOWN,
+                    settings=Settings(threads=1, cache="hot", cache_mechanism="", streams=stored + row + 1),
+                    device=device,
+                    measurement=measurement,
+                )
+                for row in range(_ROWS)
+            )
+            stored += _ROWS
+    print(stored)
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["write"]:
+        write(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+        return
+    run = run_of(__file__, __doc__, measure, list(_WRITERS))
+    rows = [found.result for found in run.found]
+    for row in rows:
+        print(row, flush=True)
+    told = ", ".join(
+        f"{r['writers']} writers store {r['rows_a_second']:,} rows a second on {r['database']}" for r in rows
+    )
+    store(__file__, f"{told}; {sum(r['lost'] for r in rows)} lost", {"writers": rows}, whole=run.whole)
+
+
+if __name__ == "__main__":
+    main()

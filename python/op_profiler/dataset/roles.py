@@ -1,0 +1,57 @@
+"""Who may read and who may write a dataset in PostgreSQL."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from op_profiler.dataset import schema
+from op_profiler.dataset.engine import parse_url
+from op_profiler.dataset.store import Dataset
+from op_profiler.errors import UsageError
+
+_READS, _WRITES = "SELECT", "SELECT, INSERT, UPDATE, DELETE"
+
+
+def allow(db: str, role: str, *, writes: bool) -> str:
+    """Let a role read a dataset, or write to it too; it is made where it does not exist, with a password of its own.
+
+    A role that writes may not change the tables: they belong to whoever made them, and only that role brings them to a
+    newer version. Tables that a newer version adds are allowed by calling this again.
+
+    Args:
+        db: address of the dataset, as a role that may make roles.
+        role: its name.
+
+    Returns:
+        The dataset's address for the role; with the password only where the role was made now.
+
+    Raises:
+        UsageError: the dataset is not in PostgreSQL.
+        DatasetError: there is none, or the role of `db` may not make roles.
+    """
+    url = parse_url(db)
+    if url.get_backend_name() != "postgresql":
+        raise UsageError(f"{db} is a file, whose rights are the folder's; roles are for postgresql://USER@HOST/NAME")
+    password: str | None = None
+    with Dataset.open(db, create=False) as dataset, dataset.transaction(), dataset.read() as connection:
+        name = connection.dialect.identifier_preparer.quote_identifier(role)
+        if not connection.execute(text("SELECT 1 FROM pg_roles WHERE rolname = :role"), {"role": role}).first():
+            password = secrets.token_urlsafe(24)
+            # The server's log may keep statements: it gets the password's hash.
+            connection.exec_driver_sql(f"CREATE ROLE {name} LOGIN PASSWORD '{_hashed(connection, role, password)}'")
+        place = connection.execute(text("SELECT quote_ident(current_schema())")).scalar_one()
+        connection.exec_driver_sql(f"GRANT USAGE ON SCHEMA {place} TO {name}")
+        for table in schema.metadata.sorted_tables:
+            rights = _WRITES if writes and table is not schema.schema_version else _READS
+            connection.exec_driver_sql(f"GRANT {rights} ON {table.name} TO {name}")
+    shown = url.set(drivername="postgresql", username=role, password=password)
+    return shown.render_as_string(hide_password=False)
+
+
+def _hashed(connection: Connection, role: str, password: str) -> str:
+    """As the server keeps it: salted, of hexadecimal digits, letters and signs that need no quotes."""
+    driver: Any = connection.connection.driver_connection
+    return str(driver.pgconn.encrypt_password(password.encode(), role.encode(), b"scram-sha-256").decode())

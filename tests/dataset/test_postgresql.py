@@ -1,0 +1,57 @@
+"""What only a server has: it is started again, and its roles may do different things."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+import sqlalchemy
+
+from op_profiler.dataset import Dataset, engine
+from op_profiler.dataset.roles import allow
+from op_profiler.errors import DatasetError, UsageError
+
+from ..postgresql import Server
+
+
+def test_a_server_that_is_started_again_is_waited_for(
+    postgresql: Server, postgres_url: str, example: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "WAIT_SECONDS", 600)  # beside any load
+
+    def start() -> None:
+        time.sleep(0.5)
+        postgresql.start()
+
+    with Dataset.open(postgres_url) as dataset:
+        example.add_model(dataset)
+        postgresql.stop()
+        with pytest.raises(DatasetError, match="cannot be used"):
+            Dataset.open(postgres_url)  # nobody knows yet that there is a server
+        again = threading.Thread(target=start)
+        again.start()
+        dataset.record(example.row())
+        again.join()
+        assert dataset.counts()["measurements"] == 1
+
+
+def test_roles_read_or_write(postgres_url: str, example: Any) -> None:
+    with Dataset.open(postgres_url) as dataset:
+        example.add_model(dataset)
+    address = allow(postgres_url, "a guest", writes=False)
+    made, again = (sqlalchemy.make_url(one) for one in (address, allow(postgres_url, "a guest", writes=False)))
+    assert (made.username, again.username, again.password) == ("a guest", "a guest", None) and made.password
+    rack = allow(postgres_url, "rack", writes=True)
+    with Dataset.open(rack) as dataset:
+        dataset.record(example.row())
+    with Dataset.open(address, read_only=True) as dataset:
+        assert dataset.counts()["measurements"] == 1
+    with pytest.raises(DatasetError, match="permission denied"), Dataset.open(address) as dataset:
+        dataset.record(example.row(settings=example.changed(streams=2)))
+
+
+def test_a_file_has_no_roles(sqlite_url: str) -> None:
+    with pytest.raises(UsageError, match="roles are for postgresql"):
+        allow(sqlite_url, "guest", writes=False)
