@@ -28,6 +28,8 @@ op-profiler sample --count 3000                       (operators of all kinds, l
 
 op-profiler sample --kinds dense,softmax --count 200 --threads 1
 
+op-profiler sample --kinds conv2d_dilated,conv3d,decoder_step --count 200      (kinds that are drawn where named)
+
 op-profiler sample --models local:resnet-18,transformers:bert --resolutions 160,224 --sequence-lengths 32,128
 
 op-profiler sample --adaptive --budget 30m            (where the predictor knows least)
@@ -50,7 +52,9 @@ def sample(  # noqa: PLR0913 - the options are the interface
     ] = "no_stem",
     kinds: Annotated[
         str,
-        typer.Option(help="Kinds of operators to draw, by commas, or 'list'. Default: all.", rich_help_panel="What"),
+        typer.Option(
+            help="Kinds of operators to draw, by commas, or 'list'. Default: the usual ones.", rich_help_panel="What"
+        ),
     ] = "",
     models: Annotated[
         str,
@@ -151,7 +155,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
                 raise UnknownNameError("kind of operator", name, spaces.space_names())
         draw = dataclasses.replace(draw, kinds=names)
         if dry_run:
-            print(f"random operators of the kinds {', '.join(names or spaces.space_names())}")
+            print(f"random operators of the kinds {', '.join(names or spaces.usual_names())}")
             return
     screen = Screen(quiet=quiet)
     with Collection(db) as collection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
 import subprocess
 from pathlib import Path
@@ -14,7 +15,17 @@ import pytest
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.collection.sampling import grid, run, spaces
-from op_profiler.collection.sampling.kinds import Conv2d, Dense, LayerNorm, Point, Softmax
+from op_profiler.collection.sampling.kinds import (
+    BatchMatmul,
+    Conv2d,
+    Conv2dDilated,
+    Conv3d,
+    Dense,
+    GrowingPast,
+    LayerNorm,
+    Point,
+    Softmax,
+)
 from op_profiler.collection.supervisor import Collection
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS
@@ -99,6 +110,32 @@ def test_draws_are_the_same_for_a_seed_and_of_the_kinds_asked_for() -> None:
     assert {type(p) for p in only} == {Softmax, LayerNorm}
     with pytest.raises(UnknownNameError, match="softmax"):
         next(spaces.draw(random.Random(0), ["softmaks"]))
+
+
+def test_rare_kinds_are_drawn_where_they_are_named() -> None:
+    rare = ["conv2d_dilated", "conv3d", "decoder_step"]
+    assert set(rare) == set(spaces.space_names()) - set(spaces.usual_names())
+    found = list(itertools.islice(spaces.draw(random.Random(3), rare), 100))
+    assert {type(p) for p in found} >= {Conv2dDilated, Conv3d, GrowingPast, BatchMatmul}
+    assert not {type(p) for p in itertools.islice(spaces.draw(random.Random(3)), 300)} & {Conv2dDilated, Conv3d}
+
+
+@pytest.mark.parametrize(
+    ("point", "anchor", "flops", "out"),
+    [
+        (Conv2dDilated(16, 14, 32, 2, epilogue="bias_relu"), "conv2d", 2 * 14 * 14 * 32 * 16 * 9, 14 * 14 * 32),
+        (Conv3d(8, 4, 10, 16, 3, 2, "bias"), "conv3d", 2 * 2 * 5 * 5 * 16 * 8 * 27, 2 * 5 * 5 * 16),
+        (GrowingPast(4, 9, 32), "concatenate", 0, 4 * 10 * 32),
+    ],
+)
+def test_rare_kinds_compute_what_they_say(point: Point, anchor: str, flops: int, out: int, target: Any) -> None:
+    from op_profiler.collection.sampling.batches import operators_of_points
+
+    found = next(
+        o.operator for o in operators_of_points([point], target, seed=1) if anchor in "".join(o.operator.op_names)
+    )
+    assert flops <= found.flops <= flops + 2 * out
+    assert math.prod(found.outputs[0].shape) == out
 
 
 def test_a_run_that_is_cut_short_covers_every_axis(original: grid.Grid) -> None:
@@ -234,7 +271,7 @@ def test_only_records_that_its_operators_ask_for_make_a_batch_another(target: An
     ("arguments", "message"),
     [
         ([], "say how much"),
-        (["--count", "5", "--kinds", "conv3d"], "conv3d"),
+        (["--count", "5", "--kinds", "conv4d"], "conv4d"),
         (["--budget", "soon"], "90s, 10m or 2h"),
         (["--config", "nowhere.in"], "cannot be read"),
         (["--config", str(CONFIG), "--skip-rule", "nothing"], "rule"),

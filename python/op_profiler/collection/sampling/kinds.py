@@ -78,8 +78,8 @@ def epilogue(scope: Scope, x: Node, shape: tuple[int, ...], name: str, channel: 
     relay = scope.relay
     if name == "none":
         return x
-    spatial = len(shape) == 4
-    x = relay.add(x, scope.weight(channel, 1, 1) if spatial else scope.weight(1, channel))
+    spatial = len(shape) - 2
+    x = relay.add(x, scope.weight(channel, *[1] * spatial) if spatial else scope.weight(1, channel))
     activation = name.partition("_")[2]
     if name == "residual_relu":
         return relay.nn.relu(relay.add(x, scope.input(*shape)))
@@ -139,6 +139,74 @@ class Conv2d(Point):
         per_group = self.in_channels // self.groups
         moved = self.batch * self.in_channels * self.height * self.width + out
         return 2 * out * per_group * self.kernel**2, moved + self.out_channels * per_group * self.kernel**2
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv2dDilated(Point):
+    """Convolution whose window has gaps: it reads every `dilation`-th row and column. The size stays."""
+
+    kind = "conv2d_dilated"
+    in_channels: int
+    size: int
+    out_channels: int
+    dilation: int
+    kernel: int = 3
+    epilogue: str = "none"
+
+    def expression(self, scope: Scope) -> Node:
+        relay = scope.relay
+        padding = self.dilation * (self.kernel // 2)
+        x = relay.nn.conv2d(
+            scope.input(1, self.in_channels, self.size, self.size),
+            scope.weight(self.out_channels, self.in_channels, self.kernel, self.kernel),
+            padding=(padding, padding),
+            dilation=(self.dilation, self.dilation),
+            channels=self.out_channels,
+            kernel_size=(self.kernel, self.kernel),
+        )
+        return epilogue(scope, x, (1, self.out_channels, self.size, self.size), self.epilogue, self.out_channels)
+
+    def work(self) -> tuple[float, float]:
+        weights = float(self.in_channels * self.out_channels * self.kernel**2)
+        return 2 * weights * self.size**2, weights + (self.in_channels + self.out_channels) * self.size**2
+
+
+@dataclasses.dataclass(frozen=True)
+class Conv3d(Point):
+    """Convolution over [1, in_channels, depth, size, size], as video networks have it; padding as of `Conv2d`."""
+
+    kind = "conv3d"
+    in_channels: int
+    depth: int
+    size: int
+    out_channels: int
+    kernel: int
+    stride: int
+    epilogue: str = "none"
+
+    @property
+    def out_sizes(self) -> tuple[int, int, int]:
+        padding = 2 * (self.kernel // 2) - self.kernel
+        depth, size = ((n + padding) // self.stride + 1 for n in (self.depth, self.size))
+        return depth, size, size
+
+    def expression(self, scope: Scope) -> Node:
+        relay = scope.relay
+        x = relay.nn.conv3d(
+            scope.input(1, self.in_channels, self.depth, self.size, self.size),
+            scope.weight(self.out_channels, self.in_channels, *[self.kernel] * 3),
+            strides=[self.stride] * 3,
+            padding=[self.kernel // 2] * 3,
+            channels=self.out_channels,
+            kernel_size=[self.kernel] * 3,
+        )
+        return epilogue(scope, x, (1, self.out_channels, *self.out_sizes), self.epilogue, self.out_channels)
+
+    def work(self) -> tuple[float, float]:
+        out = float(self.out_channels * math.prod(self.out_sizes))
+        weights = self.in_channels * self.out_channels * self.kernel**3
+        moved = self.in_channels * self.depth * self.size**2 + out + weights
+        return 2 * out * self.in_channels * self.kernel**3, moved
 
 
 @dataclasses.dataclass(frozen=True)
@@ -331,6 +399,23 @@ class Concatenate(Point):
 
     def work(self) -> tuple[float, float]:
         return 0.0, 2.0 * self.parts * math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class GrowingPast(Point):
+    """What a decoder keeps of earlier tokens, [heads, past, width], and one more token behind them."""
+
+    kind = "growing_past"
+    heads: int
+    past: int
+    width: int
+
+    def expression(self, scope: Scope) -> Node:
+        kept, new = scope.input(self.heads, self.past, self.width), scope.input(self.heads, 1, self.width)
+        return scope.relay.concatenate([kept, new], axis=1)
+
+    def work(self) -> tuple[float, float]:
+        return 0.0, 2.0 * self.heads * (self.past + 1) * self.width
 
 
 @dataclasses.dataclass(frozen=True)

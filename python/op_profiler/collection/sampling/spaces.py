@@ -29,10 +29,18 @@ _SHARES = {
     "concatenate": 0.02,
     "mean": 0.01,
 }
+_WHERE_NAMED = ("conv2d_dilated", "conv3d", "decoder_step")
+"""Kinds that are drawn where they are named, all as often: what a seed draws without names stays what it was."""
+_SHARE_WHERE_NAMED = 0.05
 
 
 def space_names() -> list[str]:
     """What `draw` can be restricted to."""
+    return [*_SHARES, *_WHERE_NAMED]
+
+
+def usual_names() -> list[str]:
+    """What `draw` draws where it is not restricted."""
     return list(_SHARES)
 
 
@@ -40,16 +48,16 @@ def draw(rng: random.Random, names: Sequence[str] = ()) -> Iterator[Point]:
     """Points without end, each within the limits of this module on work and memory.
 
     Args:
-        names: of `space_names`; empty for all of them, in the proportions in which they matter to networks.
+        names: of `space_names`; empty for the usual ones, in the proportions in which they matter to networks.
 
     Raises:
         UnknownNameError: no such space.
     """
     for name in names:
-        if name not in _SHARES:
-            raise UnknownNameError("kind of operator", name, _SHARES)
-    chosen = list(names) or list(_SHARES)
-    weights = [_SHARES[name] for name in chosen]
+        if name not in space_names():
+            raise UnknownNameError("kind of operator", name, space_names())
+    chosen = list(names) or usual_names()
+    weights = [_SHARES.get(name, _SHARE_WHERE_NAMED) for name in chosen]
     while True:
         point = _DRAWS[rng.choices(chosen, weights)[0]](rng)
         operations, elements = point.work()
@@ -116,6 +124,44 @@ def _conv2d_transpose(rng: random.Random) -> Point:
     channels = _channels(rng, 32, 1024)
     out = max(4, channels // 2) if rng.random() < 0.7 else _channels(rng, 4, 512)
     return kinds.Conv2dTranspose(channels, _log_uniform(rng, 4, 64), out, rng.choice((2, 4, 4)))
+
+
+def _conv2d_dilated(rng: random.Random) -> Point:
+    return kinds.Conv2dDilated(
+        in_channels=_channels(rng, 16, 512),
+        size=_size(rng),
+        out_channels=_channels(rng, 16, 512),
+        dilation=rng.choices((2, 4, 6, 12, 18), (4, 2, 1, 1, 1))[0],
+        kernel=rng.choices((3, 5), (0.9, 0.1))[0],
+        epilogue=rng.choice(("none", "bias", "bias_relu")),
+    )
+
+
+def _conv3d(rng: random.Random) -> Point:
+    return kinds.Conv3d(
+        in_channels=3 if rng.random() < 0.1 else _channels(rng, 8, 256),
+        depth=rng.choice((4, 8, 16, 32)) if rng.random() < 0.75 else _log_uniform(rng, 2, 48),
+        size=_size(rng, 5, 112),
+        out_channels=_channels(rng, 8, 256),
+        kernel=rng.choices((1, 3), (0.3, 0.7))[0],
+        stride=rng.choices((1, 2), (0.8, 0.2))[0],
+        epilogue=rng.choice(("none", "bias", "bias_relu")),
+    )
+
+
+def _decoder_step(rng: random.Random) -> Point:
+    """What one new token needs: products of one row with all that came before, or with a layer's weights."""
+    heads, past = rng.choice((1, 2, 4, 8, 12, 16, 32)), _log_uniform(rng, 1, 4096)
+    width = rng.choice((32, 64, 80, 96, 128))
+    return rng.choice(
+        (
+            kinds.BatchMatmul(heads, 1, past, width, transposed=True),
+            kinds.BatchMatmul(heads, 1, width, past, transposed=False),
+            kinds.Softmax(heads, 1, past),
+            kinds.GrowingPast(heads, past, width),
+            kinds.Dense(1, heads * width, rng.choice((1, 2, 3, 4)) * heads * width, rng.choice(("none", "bias_gelu"))),
+        )
+    )
 
 
 def _features(rng: random.Random, least: int) -> int:
@@ -223,4 +269,7 @@ _DRAWS: dict[str, Callable[[random.Random], Point]] = {
     "transpose": _transpose,
     "concatenate": _concatenate,
     "mean": _mean,
+    "conv2d_dilated": _conv2d_dilated,
+    "conv3d": _conv3d,
+    "decoder_step": _decoder_step,
 }
