@@ -94,7 +94,10 @@ def predict(  # noqa: PLR0913 - the options are the interface
         ),
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Also write the predictor to a file.", rich_help_panel="Predictor")
+        Path | None,
+        typer.Option(
+            help="Also write the predictor that answered to a file, for --predictor.", rich_help_panel="Predictor"
+        ),
     ] = None,
     report: options.Report = None,
     format: Annotated[str, typer.Option(help="table, csv, json or runtime_lut.", rich_help_panel="Output")] = "table",
@@ -145,7 +148,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     with Status(quiet=quiet) as status:
         named = db or device or (None if predictor in PREDICTORS else predictor)
         found = None
-        if named is None and predictor == "default" and save is None:
+        if named is None and predictor == "default":
             found = calibrated(open_predictor, target, status.step)
         found = found or _predictor(predictor, db, device, adapt, status.step)
         origin = whose_times(found.device, named)

@@ -127,6 +127,9 @@ def test_the_first_line_says_whose_times_they_are(db: str, tmp_path: Path, monke
     assert after.stdout.splitlines()[0] == f"times of {device.processor} ({device.target})"
     assert "measured on this machine" in after.stderr
     assert "% measured" in after.stdout
+    saved = tmp_path / "adapted.zip"
+    with_file = _run("predict", "mlp", "--save", str(saved)), _run("predict", "mlp", "--predictor", str(saved))
+    assert after.stdout == with_file[0].stdout == with_file[1].stdout
     note.write_text(note.read_text().replace(device.key, "another"))
     damaged = _run("predict", "mlp")
     assert "cannot be used" in damaged.stderr

@@ -17,6 +17,7 @@ from op_profiler.errors import DatasetError
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency import open_predictor as opening
 from op_profiler.predict.latency import predictor_files
+from op_profiler.predict.latency.adapt import adapted, chosen_samples
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.fit import fit
 from op_profiler.predict.latency.predictor import Predictor
@@ -26,7 +27,8 @@ from op_profiler.predict.latency.query import Query
 def test_stored_and_read_back_it_says_the_same(
     predictor: Predictor, known: Examples, strangers: list[Operator], tmp_path: Path
 ) -> None:
-    for fitted in (predictor, fit(known, choice="mean", folds=2)):
+    of_another_device = adapted(predictor, chosen_samples(known, 20))
+    for fitted in (predictor, fit(known, choice="mean", folds=2), of_another_device):
         predictor_files.save(fitted, tmp_path / "p.zip")
         read = predictor_files.load(tmp_path / "p.zip")
         query = Query.of([*known.operators[:20], *strangers], threads=2, traffic_bytes=3e6)

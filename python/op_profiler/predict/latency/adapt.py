@@ -13,21 +13,18 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 from collections.abc import Sequence
-from typing import Any, ClassVar
 
 import numpy as np
 
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
 from op_profiler.operators.operator import Operator
+from op_profiler.predict.latency.corrected import Corrected
 from op_profiler.predict.latency.examples import DeviceName, Examples
 from op_profiler.predict.latency.features import KINDS, NAMES
 from op_profiler.predict.latency.fit import fingerprint, measured_of, weights_of
 from op_profiler.predict.latency.intervals import COVERAGE, Spread, conformal_quantile
 from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.query import SETTING_NAMES, Query
-from op_profiler.predict.latency.regression import Boosted
-from op_profiler.predict.latency.roofline import Work
-from op_profiler.predict.latency.vectors import in_other_vectors
 
 _FEWEST = 5
 _FOLDS = 10
@@ -36,72 +33,8 @@ _USED = [
     _COLUMNS.index(name) for name in ("flops", "input_bytes", "weight_bytes", "output_bytes", "last_out", "threads")
 ]
 _KINDS = [_COLUMNS.index(f"is_{kind}") for kind in KINDS]
-_THREADS = _COLUMNS.index("threads")
-_SHAPES = [*range(len(NAMES)), _THREADS]
 _KIND_DISTANCE = 3.0
 """How far two kinds are apart, in powers of two of an operator's size."""
-
-_SHRINKAGE = 4.0
-"""The prior counts as much as two operators of a kind at two thread counts."""
-_ROUNDS = 300
-_TREES: dict[str, Any] = {
-    "max_depth": 4,
-    "eta": 0.03,
-    "subsample": 0.7,
-    "colsample_bytree": 0.3,
-    "min_child_weight": 3.0,
-}
-"""Flatter and slower than what learns from thousands."""
-
-
-class _Corrected:
-    """Another device's regressions plus what the few measurements say about the difference."""
-
-    suffix: ClassVar[str] = ""  # nothing of it is kept in a file
-
-    def __init__(self, source: Predictor, ratio: float) -> None:
-        self._source = source
-        self._ratio = ratio
-        self._ridge: Any = None
-        self._trees = Boosted(rounds=_ROUNDS, **_TREES)
-
-    def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
-        """Learn the logarithm of time over the source's bound, shape (rows,)."""
-        from sklearn.linear_model import Ridge
-
-        general, shapes, base = self._described(columns)
-        left = target - base
-        self._ridge = Ridge(_SHRINKAGE).fit(general, left, sample_weight=weight)
-        self._trees.fit(shapes, left - self._ridge.predict(general), weight)
-
-    def predict(self, columns: np.ndarray) -> np.ndarray:
-        general, shapes, base = self._described(columns)
-        found: np.ndarray = base + self._ridge.predict(general) + self._trees.predict(shapes)
-        return found
-
-    def _described(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the ridge regression and the trees see, and what the source says."""
-        seen = in_other_vectors(columns, self._ratio)
-        base = self._source.method.combined([model.predict(seen) for model in self._source.models])
-        shares = self._shares(columns)
-        most = columns[:, [_THREADS]] == max(self._source.thread_counts)
-        general = np.concatenate([shares, columns[:, _KINDS], most], axis=1)
-        return general, np.concatenate([seen[:, _SHAPES], base[:, None], shares], axis=1), base
-
-    def _shares(self, columns: np.ndarray) -> np.ndarray:
-        """Parts of arithmetic, memory and functions in the roofline, shape (rows, 3)."""
-
-        def amount(name: str) -> np.ndarray:
-            return 2.0 ** columns[:, _COLUMNS.index(name)].astype(np.float64)
-
-        moved = amount("input_bytes") + amount("weight_bytes") + amount("output_bytes")
-        work = Work(amount("flops"), moved, amount("transcendental_work"))
-        parts = self._source.roofline.parts_us(work, columns[:, _THREADS].astype(np.int64))
-        shares: np.ndarray = parts / parts.sum(axis=1, keepdims=True)
-        return shares
-
-    def to_bytes(self) -> bytes:
-        raise UsageError("an adapted predictor is not kept in a file; keep the dataset and give --adapt again")
 
 
 def adapted(source: Predictor, target: Examples) -> Predictor:
@@ -130,7 +63,7 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
         )
     device = few.devices[int(few.device[0])]
     above_bound = np.log(few.latency_us / source.roofline.bound_us(query.amounts, query.threads))
-    corrected = _Corrected(source, _vector_ratio(source.device, device))
+    corrected = Corrected(source.choice, source.models, source.roofline, _vector_ratio(source.device, device))
     # The source is closer than usual on operators that it has learned from.
     learned = source.measured.find(query)[0] | source.measured.find(query.sampled())[0]
     seen = np.where(learned, source.spread.half_width(query, "regressed"), 0.0)
@@ -161,7 +94,7 @@ def _vector_ratio(known: DeviceName, new: DeviceName) -> float:
 
 
 def _half_width(
-    model: _Corrected,
+    model: Corrected,
     operator: np.ndarray,
     columns: np.ndarray,
     target: np.ndarray,

@@ -15,7 +15,7 @@ from op_profiler.predict.latency.intervals import Spread, conformal_quantile, fi
 from op_profiler.predict.latency.method import Method
 from op_profiler.predict.latency.predictor import Measured, Predictor, query_of
 from op_profiler.predict.latency.query import Query
-from op_profiler.predict.latency.regression import Regressor
+from op_profiler.predict.latency.regression import Regressor, fit_all
 from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.steady_times import steady
 
@@ -104,8 +104,7 @@ def fingerprint(examples: Examples) -> str:
 
 
 def _fitted(models: list[Regressor], query: Query, target: np.ndarray, weight: np.ndarray) -> list[Regressor]:
-    for model in models:
-        model.fit(query.columns, target, weight)
+    fit_all(models, query.columns, target, weight)
     return models
 
 

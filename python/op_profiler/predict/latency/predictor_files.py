@@ -20,6 +20,7 @@ import numpy as np
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import whole_file
 from op_profiler.predict.latency import PREDICTORS
+from op_profiler.predict.latency.corrected import Corrected
 from op_profiler.predict.latency.examples import DeviceName
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation
@@ -167,7 +168,8 @@ def _models(choice: str, members: dict[str, bytes]) -> list[Regressor]:
     if choice not in PREDICTORS:
         raise ValueError("it is of no known kind")
     names = sorted(name for name in members if name.startswith("model"))
-    kinds = {kind.suffix: kind for kind in PREDICTORS.get(choice).regressor_types}
+    kinds: dict[str, type[Regressor]] = {kind.suffix: kind for kind in PREDICTORS.get(choice).regressor_types}
+    kinds[Corrected.suffix] = Corrected  # of a predictor that was adapted to another device
     return [kinds[Path(name).suffix].from_bytes(members[name]) for name in names]
 
 
