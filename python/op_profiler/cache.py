@@ -27,6 +27,7 @@ KINDS = {
     "samples": "batches of sampled operators",
     "downloads": "downloaded models",
     "archives": "unpacked archives",
+    "processor": "what this processor is, until the next boot",
     "peaks": "peaks of this processor",
     "states": "states that this processor was found in",
     "lanes": "the runtime of plans",

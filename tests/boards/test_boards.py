@@ -8,7 +8,6 @@ import math
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -21,6 +20,8 @@ import pytest
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.targets.machine import Place
 from op_profiler.targets.remote.rpc import connect, deadline, is_tracker, list_machines
+
+from ..command_line import op_profiler
 
 HOST = "127.0.0.1"
 
@@ -200,9 +201,7 @@ def test_devices_lists_the_boards(lab: Any) -> None:
     board = lab.board()
     (listed,) = list_machines(HOST, lab.port)
     assert (listed.key, listed.free, listed.address) == ("pynq", True, board.address)
-    main = [sys.executable, "-c", "from op_profiler.cli import main; main()"]
-    command = [*main, "devices", "--host", HOST, "--port", str(lab.port), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = op_profiler("devices", "--host", HOST, "--port", str(lab.port), "--json")
     assert done.returncode == 0, done.stderr
     (about,) = json.loads(done.stdout)
     assert about["address"] == board.address and about["processor"] and about["core_type"] == "common"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,22 +20,15 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.schedules import records
 from op_profiler.schedules.records import Conditions, Record
 
-ROOT = Path(__file__).resolve().parents[2]
+from ..command_line import op_profiler
+
 MLP = BuildRequest(model=ModelRequest(source="local", name="mlp"), schedules=records.NONE)
 _SHORT = ["--seconds", "1"]
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    changes = {"PYTHONPATH": str(ROOT / "python"), "OP_PROFILER_PATIENCE_SECONDS": "0", "COLUMNS": "200"}
-    return subprocess.run(
-        [sys.executable, "-c", "from op_profiler.cli import main; main()", *arguments],
-        cwd=folder,
-        env={**os.environ, **changes},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    changes = {"OP_PROFILER_PATIENCE_SECONDS": "0", "COLUMNS": "200"}
+    return op_profiler(*arguments, folder=folder, environment=changes)
 
 
 def slow_schedule(target: Any, folder: Path) -> None:

@@ -23,6 +23,8 @@ from op_profiler.fleet.settings import AUTHORITY, KEY, NODE, TLS
 from op_profiler.fleet.state import state_of
 from op_profiler.frontends.frontend import ModelRequest
 
+from ..command_line import op_profiler
+
 
 def test_every_distinct_machine_measures_under_its_own_name(tmp_path: Path, postgres_url: str) -> None:
     with contextlib.ExitStack() as stack:
@@ -73,7 +75,7 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_what_cannot_work_is_refused(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
-    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_SECONDS)
+    done = op_profiler(*words, folder=tmp_path)
     assert done.returncode in (2, 5) and sentence in done.stderr and "Traceback" not in done.stderr
 
 

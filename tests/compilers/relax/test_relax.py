@@ -14,8 +14,9 @@ import pytest
 
 from op_profiler.compilers.relax import tvm_package
 
+from ...command_line import op_profiler
+
 INSIDE = Path(__file__).parent / "inside"
-COLLECTOR = Path(__file__).parents[3] / "collector" / "op_performance_collector.py"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,8 +37,7 @@ def test_what_stands_inside_passes() -> None:
 
 
 def _collect(*options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(COLLECTOR), "--quiet", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return op_profiler("collect", "--quiet", *options)
 
 
 def test_a_model_is_measured_under_both_compilers_and_its_convolution_is_the_same_operator(tmp_path: Path) -> None:
@@ -84,10 +84,6 @@ def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, str]) 
 
 
 def test_devices_tell_of_both_compilers() -> None:
-    code = "import sys; from op_profiler.cli import main; sys.exit(main())"
-    ran = subprocess.run(
-        [sys.executable, "-c", code, "devices", "--local", "--json"], capture_output=True, text=True, check=True
-    )
-    compilers = json.loads(ran.stdout)["compilers"]
+    compilers = json.loads(op_profiler("devices", "--local", "--json").stdout)["compilers"]
     assert compilers["relax"] == f"apache-tvm {tvm_package.version()}"
     assert compilers["relay"] != "none"

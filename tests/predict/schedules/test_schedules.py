@@ -144,7 +144,7 @@ def test_the_command_measures_no_more_than_it_is_asked_to(tmp_path: Path) -> Non
 
     empty = run("schedule", "mlp", "--trials-from", "none")
     assert empty.returncode == 5 and "too few" in empty.stderr and "--iftune true" in empty.stderr
-    tuned = run("collect", "--modelname", "mlp", "--threads", "1", "--iftune", "true", "--trials", "30", "--quiet")
+    tuned = run("collect", "--modelname", "mlp", "--threads", "1", "--iftune", "true", "--trials", "20", "--quiet")
     assert tuned.returncode == 0, tuned.stderr
     known = run("schedule", "mlp", "--threads", "1", "--json", "--trials-from", "none")
     assert known.returncode == 0, known.stderr

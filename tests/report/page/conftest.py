@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,8 @@ from op_profiler.measure.measurement import Measurement
 from op_profiler.schedules.factors import factors_of_knobs
 from op_profiler.schedules.schedule import Schedule
 
-ROOT = Path(__file__).resolve().parents[3]
+from ...command_line import op_profiler
+
 HOSTILE = "</script><img src=x onerror=\"document.title='attacked'\"><b>net</b>"
 
 
@@ -26,10 +24,7 @@ HOSTILE = "</script><img src=x onerror=\"document.title='attacked'\"><b>net</b>"
 def collected(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> str:
     """mlp, measured here at one thread, with a search; beside it the same under a name that a page must not believe."""
     url = f"sqlite:///{tmp_path_factory.mktemp('report')}/results.db"
-    script = ROOT / "collector" / "op_performance_collector.py"
-    command = [sys.executable, str(script), "--modelname", "mlp", "--threads", "1", "--quiet", "--db", url]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    done = subprocess.run(command, env=environment, text=True, capture_output=True, check=False)
+    done = op_profiler("collect", "--modelname", "mlp", "--threads", "1", "--quiet", "--db", url)
     assert done.returncode == 0, done.stderr
     with Dataset.open(url) as dataset:
         _add_search(dataset)

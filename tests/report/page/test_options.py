@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-MAIN = [sys.executable, "-c", "from op_profiler.cli import main; main()"]
-COLLECTOR = [sys.executable, str(ROOT / "python" / "performance_collector" / "op_performance_collector.py")]
+from ...command_line import ROOT, op_profiler
 
 
-def run(folder: Path, *arguments: str, command: list[str] = MAIN) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    return subprocess.run(
-        [*command, *arguments], cwd=folder, env=environment, text=True, capture_output=True, timeout=600, check=False
-    )
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return op_profiler(*arguments, folder=folder)
 
 
 def data_of(path: Path) -> dict[str, Any]:
@@ -46,7 +39,7 @@ def test_report_refuses_what_is_not_there(collected: str, tmp_path: Path) -> Non
 def test_a_collection_writes_the_report_of_its_models(collected: str, tmp_path: Path) -> None:
     """All is in the dataset already."""
     arguments = ["--modelname", "mlp", "--threads", "1", "--db", collected, "--report", "mlp.html"]
-    done = run(tmp_path, *arguments, command=COLLECTOR)
+    done = run(tmp_path, "collect", *arguments)
     assert done.returncode == 0, done.stderr
     (model,) = data_of(tmp_path / "mlp.html")["models"]
     assert model["name"] == "mlp" and model["runs"][0]["whole"]["median_us"] > 0

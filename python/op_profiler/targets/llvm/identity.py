@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import json
 import os
 import platform
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 
+from op_profiler.cache import cache_folder
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import llvm_version, load_tvm
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.cores import usable_cores
+from op_profiler.files import atomic_file
 from op_profiler.measure.measurement import Device
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -62,9 +67,19 @@ def describe_host(target: Target) -> Device:
 
 @functools.cache
 def _cpu_info() -> dict[str, Any]:
+    """What py-cpuinfo tells. It takes a second, in which it counts the clock, so it is kept until the next boot."""
+    booted = hashlib.sha256(f"{host_fingerprint()} {_boot_id()}".encode()).hexdigest()[:16]
+    file = cache_folder() / "processor" / f"{booted}.json"
+    with contextlib.suppress(OSError, ValueError):
+        kept: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        return kept
     import cpuinfo
 
-    return dict(cpuinfo.get_cpu_info())
+    names = ("brand_raw", "family", "model", "stepping", "flags")
+    told = {name: value for name, value in cpuinfo.get_cpu_info().items() if name in names}
+    with contextlib.suppress(OSError), atomic_file(file) as partial:
+        partial.write_text(json.dumps(told))
+    return told
 
 
 def processor_name() -> str:
@@ -102,7 +117,7 @@ def host_id() -> str:
     """
     named = os.environ.get("OP_PROFILER_HOST_ID")
     installed = "" if in_container() else next(filter(None, map(_read, _MACHINE_IDS)), "")
-    identity = named or installed or _read("/proc/sys/kernel/random/boot_id") or platform.node()
+    identity = named or installed or _boot_id() or platform.node()
     return hashlib.sha256(f"op_profiler {identity}".encode()).hexdigest()[:16]
 
 
@@ -134,6 +149,10 @@ def _cache_sizes() -> dict[int, int]:
             factor = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(size[-1], 1)
             sizes[int(level)] = int(size.rstrip("KMG")) * factor
     return sizes
+
+
+def _boot_id() -> str:
+    return _read("/proc/sys/kernel/random/boot_id")
 
 
 def _read(path: str | os.PathLike[str]) -> str:
