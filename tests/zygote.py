@@ -68,8 +68,8 @@ def hurry() -> None:
     from op_profiler.measure import steadiness
     from op_profiler.measure.rounds import Limits, Rounds, Samples
 
-    def enough(rounds: Rounds, samples: dict[int, Samples], seconds: float) -> bool:
-        return min(one.rounds for one in samples.values()) >= rounds._limits.minimum_rounds
+    def enough(self: Rounds, samples: dict[int, Samples], seconds: float) -> bool:
+        return min(one.rounds for one in samples.values()) >= self._limits.minimum_rounds
 
     Limits.__init__.__kwdefaults__["window_seconds"] = 0.1  # type: ignore[index]
     Rounds._at_limit = enough  # type: ignore[method-assign]
