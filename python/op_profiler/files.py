@@ -30,7 +30,7 @@ def check_writable(files: Mapping[str, Path | None]) -> None:
         other = options.setdefault(os.path.realpath(path), option)
         if other != option:
             raise UsageError(f"{other} and {option} both name {path}; give each a file of its own")
-        with _explained(f"{option} {path}"):
+        with explained(f"{option} {path}"):
             partial = _beside(path)
             partial.touch()
             partial.unlink()
@@ -42,7 +42,7 @@ def check_folder(option: str, folder: Path) -> None:
     Raises:
         OpProfilerError: nothing can be written there; names the option.
     """
-    with _explained(f"{option} {folder}"):
+    with explained(f"{option} {folder}"):
         wanted = Path(os.path.realpath(folder))
         there = next(one for one in (wanted, *wanted.parents) if one.exists())
         if not there.is_dir():
@@ -95,7 +95,7 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         OpProfilerError: the file cannot be written.
     """
-    with _explained(str(path)):
+    with explained(str(path)):
         _beside(path)
         with atomic_file(path) as partial:
             yield partial
@@ -124,7 +124,7 @@ def _beside(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
+def explained(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

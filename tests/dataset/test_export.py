@@ -259,11 +259,35 @@ def test_an_export_that_fails_keeps_the_older_file(
         yield {column.name: None for column in COLUMNS}
         raise OSError(28, "No space left on device")
 
+    def broken_columns(*_: Any, **__: Any) -> Any:
+        yield [(None,) for _ in COLUMNS]
+        raise OSError(28, "No space left on device")
+
     monkeypatch.setattr("op_profiler.dataset.formats.flat_format.flat_rows", broken)
+    monkeypatch.setattr("op_profiler.dataset.formats.parquet.flat_columns", broken_columns)
     with pytest.raises(OpProfilerError, match="No space left on device; give another path"):
         export_table(filled, path, format=format)
     assert path.read_text() == "older"
     assert os.listdir(path.parent) == ["table"]
+
+
+def test_a_folder_of_parts_holds_all_rows(varied: Dataset, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    done = export_table(varied, folder, format="parquet", partition_by=("device_key", "anchor", "threads"))
+    (device,) = {row["device_key"] for row in flat_rows(varied)}
+    assert done.rows == 4 and {path.name for path in folder.iterdir()} == {f"device_key={device}"}
+    assert {path.parent.name for path in folder.rglob("*.parquet")} == {"threads=1", "threads=2"}
+    rows = sorted(read_parquet(folder), key=lambda row: str(row["measurement_key"]))
+    assert rows == sorted(flat_rows(varied), key=lambda row: str(row["measurement_key"]))
+    some = read_parquet(folder, ["threads", "median_us"])
+    assert sorted(str(row) for row in some) == sorted(str({n: r[n] for n in ("threads", "median_us")}) for r in rows)
+    with pytest.raises(UsageError, match="exists"):
+        export_table(varied, folder, format="parquet", partition_by=("anchor",))
+    with pytest.raises(UsageError, match="not real"):
+        export_table(varied, tmp_path / "no", format="parquet", partition_by=("median_us",))
+    with pytest.raises(UsageError, match="is for --format parquet"):
+        export_table(varied, tmp_path / "no", format="csv", partition_by=("anchor",))
+    assert not (tmp_path / "no").exists()
 
 
 def test_outputs_that_cannot_be_written(filled: Dataset, tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from op_profiler.dataset import CorunMember, Dataset, flat_rows, schema
+from op_profiler.dataset import CorunMember, Dataset, export_table, flat_rows, read_parquet, schema
+from op_profiler.dataset.formats.combined import combine
 from op_profiler.dataset.maintain import contents, merge, remove_models
-from op_profiler.errors import DatasetError
+from op_profiler.errors import DatasetError, UsageError
 from op_profiler.measure.measurement import Measurement
 
 from ..command_line import op_profiler
@@ -164,3 +165,24 @@ def test_the_command_lists_merges_and_removes(tmp_path: Path, example: Any) -> N
     assert command(tmp_path, "remove", "local:resnet-18", "--yes", db).returncode == 0
     held = json.loads(command(tmp_path, "--json", db).stdout)
     assert [model["name"] for model in held["models"]] == ["vgg-16"] and held["failures"] == 0
+
+
+def test_databases_and_parquet_files_are_merged_in_any_combination(
+    filled: Dataset, sqlite_url: str, example: Any, tmp_path: Path
+) -> None:
+    table, parts, whole = (str(tmp_path / name) for name in ("table.parquet", "parts", "whole.parquet"))
+    export_table(filled, Path(table), format="parquet")
+    filled.record(example.row(0, settings=example.changed(cache="hot"), model_key=""))
+    export_table(filled, Path(parts), format="parquet", partition_by=("anchor",), where="cache = 'hot'")
+    combine([table, parts], whole)
+    assert sorted(map(str, read_parquet(whole))) == sorted(map(str, flat_rows(filled)))
+    address = f"sqlite:///{tmp_path}/other.db"
+    combine([whole], address)
+    with Dataset.open(address, read_only=True) as other:
+        assert sorted(map(str, flat_rows(other))) == sorted(map(str, flat_rows(filled)))
+    combine([address], whole)  # what the file has stays, and nothing comes twice
+    assert len(read_parquet(whole)) == len(list(flat_rows(filled)))
+    with pytest.raises(UsageError, match="is one of the sources"):
+        combine([whole, table], whole)
+    with pytest.raises(DatasetError, match="there is no"):
+        combine([str(tmp_path / "missing.parquet")], address)

@@ -25,6 +25,8 @@ op-profiler dataset --json
 
 op-profiler dataset merge sqlite:///a.db postgresql://me@host/b --into sqlite:///all.db
 
+op-profiler dataset merge a.parquet sqlite:///b.db --into all.parquet
+
 op-profiler dataset remove resnet-18 01fb2f460b48bde7 --yes
 
 op-profiler dataset allow rack --writes --db postgresql://me@host/times          (a role for workers)
@@ -71,8 +73,13 @@ def show(
 
 @app.command(epilog=EXAMPLES)
 def merge(
-    sources: Annotated[list[str], typer.Argument(help="SQLAlchemy addresses of datasets; they are only read.")],
-    into: Annotated[str, typer.Option(help="The dataset that all goes into; made where it does not exist.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(help="SQLAlchemy addresses of datasets, or paths of Parquet files; they are only read."),
+    ],
+    into: Annotated[
+        str, typer.Option(help="Where all goes: an address, or a file.parquet. Made where it does not exist.")
+    ],
     as_json: options.Json = False,
 ) -> None:
     """Put all that some datasets hold into one, in one transaction.
@@ -80,19 +87,9 @@ def merge(
     Nothing is stored twice. Of two rows of the same measurement the better one stays: a time before a failure, complete
     before a check point, settled and without foreign load before others, then the newer one.
     """
-    import contextlib
+    from op_profiler.dataset.formats.combined import combine
 
-    from op_profiler.dataset import Dataset
-    from op_profiler.dataset.engine import parse_url
-    from op_profiler.dataset.maintain import merge as merge_datasets
-    from op_profiler.errors import UsageError
-
-    if parse_url(into) in [parse_url(source) for source in sources]:
-        raise UsageError(f"--into {into} is one of the sources; leave it out there, it keeps what it holds")
-    with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(Dataset.open(one, create=False, read_only=True)) for one in sources]
-        target = stack.enter_context(Dataset.open(into))
-        written = merge_datasets(opened, target)
+    written = combine(sources, into)
     if as_json:
         print(json_text.dumps(written))
     else:

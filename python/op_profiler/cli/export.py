@@ -21,6 +21,8 @@ op-profiler export --format csv --output convs.csv --where "anchor LIKE 'nn.%con
 
 op-profiler export --table coruns --format csv --output coruns.csv --where "slowdown > 1.1"
 
+op-profiler export --output times --partition-by device_key,anchor          (a folder of Parquet files)
+
 op-profiler export --format tinynas conv_data.out --threads 1 --device "AMD EPYC 9R14"
 """
 
@@ -36,6 +38,10 @@ def export(
         str, typer.Option(help="measurements, or coruns: operators that ran side by side, beside themselves alone.")
     ] = "measurements",
     where: Annotated[str, typer.Option(help="SQL condition over the columns; see --columns.")] = "",
+    partition_by: Annotated[
+        str,
+        typer.Option(help="Columns, by commas: a folder of Parquet files, parted by their values as DuckDB reads it."),
+    ] = "",
     threads: Annotated[int | None, typer.Option(help="Only what was measured with this many threads.")] = None,
     device: Annotated[str | None, typer.Option(help="Only this processor (its name) or device (its key).")] = None,
     db: options.Db = DEFAULT_DB,
@@ -44,6 +50,7 @@ def export(
     quiet: options.Quiet = False,
 ) -> None:
     """Write the dataset as one flat table, one row a measurement; or what of it fits into a format of others."""
+    from op_profiler.cli import values
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.flat import flat_table
     from op_profiler.dataset.formats import exporting
@@ -63,7 +70,14 @@ def export(
     check_writable({"--output": path})
     with Dataset.open(db, create=False, read_only=True) as dataset:
         done = exporting.export_table(
-            dataset, path, format=format, where=where or None, threads=threads, device=device, table=table
+            dataset,
+            path,
+            format=format,
+            where=where or None,
+            threads=threads,
+            device=device,
+            table=table,
+            partition_by=values.parse_names("--partition-by", partition_by) if partition_by else (),
         )
     if as_json:
         print(json_text.dumps(dataclasses.asdict(done)))

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Double,
     FromClause,
     Integer,
+    Row,
     Select,
     Table,
     Text,
@@ -44,6 +45,8 @@ from op_profiler.dataset.schema import (
 )
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import UnknownNameError, UsageError
+
+_PIECE = 2000  # rows
 
 Kind = Literal["text", "integer", "real", "boolean", "json", "samples"]
 _KINDS: dict[type[Any], Kind] = {
@@ -260,14 +263,37 @@ def flat_rows(
         UsageError: the condition cannot be used.
         DatasetError: the database cannot be read.
     """
+    wanted = _wanted(table, columns)
+    for piece in _streamed(dataset, where, wanted, table):
+        for row in piece:
+            yield {column.name: _decoded(column, value) for column, value in zip(wanted, row)}
+
+
+def flat_columns(
+    dataset: Dataset, *, where: str | None = None, table: FlatTable = MEASUREMENTS
+) -> Iterator[list[tuple[Any, ...]]]:
+    """The same rows a piece at a time, and of each piece the columns; nested values are the JSON text that is stored.
+
+    Raises:
+        As `flat_rows`.
+    """
+    for piece in _streamed(dataset, where, table.columns, table):
+        yield list(zip(*piece))
+
+
+def _wanted(table: FlatTable, columns: Sequence[str] | None) -> tuple[Column, ...]:
     by_name = {column.name: column for column in table.columns}
-    wanted = table.columns if columns is None else tuple(by_name[name] for name in columns)
-    query = _query(table, where, wanted)
+    return table.columns if columns is None else tuple(by_name[name] for name in columns)
+
+
+def _streamed(
+    dataset: Dataset, where: str | None, wanted: Sequence[Column], table: FlatTable
+) -> Iterator[Sequence[Row[Any]]]:
+    """Rows with the values of some columns, in pieces: the memory that this takes does not grow with the dataset."""
+    query = _query(table, where, wanted).execution_options(stream_results=True, yield_per=_PIECE)
     with dataset.read() as connection:
         try:
-            rows = connection.execute(query.execution_options(stream_results=True, yield_per=500)).mappings()
-            for row in rows:
-                yield {column.name: _decoded(column, row[column.name]) for column in wanted}
+            yield from connection.execute(query).partitions()
         except (exc.ProgrammingError, exc.DataError, exc.OperationalError) as error:
             if where is None or "disk" in str(error.orig):
                 raise

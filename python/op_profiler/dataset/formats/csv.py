@@ -16,7 +16,7 @@ from sqlalchemy import Text
 
 from op_profiler import json_text
 from op_profiler.dataset.flat import COLUMNS, Column
-from op_profiler.dataset.formats.flat_format import FlatFormat, check_columns
+from op_profiler.dataset.formats.flat_format import FlatTextFormat, check_columns
 from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatRow
 from op_profiler.dataset.schema import devices, operators, schedules, settings
 from op_profiler.errors import DatasetError
@@ -30,7 +30,7 @@ _EMPTY_TEXT = {
 """Columns whose empty cells are empty text, not a missing value."""
 
 
-class Csv(FlatFormat):
+class Csv(FlatTextFormat):
     """See the module."""
 
     def write(self, path: Path, columns: Sequence[Column], rows: Iterable[FlatRow]) -> int:

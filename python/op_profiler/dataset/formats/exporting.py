@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from op_profiler.dataset.flat import FlatTable, flat_table, parse_where
@@ -21,6 +22,7 @@ def export_table(
     threads: int | None = None,
     device: str | None = None,
     table: str = "measurements",
+    partition_by: Sequence[str] = (),
 ) -> Exported:
     """Write the measurements that fit into a format; of the flat formats, all.
 
@@ -35,6 +37,7 @@ def export_table(
         threads: only measurements with this many threads asked for.
         device: only measurements of this processor (its name) or device (its key).
         table: which flat table, one of `op_profiler.dataset.flat.TABLES`.
+        partition_by: columns by whose values a folder of Parquet files is parted; then `path` is the folder.
 
     Raises:
         UnknownNameError: no format or table of this name.
@@ -48,6 +51,12 @@ def export_table(
     if table not in chosen.tables:
         others = ", ".join(name for name, one in FORMATS.available() if table in one.tables)
         raise UsageError(f"--format {format} writes {' and '.join(chosen.tables)} only; {table} go into {others}")
+    if partition_by:
+        if format != "parquet":
+            raise UsageError(f"--partition-by is for --format parquet, not {format}")
+        from op_profiler.dataset.formats.parquet import write_parts
+
+        return write_parts(dataset, Path(path), partition_by, where=condition, table=table)
     return chosen.write_from(dataset, Path(path), where=condition, table=table)
 
 

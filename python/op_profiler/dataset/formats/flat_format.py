@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 
 
 class FlatFormat(Format):
-    """A subclass says how rows are written and read."""
+    """A subclass says how rows are read, and how a dataset is written."""
 
     takes_device = False
     tables = tuple(TABLES)
-
-    @abc.abstractmethod
-    def write(self, path: Path, columns: Sequence[Column], rows: Iterable[FlatRow]) -> int:
-        """Write the rows of a flat table; how many there were."""
 
     @abc.abstractmethod
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
@@ -35,13 +31,6 @@ class FlatFormat(Format):
         Raises:
             DatasetError: it cannot be read, or lacks columns; says which.
         """
-
-    def write_from(
-        self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
-    ) -> Exported:
-        flat = flat_table(table)
-        with whole_file(path) as temporary:
-            return Exported(self.write(temporary, flat.columns, flat_rows(dataset, where=where, table=flat)))
 
     def read_into(
         self,
@@ -55,6 +44,21 @@ class FlatFormat(Format):
         from op_profiler.dataset.formats.importing import store_flat
 
         return store_flat(dataset, self.read(path), progress)
+
+
+class FlatTextFormat(FlatFormat):
+    """A subclass says how rows are written."""
+
+    @abc.abstractmethod
+    def write(self, path: Path, columns: Sequence[Column], rows: Iterable[FlatRow]) -> int:
+        """Write the rows of a flat table; how many there were."""
+
+    def write_from(
+        self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
+    ) -> Exported:
+        flat = flat_table(table)
+        with whole_file(path) as temporary:
+            return Exported(self.write(temporary, flat.columns, flat_rows(dataset, where=where, table=flat)))
 
 
 def check_columns(path: Path, found: Mapping[str | Any, Any]) -> None:

@@ -58,6 +58,7 @@ def _add_links(dataset: Dataset, rows: Sequence[Measured]) -> None:
     """Not by `Dataset.add_operators`, which would put them in place of all that a model has."""
     table = schema.model_operators
     keys = select(table.c.model_key, table.c.operator_key)
+    keys = keys.where(table.c.model_key.in_({row.model_key for _, row, _ in rows}))
     present = {(row["model_key"], row["operator_key"]) for row in dataset.rows(keys)}
     links = {}
     for flat, row, operator in rows:

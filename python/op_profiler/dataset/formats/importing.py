@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -198,44 +199,94 @@ def store_flat(
     Args:
         numbered: rows with their numbers in the file; None for one that cannot be read.
     """
-    flat: list[dict[str, Any]] = []
-    rows: list[Row] = []
-    operators: list[Operator] = []
-    numbers: list[int] = []
-    problems: list[tuple[int, str]] = []
-    for number, row in numbered:
-        try:
-            if row is None:
-                raise ValueError("cut off, or cells of another type")
-            operator, measured = flat_table.row_of(row)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            problems.append((number, str(error)))
-            continue
-        numbers.append(number)
-        flat.append(row)
-        rows.append(measured)
-        operators.append(operator)
+    seen, remaining = _Seen(), iter(numbered)
     with dataset.transaction():
-        present = _measured_at(dataset)
-        new = [i for i, row in enumerate(flat) if present.get(row["measurement_key"], "") < row["measured_at"]]
-        add_models(dataset, [(flat[i], rows[i], operators[i]) for i in new])
-        _store(dataset, {operators[i].key: operators[i] for i in new}, [rows[i] for i in new], progress)
-        _keep_times(dataset, [flat[i] for i in new])
+        while chunk := list(itertools.islice(remaining, _CHUNK)):
+            _store_chunk(dataset, chunk, seen)
+            if progress is not None:
+                progress(seen.rows, seen.rows)
     done = Imported(
-        rows=len(new),
-        failed=sum(rows[i].measurement.error is not None for i in new),
-        unreadable=len(problems),
+        rows=seen.stored,
+        failed=seen.failed,
+        unreadable=seen.unreadable,
         unknown={},
-        known=len(rows) - len(new),
-        problems=tuple(f"row {number}: {reason}" for number, reason in problems[:_SHOWN]),
+        known=seen.rows - seen.stored,
+        problems=tuple(f"row {number}: {reason}" for number, reason in seen.problems),
     )
-    complete = [i for i, row in enumerate(rows) if row.complete]
-    return report(done, [operators[i] for i in complete], [rows[i] for i in complete], [numbers[i] for i in complete])
+    return seen.checked(done)
 
 
-def _measured_at(dataset: Dataset) -> dict[str, str]:
+@dataclasses.dataclass
+class _Seen:
+    """What is kept of the rows of a file, a few numbers of each.
+
+    Attributes:
+        numbers: of the complete rows; `work`, `moved`, `times_us` and `identities` are as long.
+        problems: the first ones, with their rows.
+    """
+
+    rows: int = 0
+    stored: int = 0
+    failed: int = 0
+    unreadable: int = 0
+    problems: list[tuple[int, str]] = dataclasses.field(default_factory=list)
+    numbers: list[int] = dataclasses.field(default_factory=list)
+    work: list[float] = dataclasses.field(default_factory=list)
+    moved: list[float] = dataclasses.field(default_factory=list)
+    times_us: list[float] = dataclasses.field(default_factory=list)
+    identities: list[int] = dataclasses.field(default_factory=list)
+
+    def add(self, number: int, operator: Operator, row: Row) -> None:
+        """A row that was understood."""
+        self.rows += 1
+        if row.complete:
+            time_us = row.measurement.median_us
+            self.numbers.append(number)
+            self.work.append(operator.flops)
+            self.moved.append(operator.bytes_read + operator.bytes_written)
+            self.times_us.append(np.nan if time_us is None else time_us)
+            self.identities.append(hash((row.operator_key, row.schedule.key, str(row.settings), row.device.key)))
+
+    def refuse(self, number: int, reason: str) -> None:
+        """A row that cannot be read."""
+        self.unreadable += 1
+        if len(self.problems) < _SHOWN:
+            self.problems.append((number, reason))
+
+    def checked(self, done: Imported) -> Imported:
+        """The result of an import with what `check_rows` finds among its rows."""
+        work, moved, times_us = (np.array(one, dtype=np.float64) for one in (self.work, self.moved, self.times_us))
+        findings = check_rows(work, moved, times_us, np.array(self.identities, dtype=np.int64))
+        found = [Finding(self.numbers[f.row], f.kind, f.reason) for f in findings if f.kind != "failed"]
+        return with_findings(done, found)
+
+
+def _store_chunk(dataset: Dataset, numbered: Sequence[tuple[int, flat_table.FlatRow | None]], seen: _Seen) -> None:
+    """Store some rows of the flat table, inside the caller's transaction."""
+    read: list[tuple[dict[str, Any], Row, Operator]] = []
+    for number, flat in numbered:
+        try:
+            if flat is None:
+                raise ValueError("cut off, or cells of another type")
+            operator, row = flat_table.row_of(flat)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            seen.refuse(number, str(error))
+            continue
+        seen.add(number, operator, row)
+        read.append((flat, row, operator))
+    present = _measured_at(dataset, [flat["measurement_key"] for flat, _, _ in read])
+    new = [one for one in read if present.get(one[0]["measurement_key"], "") < one[0]["measured_at"]]
+    add_models(dataset, new)
+    _store(dataset, {operator.key: operator for _, _, operator in new}, [row for _, row, _ in new], None)
+    _keep_times(dataset, [flat for flat, _, _ in new])
+    seen.stored += len(new)
+    seen.failed += sum(row.measurement.error is not None for _, row, _ in new)
+
+
+def _measured_at(dataset: Dataset, keys: Sequence[str]) -> dict[str, str]:
     table = schema.measurements.c
-    return {row["key"]: row["measured_at"] for row in dataset.rows(select(table.key, table.measured_at))}
+    query = select(table.key, table.measured_at).where(table.key.in_(keys))
+    return {row["key"]: row["measured_at"] for row in dataset.rows(query)}
 
 
 def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from op_profiler import json_text
 from op_profiler.dataset.flat import COLUMNS, Column
-from op_profiler.dataset.formats.flat_format import FlatFormat, check_columns
+from op_profiler.dataset.formats.flat_format import FlatTextFormat, check_columns
 from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatRow
 from op_profiler.dataset.formats.format import numbered_lines
 
@@ -24,7 +24,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 _LARGEST = 2**63 - 1  # what a database keeps of a whole number
 
 
-class JsonLines(FlatFormat):
+class JsonLines(FlatTextFormat):
     """See the module."""
 
     def write(self, path: Path, columns: Sequence[Column], rows: Iterable[FlatRow]) -> int:

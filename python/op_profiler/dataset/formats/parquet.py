@@ -5,52 +5,162 @@ Nested values are JSON, except for the samples, which are lists of lists.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from op_profiler import json_text
-from op_profiler.dataset.flat import TABLES, Column
+from op_profiler.dataset.flat import TABLES, Column, FlatTable, flat_columns, flat_table
 from op_profiler.dataset.formats.flat_format import FlatFormat, check_columns
 from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatRow
-from op_profiler.errors import DatasetError, MissingPackageError
+from op_profiler.dataset.formats.format import Exported
+from op_profiler.dataset.schema import parse_json
+from op_profiler.errors import DatasetError, MissingPackageError, UnknownNameError, UsageError
+from op_profiler.files import atomic_folder, explained, whole_file
 
-_BATCH = 500
+if TYPE_CHECKING:
+    from op_profiler.dataset.store import Dataset
+
+_BATCH = 2000
+_ROW_GROUP = 20_000  # what is held of each part that is being written
 
 
 class Parquet(FlatFormat):
     """See the module."""
 
-    def write(self, path: Path, columns: Sequence[Column], rows: Iterable[FlatRow]) -> int:
+    def write_from(
+        self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
+    ) -> Exported:
         pyarrow, parquet = _pyarrow()
-        schema = _parquet_schema(pyarrow, columns)
-        nested = [column.name for column in columns if column.type == "json"]
-        count, remaining = 0, iter(rows)
-        with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-            while batch := list(itertools.islice(remaining, _BATCH)):
-                for row in batch:
-                    row.update((name, json_text.dumps(row[name])) for name in nested if row[name] is not None)
-                writer.write_table(pyarrow.Table.from_pylist(batch, schema))
-                count += len(batch)
-        return count
+        flat, count = flat_table(table), 0
+        schema = _parquet_schema(pyarrow, flat.columns)
+        with whole_file(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for batch in _batches(dataset, flat, where, pyarrow, schema):
+                writer.write_batch(batch)
+                count += batch.num_rows
+        return Exported(count)
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
+        check_columns(path, dict.fromkeys(_opened(path).schema.names))
+        return self._numbered(path)
+
+    def _numbered(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
         try:
-            rows = read_parquet(path)
+            for number, row in enumerate(parquet_rows(path), 1):
+                yield number, dict.fromkeys(ADDED_LATER) | row
         except ValueError as error:  # text that is no JSON where the flat table has nested values
             raise DatasetError(f"{path} is no file of 'op-profiler export': {error}") from error
-        from pyarrow import parquet  # `read_parquet` has said what to do where it is missing
 
-        check_columns(path, dict.fromkeys(parquet.read_schema(path).names))
-        return iter(enumerate((dict.fromkeys(ADDED_LATER) | row for row in rows), 1))
+
+def write_parts(
+    dataset: Dataset, folder: Path, by: Sequence[str], *, where: str | None = None, table: str = "measurements"
+) -> Exported:
+    """Write a folder of Parquet files, one or more for each combination of the values of some columns.
+
+    The folders are named ``COLUMN=VALUE``, as DuckDB, Spark and pyarrow read them. The folder appears when it is whole.
+
+    Args:
+        by: names of columns of text, integers or booleans.
+
+    Raises:
+        UnknownNameError: no such column.
+        UsageError: a column of another type, or the folder exists.
+        OpProfilerError: it cannot be written.
+        MissingPackageError: no pyarrow.
+    """
+    pyarrow, _ = _pyarrow()
+    from pyarrow import dataset as parts
+
+    flat = flat_table(table)
+    schema = _parquet_schema(pyarrow, flat.columns)
+    _check_parts(flat, by, folder)
+    layout = parts.partitioning(pyarrow.schema([schema.field(name) for name in by]), flavor="hive")
+    counted = _Counted(_batches(dataset, flat, where, pyarrow, schema))
+    with explained(str(folder)), atomic_folder(folder) as partial:
+        parts.write_dataset(
+            counted,
+            partial,
+            schema=schema,
+            format="parquet",
+            file_options=parts.ParquetFileFormat().make_write_options(compression="zstd"),
+            partitioning=layout,
+            max_rows_per_group=_ROW_GROUP,
+            max_partitions=10_000,
+        )
+    return Exported(counted.rows)
+
+
+class _Counted:
+    """Batches that go by, and how many rows they had."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            yield batch
+
+
+def _check_parts(flat: FlatTable, by: Sequence[str], folder: Path) -> None:
+    kinds = {column.name: column.type for column in flat.columns}
+    for name in by:
+        if name not in kinds:
+            raise UnknownNameError("column in --partition-by", name, kinds)
+        if kinds[name] not in ("text", "integer", "boolean"):
+            raise UsageError(
+                f"--partition-by {name}: folders are named by text, integers or booleans, not {kinds[name]}"
+            )
+    if folder.exists():
+        raise UsageError(f"{folder} exists; give --output a folder that does not")
+
+
+def _batches(dataset: Dataset, flat: FlatTable, where: str | None, pyarrow: ModuleType, schema: Any) -> Iterator[Any]:
+    """The rows as Arrow has them, a piece at a time."""
+    for piece in flat_columns(dataset, where=where, table=flat):
+        arrays = [
+            pyarrow.array(_values(column, values), type=field.type)
+            for column, values, field in zip(flat.columns, piece, schema)
+        ]
+        yield pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _values(column: Column, values: Sequence[Any]) -> Sequence[Any]:
+    """What is stored, as the file has it: JSON without the numbers that it does not know, samples as lists."""
+    if column.type == "samples":
+        return _samples(values)
+    if column.type == "json":
+        return [None if text is None else _finite(text) for text in values]
+    return values
+
+
+def _finite(text: str) -> str:
+    if "Infinity" in text or "NaN" in text:
+        return json_text.dumps(parse_json(text, parse_constant=str))
+    return text
+
+
+def _samples(texts: Sequence[str | None]) -> Sequence[Any]:
+    try:
+        found: list[Any] = msgspec.json.decode(f"[{','.join('null' if text is None else text for text in texts)}]")
+    except msgspec.DecodeError:  # numbers that JSON does not know, or a damaged one
+        return [None if text is None else parse_json(text) for text in texts]
+    return found
 
 
 def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> list[FlatRow]:
-    """The rows of a file of this format, with the same values as `flat_rows`.
+    """All that `parquet_rows` yields."""
+    return list(parquet_rows(path, columns))
+
+
+def parquet_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[FlatRow]:
+    """The rows of a file or folder of this format, with the same values as `flat_rows`; in constant memory.
 
     Columns that came after the file was written are None.
 
@@ -61,19 +171,44 @@ def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = N
         DatasetError: the file is missing or no Parquet file.
         MissingPackageError: pyarrow is not installed.
     """
-    pyarrow, parquet = _pyarrow()
+    pyarrow, _ = _pyarrow()
+    source = _opened(path)
+    there = source.schema.names
+    later = [] if columns is None else [name for name in columns if name not in there]
+    wanted = there if columns is None else [name for name in columns if name in there]
+    nested = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
     try:
-        there = parquet.read_schema(path).names
-        later = [] if columns is None else [name for name in columns if name not in there]
-        wanted = None if columns is None else [name for name in columns if name in there]
-        rows: list[FlatRow] = parquet.read_table(path, columns=wanted).to_pylist()
+        for batch in source.to_batches(columns=wanted, batch_size=_BATCH, batch_readahead=1, fragment_readahead=1):
+            for row in batch.to_pylist():
+                yield {
+                    k: json.loads(v) if k in nested and v is not None else v for k, v in row.items()
+                } | dict.fromkeys(later)
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
-    nested = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
-    return [
-        {k: json.loads(v) if k in nested and v is not None else v for k, v in row.items()} | dict.fromkeys(later)
-        for row in rows
-    ]
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:
+    """A file, or a folder of `write_parts`, whose columns in the names of folders are among its columns.
+
+    Raises:
+        DatasetError: it is missing or no Parquet file.
+    """
+    pyarrow, _ = _pyarrow()
+    from pyarrow import dataset as parts
+
+    folder = Path(path)
+    layout = None
+    try:
+        if folder.is_dir():
+            first = min(folder.rglob("*.parquet"), default=folder / "none")
+            names = [part.partition("=")[0] for part in first.relative_to(folder).parts[:-1]]
+            known = _parquet_schema(pyarrow, [column for table in TABLES.values() for column in table.columns])
+            layout = parts.partitioning(
+                pyarrow.schema([known.field(known.names.index(n)) for n in names]), flavor="hive"
+            )
+        return parts.dataset(str(path), format="parquet", partitioning=layout)
+    except (OSError, ValueError, pyarrow.ArrowInvalid) as error:
+        raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,15 +151,17 @@ def load_examples(*, db: str | None = None, file: Path | None = None, schedules:
     Raises:
         DatasetError: one of them cannot be read.
     """
-    from op_profiler.dataset import Dataset, flat_rows, read_parquet
+    from op_profiler.dataset import Dataset, flat_rows
+    from op_profiler.dataset.formats.parquet import parquet_rows
 
-    rows: list[Mapping[str, Any]] = []
-    if file is not None:
-        rows += read_parquet(file, COLUMNS)
-    if db is not None:
-        with Dataset.open(db, create=False, read_only=True) as dataset:
-            rows += flat_rows(dataset, columns=COLUMNS, where=f"origin = '{schedules}'")
-    return examples_of(rows, schedules=schedules)
+    def rows() -> Iterator[Mapping[str, Any]]:
+        if file is not None:
+            yield from parquet_rows(file, COLUMNS)
+        if db is not None:
+            with Dataset.open(db, create=False, read_only=True) as dataset:
+                yield from flat_rows(dataset, columns=COLUMNS, where=f"origin = '{schedules}'")
+
+    return examples_of(rows(), schedules=schedules)
 
 
 def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default") -> Examples:
