@@ -1,20 +1,25 @@
 """How fast are whole models under Relay's default schedules, ours for Relax, Relax's own pipeline, and in torch?
 
-    python benchmarks/compilers.py [MODEL ...]        (about forty minutes for all of them)
+    python benchmarks/compilers.py [MODEL ...] [--keep FILE]      (about forty minutes for all of them)
 
 All sides of one model are processes of their own that wait for each other, and run in turns. They are given the same
 graph and weights, but torch, which runs torchvision's or transformers' network of that name, where there is one.
-Relax's own pipeline schedules nothing for processors; of the larger models a run of it takes seconds.
+Relax's own pipeline schedules nothing for processors, so a run of a larger model takes seconds: it has fewer turns. A
+side that fails, or takes too long to be made or to run, is left out; the others are told all the same. One model takes
+two to three minutes, and ``--keep`` goes on behind those that are there.
 
 Goal: ours within 1.05 of Relay's in the geometric mean, and within 1.15 for every network.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,18 +28,22 @@ import numpy as np
 from common import FIGURE_MODELS, ROOT, requests_of, run_of, store
 
 SIDES = ("relay", "relax", "stock", "torch")
+_BERT = "transformers:bert"
 _TORCH = {
-    "resnet-18": "resnet18",
-    "resnet-50": "resnet50",
-    "squeezenet_v1.1": "squeezenet1_1",
-    "inception_v3": "inception_v3",
-    "densenet-121": "densenet121",
-    "bert": "bert",
+    "local:resnet-18": "resnet18",
+    "local:resnet-50": "resnet50",
+    "local:squeezenet_v1.1": "squeezenet1_1",
+    "local:inception_v3": "inception_v3",
+    "local:densenet-121": "densenet121",
+    _BERT: "bert",
 }
 """Networks of torch; the others have none."""
 _TOKENS = 128  # as the source transformers has them by itself
-_ROUNDS = 11
-_SECONDS = 0.4  # of a turn, and two runs at least
+_ROUNDS, _ROUNDS_OF_STOCK = 11, 3
+_SECONDS = 0.4  # of a turn, and two runs at least where one takes less
+_MAKING_SECONDS, _TURN_SECONDS = 240, 20  # of a side, which is left out where it takes longer
+
+_ANSWER = re.compile(r"ready|[0-9.]+")
 
 Run = Callable[[int], Callable[[], Any]]
 """From a thread count to what runs the model once."""
@@ -47,25 +56,19 @@ def compiled(name: str, side: str) -> Run:
     from op_profiler.building.build import build_model
     from op_profiler.building.requested_model import load_model, random_inputs
     from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.compilers.tvm_build import load_tvm, runtime_device
+    from op_profiler.compilers.tvm_build import runtime_device
     from op_profiler.cores import usable_cores
     from op_profiler.measure.threads import ThreadPool
 
     (request,) = requests_of(name)
     compiler = "relay" if side == "relay" else "relax"
-    request = dataclasses.replace(request, compiler=compiler, schedules="none")
+    pipeline = "stock" if side == "stock" else "default"
+    request = dataclasses.replace(request, compiler=compiler, pipeline=pipeline, schedules="none")
     model, _, target = load_model(request)
     inputs, pool = random_inputs(list(model.inputs)), ThreadPool()
     pool.use(usable_cores())  # a pool of Relax gets no more threads later than it was first given
-    if side == "stock":
-        tvm = load_tvm()
-        executable = tvm.relax.build(model.mod, target, relax_pipeline=tvm.relax.get_default_pipeline(target))
-        machine = tvm.relax.VirtualMachine(executable, tvm.cpu())
-        machine.save_function("main", "run", *map(tvm.runtime.tensor, inputs.values()), include_return=False)
-        run: Callable[[], Any] = machine["run"]
-    else:
-        built = build_model(request, model, target)
-        run = compiler_in_use().load(built.compiled, runtime_device(target), inputs).run_model
+    built = build_model(request, model, target)
+    run = compiler_in_use().load(built.compiled, runtime_device(target), inputs).run_model
 
     def at(threads: int) -> Callable[[], Any]:
         pool.use(threads)
@@ -82,13 +85,13 @@ def of_torch(name: str) -> Run:
     from op_profiler.frontends.zoo import transformers as zoo
 
     (request,) = requests_of(name)
-    if name == "bert":
+    if name == _BERT:
         network, _ = zoo.build("bert", folder=False)
         examples = zoo.inputs_of(network, request.model, _TOKENS)
         call = functools.partial(network, **{key: made.tensor for key, made in examples.items()})
     else:
         network = getattr(load_torchvision().models, _TORCH[name])(weights=None).eval()
-        data = torch.randn(1, 3, *((299, 299) if name == "inception_v3" else (224, 224)))
+        data = torch.randn(1, 3, *((299, 299) if name == "local:inception_v3" else (224, 224)))
         call = functools.partial(network, data)
 
     def at(threads: int) -> Callable[[], Any]:
@@ -109,14 +112,19 @@ def serve(side: str, name: str) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         run = at(int(line))
-        times: list[float] = []
+        first = timed(run)
+        times = [first] if first >= _SECONDS else []  # a short one only warms caches and pages
         until = time.perf_counter() + _SECONDS
-        run()
-        while len(times) < 2 or time.perf_counter() < until:
-            started = time.perf_counter()
-            run()
-            times.append(time.perf_counter() - started)
+        while not times or time.perf_counter() < until - first:
+            times.append(timed(run))
         print(1e3 * float(np.median(times)), flush=True)
+
+
+def timed(run: Callable[[], Any]) -> float:
+    """Seconds of one call."""
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
 
 
 class Side:
@@ -132,16 +140,27 @@ class Side:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        assert self._process.stdout is not None
-        self.is_there = any(line.strip() == "ready" for line in iter(self._process.stdout.readline, ""))
-        """Read up to the line that says so; a process that ended says nothing."""
+        self.is_there = self._answer(_MAKING_SECONDS) == "ready"
 
-    def ms(self, threads: int) -> float:
-        """One turn."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{threads}\n")
-        self._process.stdin.flush()
-        return float(self._process.stdout.readline())
+    def ms(self, threads: int) -> float | None:
+        """One turn; None where the process failed or took too long, after which it is not there."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(f"{threads}\n")
+            self._process.stdin.flush()
+        answer = self._answer(_TURN_SECONDS)
+        self.is_there = bool(answer)
+        return float(answer) if answer else None
+
+    def _answer(self, seconds: float) -> str:
+        """The next line that is ours; empty where the process ended or was ended after so long."""
+        assert self._process.stdout is not None
+        limit = threading.Timer(seconds, self._process.kill)
+        limit.start()
+        lines = iter(self._process.stdout.readline, "")
+        found = next((line.strip() for line in lines if _ANSWER.fullmatch(line.strip())), "")
+        limit.cancel()
+        return found
 
     def close(self) -> None:
         """End it."""
@@ -155,23 +174,30 @@ def measure(name: str) -> dict[str, Any]:
 
     wanted = [side for side in SIDES if side != "torch" or name in _TORCH]
     sides = {side: Side(side, name) for side in wanted}
-    there = {side: one for side, one in sides.items() if one.is_there}
     counts = sorted({1, usable_cores()})
-    turns: dict[int, dict[str, list[float]]] = {n: {side: [] for side in there} for n in counts}
-    for _ in range(_ROUNDS):
+    turns: dict[int, dict[str, list[float]]] = {n: {side: [] for side in sides} for n in counts}
+    for number in range(_ROUNDS):
         for threads in counts:
-            for side, one in there.items():
-                turns[threads][side].append(one.ms(threads))
+            for side, one in sides.items():
+                if not one.is_there or (side == "stock" and number >= _ROUNDS_OF_STOCK):
+                    continue
+                ms = one.ms(threads)
+                if ms is not None:
+                    turns[threads][side].append(ms)
+    whole = {side for side, one in sides.items() if one.is_there}
     for one in sides.values():
         one.close()
-    return {str(n): {side: float(np.median(times)) for side, times in found.items()} for n, found in turns.items()}
+    return {
+        str(n): {side: float(np.median(times)) for side, times in found.items() if side in whole}
+        for n, found in turns.items()
+    }
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--serve"]:
         serve(*sys.argv[2:4])
         return
-    run = run_of(__file__, __doc__, measure, [name for _, name in FIGURE_MODELS])
+    run = run_of(__file__, __doc__, measure, [f"{source}:{name}" for source, name in FIGURE_MODELS])
     print(f"{'model':20} {'threads':>7}" + "".join(f"{side + ' ms':>12}" for side in SIDES) + f"{'relax / relay':>15}")
     rows: list[dict[str, Any]] = []
     ratios: list[float] = []

@@ -41,6 +41,7 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     ([*MLP, "--threads", "1,99999999999999999999"], ["--threads"]),
     ([*MLP, "--device-key", "pynq"], ["--device-key", "--host"]),
     ([*MLP, "--host", "", "--port", "9190"], ["--host"]),
+    ([*MLP, "--pipeline", "stock"], ["--pipeline stock", "relay"]),
     ([*MLP, "--trials", "64"], ["--trials", "--iftune true"]),
     ([*MLP, "--tuner", "ga", "--iftune", "false"], ["--tuner", "--iftune true"]),
     ([*MLP, "--by-layer", "-1"], ["--by-layer", "or equal to 0"]),

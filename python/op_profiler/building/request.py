@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, check_pipeline, pipeline_identity
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.measurement import Cache, Precision
@@ -30,6 +31,7 @@ class BuildRequest:
         model: which model, with which inputs.
         target: TVM target string; ``llvm`` alone means this processor.
         compiler: name of the compiler.
+        pipeline: of that compiler: ``default``, another that it knows by name, or the user's ``MODULE:FUNCTION``.
         place: of the machine that it is to run on; None for this one.
         precision: that it is converted to.
         executor: ``default`` (graph), or ``vm`` for dynamic shapes.
@@ -43,6 +45,7 @@ class BuildRequest:
     model: ModelRequest
     target: str = "llvm"
     compiler: str = DEFAULT_COMPILER
+    pipeline: str = DEFAULT_PIPELINE
     place: Place | None = None
     precision: Precision = "float32"
     executor: str = "default"
@@ -74,6 +77,7 @@ class BuildRequest:
             if not self.on_host or self.precision != "float32":
                 raise UsageError("--executor vm measures float32 on this machine's processor only")
         COMPILERS.get(self.compiler).check(self)
+        check_pipeline(self.pipeline, COMPILERS.get(self.compiler))
         if self.input_data is not None:
             read_arrays(Path(self.input_data))
         if not tuned:
@@ -126,6 +130,8 @@ class BuildRequest:
             tvm_identity(self.target, self.compiler),
             machine,
         ]
+        if self.pipeline != DEFAULT_PIPELINE:
+            identity.append(pipeline_identity(self.pipeline))
         if self.input_data is not None:  # its accuracy is that of these values, and int8 is calibrated with them
             identity.append(hashlib.sha256(Path(self.input_data).read_bytes()).hexdigest())
         return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]

@@ -30,12 +30,14 @@ def load_model(
         announce: told the stage before it begins.
     """
     from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.compilers.pipelines import use_pipeline
     from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.targets import TARGETS
     from op_profiler.targets.target import resolve_target, use_build_for
 
     announce(stage="loading TVM")
     use_build_for(request.target, compiler=request.compiler)
+    use_pipeline(request.pipeline)
     load_tvm()
     target = resolve_target(request.target)
     announce(stage="lowering")

@@ -11,6 +11,7 @@ import typer
 from op_profiler import json_text
 from op_profiler.cli import options
 from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.dataset import DEFAULT_DB
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     ] = False,
     target: options.Target = "llvm",
     compiler: options.Compiler = DEFAULT_COMPILER,
+    pipeline: options.Pipeline = DEFAULT_PIPELINE,
     precision: Annotated[
         str,
         typer.Option(
@@ -254,6 +256,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         model=model,
         target=target,
         compiler=compiler,
+        pipeline=pipeline,
         place=place,
         executor=executor,
         input_data=str(inputdata) if inputdata is not None else None,

@@ -32,6 +32,14 @@ Target = Annotated[
     ),
 ]
 Compiler = Annotated[str, typer.Option(help="What makes the kernels: {compilers}.", rich_help_panel=_MODEL)]
+Pipeline = Annotated[
+    str,
+    typer.Option(
+        help="The compiler's passes from a model to kernels: default; of relax also stock (TVM's own), or your "
+        "MODULE:FUNCTION that gives a pass for a target.",
+        rich_help_panel=_MODEL,
+    ),
+]
 Threads = Annotated[
     str | None,
     typer.Option(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Compiler(abc.ABC):
             (`TargetKind.tvm_build`); else one build compiles for all of them.
         beyond_collecting: what it can do beside lowering, building and measuring models: some of `ABILITIES`.
         runs_own_kernels: the kernels of this package that tell how fast the machine is are written for its TVM.
+        pipelines: names of its ways from models to kernels. Where there are several it takes a user's too, and goes
+            the way of `op_profiler.compilers.pipelines.pipeline_in_use`.
         needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
     """
 
@@ -62,6 +65,7 @@ class Compiler(abc.ABC):
     takes_builds_of_targets: ClassVar[bool] = False
     beyond_collecting: ClassVar[frozenset[str]] = frozenset()
     runs_own_kernels: ClassVar[bool] = False
+    pipelines: ClassVar[tuple[str, ...]] = (DEFAULT_PIPELINE,)
     needs: ClassVar[str]
 
     def check(self, request: BuildRequest) -> None:

@@ -36,8 +36,8 @@ def test_what_stands_inside_passes() -> None:
     assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
 
 
-def _collect(*options: str) -> subprocess.CompletedProcess[str]:
-    return op_profiler("collect", "--quiet", *options)
+def _collect(*options: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return op_profiler("collect", "--quiet", *options, folder=folder)
 
 
 def test_a_model_is_measured_under_both_compilers_and_its_convolution_is_the_same_operator(tmp_path: Path) -> None:
@@ -75,12 +75,30 @@ def test_a_model_is_measured_under_both_compilers_and_its_convolution_is_the_sam
         ("--iftune", "true"),
         ("--ifcompare", "true"),
         ("--vendor", "true"),
+        ("--pipeline", "stok"),
+        ("--pipeline", "no_such_module:passes"),
     ],
 )
 def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, str]) -> None:
     ran = _collect("--compiler", "relax", "--modelname", "mlp", *options)
     assert ran.returncode == 2 and "Traceback" not in ran.stderr
-    assert "relax" in ran.stderr or "pynq" in ran.stderr
+    assert any(word in ran.stderr for word in ("relax", "pynq", "--pipeline", "stock"))
+
+
+def test_the_user_s_pipeline_is_measured_and_another_content_of_it_is_another_model(tmp_path: Path) -> None:
+    file = tmp_path / "results.db"
+    module = tmp_path / "own_passes.py"
+    text = "from tvm import relax\n\ndef passes(target):\n    return relax.get_default_pipeline(target)\n"
+    model = ("--modelname", "mlp", "--db", f"sqlite:///{file}", "--threads", "1", "--compiler", "relax")
+    for written in (text, text + "# changed\n"):
+        module.write_text(written)
+        ran = _collect(*model, "--pipeline", "own_passes:passes", folder=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        models = connection.execute("SELECT key, notes FROM models").fetchall()
+        templates = connection.execute("SELECT DISTINCT template FROM schedules").fetchall()
+    assert len(models) == 2 and all("own_passes:passes" in notes for _, notes in models)
+    assert templates == [("own_passes:passes.relax",)]
 
 
 def test_devices_tell_of_both_compilers() -> None:

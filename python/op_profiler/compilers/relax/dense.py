@@ -7,12 +7,11 @@ dimensions to the same operator.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relax.legalize import OP
+from op_profiler.compilers.relax.legalize import noted_call
 from op_profiler.compilers.relax.vectors import divisor
 from op_profiler.compilers.tvm_build import load_tvm
 
@@ -32,12 +31,9 @@ def packed(builder: Any, call: Any, weight: np.ndarray, lanes: int) -> Any:
     depth, columns = weight.shape
     block = divisor(columns, _VECTORS * lanes)
     blocks = np.ascontiguousarray(weight.reshape(depth, columns // block, block).transpose(1, 0, 2))
-    relax = load_tvm().relax
-    made = builder.call_te(_product, call.args[0], relax.const(blocks), primfunc_name_hint="dense_pack")
-    variable = made.args[0]
     attrs = {"out_dtype": str(weight.dtype), "weight_layout": f"NC{block}n"}
-    noted = builder.get()[variable].with_attr(OP, json.dumps([_NAME, attrs], sort_keys=True))
-    return relax.Call(made.op, [builder.add_func(noted, variable.name_hint), *made.args[1:]], made.attrs, made.ty_args)
+    constant = load_tvm().relax.const(blocks)
+    return noted_call(builder, _NAME, attrs, _product, call.args[0], constant, hint="dense_pack")
 
 
 def _product(data: Any, weight: Any) -> Any:

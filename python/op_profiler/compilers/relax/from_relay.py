@@ -236,7 +236,7 @@ _CONVERTERS: dict[str, Convert] = {
     **dict.fromkeys(("reshape", "squeeze", "expand_dims", "nn.batch_flatten"), _reshape),
     "transpose": lambda op, a, x: op.permute_dims(x[0], a.get("axes")),
     "cast": lambda op, a, x: op.astype(x[0], a["dtype"]),
-    "take": lambda op, a, x: op.take(x[0], op.astype(x[1], "int64"), axis=a.get("axis")),
+    "take": lambda op, a, x: op.take(x[0], op.astype(x[1], "int64"), axis=a.get("axis"), mode=a.get("mode", "clip")),
     "gather": lambda op, a, x: op.gather_elements(x[0], op.astype(x[1], "int64"), axis=a["axis"]),
     "repeat": lambda op, a, x: op.repeat(x[0], a["repeats"], axis=a["axis"]),
     "broadcast_to": _broadcast_to,

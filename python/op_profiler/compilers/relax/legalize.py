@@ -13,21 +13,25 @@ from op_profiler.compilers.tvm_build import load_tvm
 OP = "op_profiler_op"
 """Attribute of a function of TIR: the op and its attributes, as JSON."""
 
+_LEGALIZE = "FLegalize"
+_LEVEL = 11  # TVM's own stand at 10, and the highest counts
+
 Legalize = Callable[[Any, Any], Any]
 
 
 def legalize_ops() -> Any:
     """A pass: `LegalizeOps`, with blocked convolutions, and with the attribute `OP`."""
-    tvm = load_tvm()
-    return tvm.relax.transform.LegalizeOps({name: _noted(legalize) for name, legalize in _legalizations().items()})
+    note_ops()
+    return load_tvm().relax.transform.LegalizeOps({"relax.nn.conv2d": _noted(convolution.legalize)})
 
 
 @functools.cache
-def _legalizations() -> dict[str, Legalize]:
+def note_ops() -> None:
+    """Let `LegalizeOps` give every function the attribute `OP`, whoever runs that pass in this process."""
     tvm = load_tvm()
-    ops = [tvm.ir.Op.get(name) for name in tvm.ir.Op.list_op_names() if str(name).startswith("relax.")]
-    found = {str(op.name): op.get_attr("FLegalize") for op in ops if op.has_attr("FLegalize")}
-    return found | {"relax.nn.conv2d": convolution.legalize}
+    for op in (tvm.ir.Op.get(name) for name in tvm.ir.Op.list_op_names() if str(name).startswith("relax.")):
+        if op.has_attr(_LEGALIZE):
+            op.set_attr(_LEGALIZE, _noted(op.get_attr(_LEGALIZE)), _LEVEL)
 
 
 def _noted(legalize: Legalize) -> Legalize:
@@ -45,6 +49,28 @@ def _noted(legalize: Legalize) -> Legalize:
         )
 
     return noted
+
+
+def noted_call(
+    builder: Any, op: str, attrs: dict[str, Any], compute: Any, *arguments: Any, hint: str, pattern: int | None = None
+) -> Any:
+    """A call of a function of TIR that remembers an op.
+
+    Args:
+        builder: ``relax.BlockBuilder`` of the module.
+        compute: from tensors of TE, and what else there is among the arguments, to one.
+        hint: name of the function.
+        pattern: `OpPatternKind` by which it is fused; None: what TVM finds.
+    """
+    relax = load_tvm().relax
+    made = builder.call_te(compute, *arguments, primfunc_name_hint=hint)
+    variable = made.args[0]
+    function = builder.get()[variable].with_attr(OP, json.dumps([op, attrs], sort_keys=True))
+    if pattern is not None:
+        function = function.with_attr("op_pattern", pattern)
+    return relax.Call(
+        made.op, [builder.add_func(function, variable.name_hint), *made.args[1:]], made.attrs, made.ty_args
+    )
 
 
 def plain_attributes(call: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relax import dense
+from op_profiler.compilers.relax import dense, transposed
 from op_profiler.compilers.relax.convolution import blocked_layouts
 from op_profiler.compilers.relax.fold import fold_with_numpy
 from op_profiler.compilers.relax.rewrite import Constant, Rewrite, rewrite_calls
@@ -46,7 +46,7 @@ def prepared(module: IRModule, target: Target) -> Any:
         fold_with_numpy(),
         transform.FoldConstant(),
         transform.CanonicalizeBindings(),
-        rewrite_calls("PackedProducts", {"relax.matmul": _packed(lanes)}),
+        rewrite_calls("PackedWeights", {"relax.matmul": _packed(lanes), "relax.nn.conv2d_transpose": _phases(lanes)}),
         transform.DeadCodeElimination(),
     ]
     with target:
@@ -83,5 +83,14 @@ def _packed(lanes: int) -> Rewrite:
         if weight is None or weight.ndim != 2 or str(call.args[0].ty.dtype) != str(weight.dtype):
             return call
         return dense.packed(builder, call, weight, lanes)
+
+    return rewrite
+
+
+def _phases(lanes: int) -> Rewrite:
+    def rewrite(builder: Any, constant: Constant, call: Any) -> Any:
+        weight = constant(call.args[1])
+        made = None if weight is None else transposed.packed(builder, call, weight, lanes)
+        return call if made is None else made
 
     return rewrite

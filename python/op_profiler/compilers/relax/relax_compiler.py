@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler, NotKept
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
 from op_profiler.compilers.relax import tvm_package
+from op_profiler.compilers.relax.other_pipelines import STOCK
 from op_profiler.errors import MeasureError, ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
+    from op_profiler.schedules.schedule import Schedule
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.targets.machine import LoadedModel, TimedModel
     from op_profiler.tuning.candidate import TaskSpec
@@ -39,6 +43,7 @@ class RelaxCompiler(Compiler):
     """One module of Relax a model, run by its virtual machine."""
 
     name = "relax"
+    pipelines = (DEFAULT_PIPELINE, STOCK)
     needs = f"The compiler relax needs a TVM of its own: {tvm_package.INSTALL}"
 
     def check(self, request: BuildRequest) -> None:
@@ -89,8 +94,17 @@ class RelaxCompiler(Compiler):
     def build(
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
     ) -> BuiltModel:
-        started = time.perf_counter()
-        return _built(_lowered(model, target), target, started, model.name)
+        from op_profiler.compilers.relax.other_pipelines import run_pipeline
+
+        started, pipeline = time.perf_counter(), pipeline_in_use()
+        with _refused(model.name):
+            if pipeline == DEFAULT_PIPELINE:
+                lowered = _lowered(model, target)
+                executable, schedules = _finished(lowered.kernels, target)
+            else:
+                finished = run_pipeline(pipeline, model.mod, target, build=True)
+                lowered, executable, schedules = finished.lowered, finished.executable, {}
+        return _built(executable, schedules, lowered.kernels, _called(lowered), started)
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
         function: PackedFunction = compiled.library.mod.get_function(name, True)
@@ -128,11 +142,11 @@ class RelaxCompiler(Compiler):
         return operator_model(occurrence)
 
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
-        from op_profiler.compilers.relax.pipeline import Lowered
-
         started = time.perf_counter()
         module = self.single_operator(occurrence).mod
-        return _built(Lowered(module, module), target, started, occurrence.operator.name, occurrence)
+        with _refused(occurrence.operator.name):
+            executable, schedules = _finished(module, target)
+        return _built(executable, schedules, module, [occurrence], started)
 
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None
@@ -156,13 +170,14 @@ class RelaxCompiler(Compiler):
 
 
 def _lowered(model: ImportedModel, target: Target) -> Lowered:
+    from op_profiler.compilers.relax.other_pipelines import run_pipeline
     from op_profiler.compilers.relax.pipeline import lower
-    from op_profiler.compilers.tvm_errors import last_line
 
-    try:
-        return lower(model.mod, target)
-    except _ERRORS as error:
-        raise ModelError(f"{model.name} does not compile: {last_line(error)}") from error
+    pipeline = pipeline_in_use()
+    with _refused(model.name):
+        if pipeline == DEFAULT_PIPELINE:
+            return lower(model.mod, target)
+        return run_pipeline(pipeline, model.mod, target, build=False).lowered
 
 
 def _called(lowered: Lowered) -> list[Occurrence]:
@@ -174,23 +189,33 @@ def _called(lowered: Lowered) -> list[Occurrence]:
     return [occurrence for occurrence in occurrences_of(lowered) if occurrence.label in called]
 
 
-def _built(lowered: Lowered, target: Target, started: float, name: str, alone: Occurrence | None = None) -> BuiltModel:
-    """Args:
-    started: when the compiler began, by `time.perf_counter`.
-    alone: the operator, where the module is of one.
-    """
+def _finished(kernels: Any, target: Target) -> tuple[Any, dict[str, Schedule]]:
+    """The executable of kernels that are not scheduled, but those of other pipelines, and the schedules by label."""
     from op_profiler.compilers.relax.pipeline import finish, scheduled
-    from op_profiler.compilers.relax.plan import plan_of
-    from op_profiler.compilers.tvm_errors import last_line
 
-    try:
-        kernels, schedules = scheduled(lowered.kernels, target)
-        executable = finish(kernels, target)
-    except _ERRORS as error:
-        raise ModelError(f"{name} does not compile: {last_line(error)}") from error
-    occurrences = _called(lowered) if alone is None else [alone]
+    if pipeline_in_use() != DEFAULT_PIPELINE:
+        return finish(kernels, target), {}
+    module, schedules = scheduled(kernels, target)
+    return finish(module, target), schedules
+
+
+def _built(
+    executable: Any,
+    schedules: dict[str, Schedule],
+    kernels: Any,
+    occurrences: list[Occurrence],
+    started: float,
+) -> BuiltModel:
+    """Args:
+    schedules: by label; of kernels that are not among them the pipeline is all that is known.
+    started: when the compiler began, by `time.perf_counter`.
+    """
+    from op_profiler.compilers.relax.plan import plan_of
+    from op_profiler.schedules.schedule import Schedule
+
+    pipeline = pipeline_in_use()
     by_label = {occurrence.label: occurrence for occurrence in reversed(occurrences)}
-    plan = plan_of(lowered.kernels)
+    plan = plan_of(kernels)
     compiled = CompiledModel(
         executable,
         tuple(occurrences),
@@ -200,9 +225,22 @@ def _built(lowered: Lowered, target: Target, started: float, name: str, alone: O
         calls=plan.calls,
         tensors=plan.tensors,
         outputs=plan.outputs,
+        notes=() if pipeline == DEFAULT_PIPELINE else (f"its kernels are those of the pipeline {pipeline}",),
     )
-    of_operators = {occurrence.operator.key: schedules[label] for label, occurrence in by_label.items()}
+    other = Schedule(f"{pipeline}.relax")
+    of_operators = {one.operator.key: schedules.get(label, other) for label, one in by_label.items()}
     return BuiltModel(compiled, of_operators, frozenset())
+
+
+@contextlib.contextmanager
+def _refused(name: str) -> Iterator[None]:
+    """What TVM raises where it refuses a model, as a ModelError that names the model."""
+    from op_profiler.compilers.tvm_errors import last_line
+
+    try:
+        yield
+    except _ERRORS as error:
+        raise ModelError(f"{name} does not compile: {last_line(error)}") from error
 
 
 RELAX = RelaxCompiler()

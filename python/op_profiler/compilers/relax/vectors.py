@@ -41,3 +41,9 @@ def vectors_of(target: Target) -> Vectors:
 def divisor(size: int, most: int) -> int:
     """The largest divisor of a size that is not above `most`; 1 at least."""
     return max(d for d in range(1, max(min(size, most), 1) + 1) if size % d == 0)
+
+
+def lanes_of(size: int, vectors: Vectors) -> int:
+    """How wide a loop of one row is to be vectorized: full vectors, else an odd width that LLVM splits, such as 25."""
+    lanes = divisor(size, vectors.lanes)
+    return size if 2 * lanes < vectors.lanes and size <= 2 * vectors.lanes else lanes

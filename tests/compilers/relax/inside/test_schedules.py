@@ -59,14 +59,40 @@ def test_a_convolution_that_nothing_follows() -> None:
     check(module(shape, lambda b, relax, x: relax.op.nn.conv2d(x, constant(32, 32, 3, 3))), shape, BLOCKED)
 
 
-@pytest.mark.parametrize("strides", [1, 2])
-def test_transposed_convolutions(strides: int) -> None:
-    shape = (1, 6, 5, 7)
+PHASES = "conv2d_transpose"
 
+
+@pytest.mark.parametrize(
+    ("rule", "shape", "weight", "options"),
+    [
+        (PHASES, (1, 6, 5, 7), (6, 4, 4, 4), {"strides": 1, "padding": 1}),
+        (PHASES, (1, 6, 5, 7), (6, 4, 4, 4), {"strides": 2, "padding": 1}),
+        (PHASES, (2, 5, 4, 3), (5, 24, 3, 3), {"strides": 2, "padding": 1, "output_padding": 1}),
+        (PHASES, (1, 3, 5, 4), (3, 7, 5, 2), {"strides": (3, 2), "padding": (0, 1, 2, 1)}),
+        (PLAIN, (1, 6, 5, 7), (6, 4, 3, 3), {"strides": 2, "padding": 1}),
+        (PLAIN, (1, 8, 5, 7), (8, 2, 4, 4), {"strides": 2, "padding": 1, "groups": 2}),
+    ],
+)
+def test_transposed_convolutions(
+    rule: str, shape: tuple[int, ...], weight: tuple[int, ...], options: dict[str, Any]
+) -> None:
     def body(builder: Any, relax: Any, data: Any) -> Any:
-        return relax.op.nn.conv2d_transpose(data, constant(6, 4, 4, 4), strides=strides, padding=1)
+        made = builder.emit(relax.op.nn.conv2d_transpose(data, constant(*weight), **options))
+        return relax.op.nn.relu(relax.op.multiply(made, relax.const(np.float32(0.5))))
 
-    check(module(shape, body), shape, PLAIN)
+    check(module(shape, body), shape, rule)
+
+
+@pytest.mark.parametrize("axes", [[0, 2, 3, 1], [0, 3, 1, 2], [3, 2, 1, 0], [0, 2, 1, 3]])
+def test_transpositions(axes: list[int]) -> None:
+    for shape in ((2, 5, 17, 19), (1, 32, 6, 48)):
+        check(module(shape, lambda b, relax, x: relax.op.permute_dims(x, axes)), shape)
+
+
+@pytest.mark.parametrize("channels", [(16, 16), (12, 40)])
+def test_ways_into_blocks_of_channels_and_out_of_them(channels: tuple[int, int]) -> None:
+    shape = (1, channels[0], 7, 18)
+    check(module(shape, lambda b, relax, x: relax.op.nn.conv2d(x, constant(*reversed(channels), 1, 1))), shape, BLOCKED)
 
 
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 17, 10), (7, 33, 48), (64, 64, 13), (5, 8, 1)])

@@ -15,6 +15,7 @@ from op_profiler.schedules.schedule import Schedule
 Rule = Callable[[Any, Vectors], Factors]
 RULES: dict[str, Rule] = {
     "conv2d_NCHWc": convolution.blocked,
+    "conv2d_transpose": convolution.transposed,
     "conv": convolution.plain,
     "matmul": product.product,
     "rows": rows.rows,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from op_profiler.compilers.tvm_build import load_tvm
+
 _SPATIAL, _REDUCTION = 0, 2
 TVM_ERRORS = (RuntimeError, ValueError, TypeError)
 """What TVM's schedules raise where a step is not possible: their own error is a RuntimeError."""
@@ -54,6 +56,22 @@ def has_bool(schedule: Any, block: Any) -> bool:
     """Whether it reads or writes truth values, whose vectors TVM cannot store."""
     node = schedule.get(block)
     return any(str(region.source.dtype) == "bool" for region in [*node.reads, *node.writes])
+
+
+def uses(expression: Any, variable: Any) -> bool:
+    """Whether a variable occurs in an expression of TIR."""
+    load_tvm()
+    from tvm.tirx.analysis import undefined_vars
+
+    return any(variable.same_as(one) for one in undefined_vars(expression))
+
+
+def reads_across(schedule: Any, block: Any) -> bool:
+    """Whether what it writes beside each other lies apart in a tensor that it reads, as in a transposition."""
+    node = schedule.get(block)
+    beside = [v.var for v in node.iter_vars if uses(node.writes[0].region[-1].min, v.var)]
+    apart = [at.min for region in node.reads for at in region.region[:-1]]
+    return any(uses(index, variable) for index in apart for variable in beside)
 
 
 def anchor_of(schedule: Any) -> tuple[list[Any], Any, list[Any]]:

@@ -16,6 +16,7 @@ from op_profiler.compilers.relax.rules.blocks import (
     vectorize_and_unroll,
 )
 from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
+from op_profiler.compilers.relax.transposed import NAME as PACKED_PHASES
 from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
 
@@ -58,6 +59,44 @@ def blocked(schedule: Any, vectors: Vectors) -> Factors:
     return Factors(
         tile={"oc": block, "oh": rows, "ow": columns},
         fuse=3,
+        compute_at="root" if padded else None,
+        vectorize=block,
+        unroll="oh ow",
+        parallel="n oc oh",
+    )
+
+
+def transposed(schedule: Any, vectors: Vectors) -> Factors:
+    """All phases of a transposed convolution: blocks of channels, then what follows it over the whole output.
+
+    Raises:
+        Unfit: it is none that `relax.transposed` packed.
+    """
+    before, anchor, after = anchor_of(schedule)
+    if name_of(schedule, anchor) != PACKED_PHASES or inline(schedule, after[:-1]):
+        raise Unfit("no packed transposed convolution")
+    padded = inline(schedule, before, _PADDED)
+    copied = schedule.cache_write(anchor, 0, "local")
+    batch, channel, row, down, column, right, lane = schedule.get_loops(copied)
+    height, width, block = (_size(schedule, loop) for loop in (row, column, lane))
+    columns = divisor(width, vectors.accumulators)
+    rows = divisor(height, vectors.accumulators // columns) if columns == width else 1
+    row_outer, row_inner = schedule.split(row, [None, rows])
+    column_outer, column_inner = schedule.split(column, [None, columns])
+    schedule.reorder(batch, channel, down, right, row_outer, column_outer, row_inner, column_inner, lane)
+    schedule.parallel(schedule.fuse(batch, channel, down, right, row_outer))
+    schedule.vectorize(lane)
+    schedule.compute_at(anchor, column_outer, preserve_unit_loops=True)
+    spatial, reduction = schedule.get_loops(anchor)[2:-3], schedule.get_loops(anchor)[-3:]
+    batch, channel, row, down, column, right, lane = spatial
+    schedule.reorder(batch, channel, down, right, *reduction, row, column, lane)
+    vectorize_and_unroll(schedule, [row, column, lane])
+    init = schedule.decompose_reduction(anchor, reduction[0])
+    vectorize_and_unroll(schedule, schedule.get_loops(init)[-3:])
+    schedule_blocks(schedule, vectors, [*padded, after[-1]])
+    return Factors(
+        tile={"oc": block, "oh": rows, "ow": columns},
+        fuse=5,
         compute_at="root" if padded else None,
         vectorize=block,
         unroll="oh ow",

@@ -15,7 +15,7 @@ from op_profiler.compilers.relax.rules.blocks import (
     vectorize_and_unroll,
 )
 from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
-from op_profiler.compilers.relax.vectors import Vectors, divisor
+from op_profiler.compilers.relax.vectors import Vectors, divisor, lanes_of
 from op_profiler.schedules.factors import Factors
 
 _VECTORS_OF_A_ROW = 4
@@ -42,9 +42,10 @@ def product(schedule: Any, vectors: Vectors) -> Factors:
     if columns is None:
         raise Unfit("columns that only run time tells")
     block = _block_of_columns(schedule, anchor) or columns
-    lanes = divisor(block, vectors.lanes)
+    lanes = lanes_of(block, vectors) if rows == 1 else divisor(block, vectors.lanes)
     wide = divisor(block // lanes, _VECTORS_OF_A_ROW)
-    tall = _DYNAMIC_ROWS if rows is None else divisor(rows, max(vectors.accumulators // wide, 1))
+    registers = wide * -(-lanes // vectors.lanes)
+    tall = _DYNAMIC_ROWS if rows is None else divisor(rows, max(vectors.accumulators // registers, 1))
     column_outer, column_middle, column_inner = schedule.split(column, [None, wide, lanes])
     row_outer, row_inner = schedule.split(row, [None, tall])
     schedule.reorder(*batch, column_outer, row_outer, row_inner, column_middle, column_inner)

@@ -14,6 +14,7 @@ from op_profiler.compilers.relax.rules.blocks import (
     reduces,
     spatial_count,
 )
+from op_profiler.compilers.relax.rules.elementwise import FEWEST_LANES
 from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
 
@@ -21,7 +22,6 @@ _DEAR = ("exp",)
 """Parts of names of what is not computed again where it is read."""
 _PARTIAL = "_rf"
 """Behind the name of a block of partial sums."""
-_FEWEST_LANES = 4
 
 
 def rows(schedule: Any, vectors: Vectors) -> Factors:
@@ -69,7 +69,7 @@ def _vector_of_sums(schedule: Any, block: Any, rows: int, vectors: Vectors) -> N
     loop = schedule.get_loops(block)[-1]
     size = extent(schedule, loop)
     lanes = divisor(size, vectors.lanes) if size else 1
-    if lanes >= _FEWEST_LANES:
+    if lanes >= FEWEST_LANES:
         _, inner = schedule.split(loop, [None, lanes])
         schedule.rfactor(inner, rows)
 

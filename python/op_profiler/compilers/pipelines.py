@@ -1,0 +1,91 @@
+"""Which passes take a model to kernels: a compiler's own, another that it knows by name, or the user's.
+
+A user's pipeline is ``MODULE:FUNCTION``: called with the ``tvm.target.Target``, the function gives a
+``tvm.transform.Pass``. Nothing is imported here before it is used, so that a request is checked, and known in the
+dataset, without TVM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.machinery
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from op_profiler.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.compiler import Compiler
+    from op_profiler.compilers.tvm_types import IRModule, Target
+
+DEFAULT_PIPELINE = "default"
+_VARIABLE = "OP_PROFILER_PIPELINE"
+
+
+def check_pipeline(name: str, compiler: Compiler) -> None:
+    """Refuse what a compiler has not got, without importing anything.
+
+    Raises:
+        UsageError: names what it may be.
+    """
+    if name in compiler.pipelines:
+        return
+    if len(compiler.pipelines) == 1:
+        raise UsageError(f"--pipeline {name}: the compiler {compiler.name} has one pipeline; leave --pipeline out")
+    if ":" not in name:
+        raise UnknownNameError("pipeline", name, compiler.pipelines, "One of yours is MODULE:FUNCTION.")
+    _file_of(name)
+
+
+def pipeline_identity(name: str) -> str:
+    """What decides what a pipeline does: its name, and of a user's the content of its module."""
+    if ":" not in name:
+        return name
+    return f"{name} {hashlib.sha256(_file_of(name).read_bytes()).hexdigest()[:16]}"
+
+
+def use_pipeline(name: str) -> None:
+    """Let this process, and those that it starts, lower models so."""
+    os.environ[_VARIABLE] = name
+
+
+def pipeline_in_use() -> str:
+    """Of this process: the compiler's own where nobody has chosen."""
+    return os.environ.get(_VARIABLE, DEFAULT_PIPELINE)
+
+
+def load_function(name: str) -> Callable[[Target], Callable[[IRModule], IRModule]]:
+    """The function ``MODULE:FUNCTION``; its module may lie in the working directory.
+
+    Raises:
+        UsageError: there is none.
+    """
+    module, _, function = name.partition(":")
+    _file_of(name)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    found = getattr(importlib.import_module(module), function, None)
+    if not callable(found):
+        raise UsageError(f"--pipeline {name}: {module} has no function {function}")
+    given: Callable[[Target], Callable[[IRModule], IRModule]] = found
+    return given
+
+
+def _file_of(name: str) -> Path:
+    """The module's file, found without importing what it lies in."""
+    module, _, function = name.partition(":")
+    path: list[str] | None = [*sys.path, os.getcwd()]
+    spec = None
+    for count in range(1, module.count(".") + 2):
+        of_package = ".".join(module.split(".")[:count])
+        spec = importlib.machinery.PathFinder.find_spec(of_package, path) if path else None
+        path = list(spec.submodule_search_locations or ()) if spec is not None else None
+    if not function or spec is None or spec.origin is None:
+        raise UsageError(
+            f"--pipeline {name}: there is no module {module!r} here or on PYTHONPATH; give MODULE:FUNCTION"
+        )
+    return Path(spec.origin)

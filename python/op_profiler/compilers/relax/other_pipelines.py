@@ -1,0 +1,80 @@
+"""Pipelines that are not ours: TVM's own and the user's, looked at while they run."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.pipelines import load_function
+from op_profiler.compilers.relax.legalize import note_ops
+from op_profiler.compilers.relax.pipeline import Lowered
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.errors import ModelError
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import IRModule, Target
+
+STOCK = "stock"
+_FUSED, _KERNELS = "FuseTIR", "CallTIRRewrite"
+"""Passes that a module is looked at before: its functions are grouped, and its kernels are all that it will be."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """What a pipeline made.
+
+    Attributes:
+        lowered: what it came by.
+        executable: ``relax.VMExecutable``; None where nobody asked for kernels.
+    """
+
+    lowered: Lowered
+    executable: Any
+
+
+def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) -> Finished:
+    """Take a module of Relax to kernels by another pipeline.
+
+    Args:
+        name: `STOCK`, or ``MODULE:FUNCTION``.
+        build: compile the kernels too.
+
+    Raises:
+        ModelError: the pipeline never calls kernels of a graph, as one that does not lower calls of TIR.
+    """
+    tvm = load_tvm()
+    note_ops()
+    function = tvm.relax.get_default_pipeline if name == STOCK else load_function(name)
+    seen: dict[str, Any] = {}
+
+    @tvm.ir.instrument.pass_instrument
+    class Watch:
+        def run_before_pass(self, module: Any, info: Any) -> None:
+            if str(info.name) in (_FUSED, _KERNELS):
+                seen.setdefault(str(info.name), module)
+
+    with target, tvm.transform.PassContext(instruments=[Watch()]):
+        made = function(target)(module)
+    if _KERNELS not in seen:
+        raise ModelError(f"--pipeline {name} does not run the pass {_KERNELS}; its kernels are not known")
+    executable = tvm.relax.build(made, target, relax_pipeline=None) if build else None
+    kernels = seen[_KERNELS]
+    fused = seen.get(_FUSED, kernels)
+    return Finished(Lowered(fused if _same_calls(fused, kernels) else kernels, kernels), executable)
+
+
+def _same_calls(fused: Any, kernels: Any) -> bool:
+    """Whether what is called in ``main`` still has the names that fusing gave it."""
+    names = {str(name.name_hint) for name, _ in kernels.functions_items()}
+    return {str(name.name_hint) for name, _ in fused.functions_items() if name in _called(fused)} <= names
+
+
+def _called(module: Any) -> set[Any]:
+    tvm = load_tvm()
+    found = set()
+    for block in module["main"].body.blocks:
+        for binding in block.bindings:
+            operator = getattr(binding.value, "op", None)
+            if isinstance(operator, tvm.ir.GlobalVar):
+                found.add(operator)
+    return found
