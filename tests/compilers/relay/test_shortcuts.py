@@ -94,3 +94,9 @@ def test_a_layout_is_what_the_compiler_makes_of_it(shape: tuple[int, ...], sourc
 def test_layouts_that_are_left_to_the_compiler() -> None:
     assert shortcuts.in_layout(np.zeros((1, 30, 2, 2)), "NCHW", "NCHW16c") is None
     assert shortcuts.in_layout(np.zeros((1, 2, 2, 2, 16)), "NCHW16c", "NCHW") is None
+
+
+def test_what_tvm_was_built_with_is_read_once() -> None:
+    tvm = load_tvm()
+    asked = tvm.relay.backend.te_compiler.libinfo
+    assert asked() is asked() and asked() == tvm.support.libinfo()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -43,10 +44,13 @@ class RelayCompiler(Compiler):
     )
 
     def prepare_tvm(self, tvm: ModuleType) -> None:
-        from tvm import autotvm, relay  # noqa: F401
+        from tvm import autotvm, relay
 
         # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
         autotvm.tophub.load_reference_log = lambda *_: []
+        # It is asked for every dimension of what is lowered, and reads eighty values each time.
+        if hasattr(relay.backend, "te_compiler"):  # not in TVM 0.8
+            relay.backend.te_compiler.libinfo = functools.cache(tvm.support.libinfo)
 
     def convert(
         self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
