@@ -103,6 +103,32 @@ def test_products(rows: int, depth: int, columns: int) -> None:
     check(module((rows, depth), body), (rows, depth), "matmul")
 
 
+def test_a_layer_of_attention() -> None:
+    shape = (2, 9, 24)
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        op, emit = relax.op, builder.emit
+        query, key, value = (emit(op.matmul(data, constant(24, 24))) for _ in range(3))
+        heads = [emit(op.permute_dims(op.reshape(x, [2, 9, 3, 8]), [0, 2, 1, 3])) for x in (query, key, value)]
+        scores = emit(op.multiply(op.matmul(heads[0], op.permute_dims(heads[1], [0, 1, 3, 2])), constant()))
+        mixed = emit(op.matmul(op.nn.softmax(scores, axis=-1), heads[2]))
+        mixed = emit(op.add(op.reshape(op.permute_dims(mixed, [0, 2, 1, 3]), [2, 9, 24]), data))
+        return op.nn.gelu(op.nn.layer_norm(mixed, constant(24), constant(24), axes=[-1]))
+
+    check(module(shape, body), shape, "matmul", "rows")
+
+
+@pytest.mark.parametrize("rows", [1, 5, 8])
+def test_batched_products_of_rows_that_only_run_time_tells(rows: int) -> None:
+    load_tvm()
+    from tvm import tirx
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        return relax.op.matmul(data, relax.op.reshape(constant(3 * 20, 12), [3, 20, 12]))
+
+    check(module((3, tirx.Var("n", "int64"), 20), body), (3, rows, 20), "matmul")
+
+
 def test_batched_products() -> None:
     def body(builder: Any, relax: Any, data: Any) -> Any:
         return relax.op.matmul(data, relax.op.permute_dims(data, [0, 2, 1]))
@@ -133,11 +159,19 @@ def test_rows(shape: tuple[int, ...], kind: str) -> None:
     check(module(shape, body), shape, "rows")
 
 
-@pytest.mark.parametrize("axes", [[2, 3], [1], [-1]])
+@pytest.mark.parametrize("axes", [[2, 3], [1], [-1], [0, 1, 2, 3]])
 @pytest.mark.parametrize("kind", ["mean", "max"])
-def test_reductions(kind: str, axes: list[int]) -> None:
-    shape = (2, 5, 6, 16)
-    check(module(shape, lambda b, relax, x: getattr(relax.op, kind)(x, axis=axes, keepdims=True)), shape)
+@pytest.mark.parametrize("shape", [(2, 5, 6, 16), (3, 2, 7, 13)])
+def test_reductions(kind: str, axes: list[int], shape: tuple[int, ...]) -> None:
+    rules = ("rows",) if kind == "mean" and axes == [-1] else ()
+    check(module(shape, lambda b, relax, x: getattr(relax.op, kind)(x, axis=axes, keepdims=True)), shape, *rules)
+
+
+@pytest.mark.parametrize("kind", ["max_pool2d", "avg_pool2d"])
+@pytest.mark.parametrize("options", [{"strides": 2, "padding": (1, 0, 2, 1)}, {"strides": (1, 3), "dilation": (1, 2)}])
+def test_pooling_of_rows(kind: str, options: dict[str, Any]) -> None:
+    shape = (2, 5, 11, 13)
+    check(module(shape, lambda b, relax, x: getattr(relax.op.nn, kind)(x, pool_size=(3, 2), **options)), shape)
 
 
 @pytest.mark.parametrize("kind", ["max_pool2d", "avg_pool2d"])

@@ -13,6 +13,7 @@ from op_profiler.compilers.relax.rules.blocks import (
     name_of,
     reduces,
     spatial_count,
+    uses,
 )
 from op_profiler.compilers.relax.rules.elementwise import FEWEST_LANES
 from op_profiler.compilers.relax.vectors import Vectors, divisor
@@ -25,7 +26,7 @@ _PARTIAL = "_rf"
 
 
 def rows(schedule: Any, vectors: Vectors) -> Factors:
-    """Functions whose reductions all run over the last axes, and whose last block writes whole rows.
+    """Functions whose reductions all run over the last axes, and whose last block writes rows or a value of each.
 
     Raises:
         Unfit: it is none.
@@ -37,8 +38,10 @@ def rows(schedule: Any, vectors: Vectors) -> Factors:
     common = spatial_count(schedule, reductions[0])
     if common == 0 or any(spatial_count(schedule, block) != common for block in reductions):
         raise Unfit("reductions over other axes")
-    if any(len(schedule.get_loops(block)) < common for block in blocks) or _rank(schedule, blocks[-1]) == common:
+    if any(len(schedule.get_loops(block)) < common for block in blocks):
         raise Unfit("no rows")
+    if _rank(schedule, blocks[-1]) == common and not all(_along_rows(schedule, block) for block in reductions):
+        raise Unfit("rows that lie apart")
     inlined = [b for b in blocks[:-1] if not reduces(schedule, b) and _rank(schedule, b) > common]
     inline(schedule, inlined, _DEAR)
     for block in reductions:
@@ -55,9 +58,17 @@ def rows(schedule: Any, vectors: Vectors) -> Factors:
             schedule.vectorize(lane)
             init = schedule.decompose_reduction(block, outer)
             schedule.vectorize(schedule.get_loops(init)[-1])
-        elif not reduces(schedule, block):
+        elif not reduces(schedule, block) and _rank(schedule, block) > 1:
             _vectorize_last(schedule, block, vectors)
     return Factors(fuse=common, parallel="rows")
+
+
+def _along_rows(schedule: Any, block: Any) -> bool:
+    """Whether a reduction reads what lies beside each other, and not in windows as pooling does."""
+    node = schedule.get(block)
+    *others, last = (v.var for v in node.iter_vars)
+    indices = [region.region[-1].min for region in node.reads]
+    return any(uses(at, last) and not any(uses(at, other) for other in others) for at in indices)
 
 
 def _rank(schedule: Any, block: Any) -> int:
