@@ -120,18 +120,21 @@ class Run(NamedTuple):
     whole: bool
 
 
-def each_in_own_process(script: str, names: Iterable[str], kept: Path | None = None) -> Iterator[Found]:
+def each_in_own_process(
+    script: str, names: Iterable[str], kept: Path | None = None, options: Sequence[str] = ()
+) -> Iterator[Found]:
     """A benchmark's ``--one NAME`` for several names; says which of them failed.
 
     Args:
         kept: file of results, a line of JSON each: what is there is not run again, and told with its own provenance.
+        options: further words of each command line.
     """
     now = provenance()
     lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
     there = {entry["name"]: entry for entry in map(json.loads, lines)}
     for name in names:
         if name not in there:
-            found = in_own_process(script, ["--one", name])
+            found = in_own_process(script, ["--one", name, *options])
             if found is None:
                 print(f"{name}: failed", flush=True)
                 continue

@@ -43,7 +43,7 @@ def pages() -> Iterator[tuple[Path, str]]:
     yield DOCS / "reference" / "formats.md", _page("Formats", _formats())
     yield DOCS / "reference" / "names.md", _page("What is chosen by name", _names())
     yield DOCS / "reference" / "python.md", _page("Python", _python())
-    results = {path.stem: _result(path) for path in RESULTS.glob("*.json")}
+    results = {script.stem: _result(RESULTS / f"{script.stem}.json") for script in _scripts()}
     yield DOCS / "figures.md", _filled(DOCS / "figures.md", results)
     yield DOCS / "architecture.svg", picture()
     headlines = {path.stem: _headline(path) for path in RESULTS.glob("*.json")}
@@ -270,7 +270,9 @@ def _filled(page: Path, blocks: Mapping[str, str]) -> str:
 
 
 def _result(path: Path) -> str:
-    """What a benchmark found: where and when, then its tables."""
+    """What a benchmark found: where and when, then its tables; or how to run it."""
+    if not path.exists():
+        return f"*Not measured yet: `python benchmarks/{path.stem}.py` does it.*\n"
     result = json.loads(path.read_text(encoding="utf-8"))
     parts = [f"*`benchmarks/{result['script']}.py`: {_provenance(result['provenance'])}*"]
     for name, records in result["tables"].items():
@@ -337,12 +339,15 @@ def _head(name: str) -> str:
 def _index() -> str:
     """The table of all benchmarks: question and goal from their docstrings, the last result from what they stored."""
     rows = []
-    for script in sorted(BENCHMARKS.glob("*.py")):
+    for script in _scripts():
         text = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
         goal = re.search(r"^Goal: (.+?)(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-        if not script.name.endswith("common.py"):
-            rows.append([_first(text), f"`{script.name}`", goal[1] if goal else "-", _last(script)])
+        rows.append([_first(text), f"`{script.name}`", goal[1] if goal else "-", _last(script)])
     return _table(["question", "script", "goal", "last result"], rows)
+
+
+def _scripts() -> list[Path]:
+    return sorted(script for script in BENCHMARKS.glob("*.py") if not script.name.endswith("common.py"))
 
 
 def _last(script: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -39,6 +40,24 @@ def test_every_counter_has_a_value_or_a_reason(collected: Any) -> None:
             assert [name for name, value in zip(EVENT_NAMES, values) if value is None] == [
                 name for name in EVENT_NAMES if name in json.loads(missing)
             ]
+
+
+def test_what_was_timed_without_counters_is_counted_and_not_timed_again(collected: Any, tmp_path: Path) -> None:
+    shutil.copytree(collected[0], tmp_path, dirs_exist_ok=True)
+    times = {
+        table: rows(tmp_path, f"SELECT key, samples_us, measured_at FROM {table} ORDER BY key")
+        for table in ("measurements", "model_timings")
+    }
+    empty = ", ".join(f"{name} = NULL" for name in (*EVENT_NAMES, "counters_missing"))
+    for table in times:
+        rows(tmp_path, f"UPDATE {table} SET {empty}")
+    for _ in range(2):  # the second time there is nothing to do
+        done = run(tmp_path, "--modelsource=local", "--modelname", "mlp", "--counters")
+        assert done.returncode == 0, done.stderr
+        for table, before in times.items():
+            assert rows(tmp_path, f"SELECT key, samples_us, measured_at FROM {table} ORDER BY key") == before
+            told = rows(tmp_path, f"SELECT counters_missing, {', '.join(EVENT_NAMES)} FROM {table}")
+            assert all(len(json.loads(missing)) + sum(v is not None for v in values) == 8 for missing, *values in told)
 
 
 def test_the_summary_has_what_it_promises(collected: Any) -> None:

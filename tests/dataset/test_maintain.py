@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import CorunMember, Dataset, export_table, flat_rows, read_parquet, schema
+from op_profiler.dataset.explanations import record_explanations
 from op_profiler.dataset.formats.combined import combine
 from op_profiler.dataset.maintain import contents, merge, remove_models
 from op_profiler.errors import DatasetError, UsageError
@@ -68,6 +69,7 @@ def test_merged_datasets_hold_what_each_held_and_nothing_twice(dataset: Dataset,
     example.add_model(other, "n", operators=3)
     other.record(example.row(2, model_key="n"))
     other.record_corun(example.device, side_by_side(example, "n"))
+    record_explanations(other, "n", {example.operator(2).key: {"us": 1.0}})
     written = merge([other], dataset)
     assert everything(dataset) == everything(other)
     assert written["measurements"] == 3 and written["failures"] == 1 and written["coruns"] == 1

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from op_profiler.dataset import Dataset
+from op_profiler.dataset.explanations import explanations_of, record_explanations
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import Measurement, ModelTiming, Settings
 from op_profiler.schedules.schedule import Schedule
@@ -86,6 +87,16 @@ def test_operators_of_a_model_are_replaced_and_keep_their_name_in_each_model(dat
 def test_the_layers_of_each_call_are_there_where_they_are_known(filled: Dataset, example: Any) -> None:
     assert filled.layers_of("m") == {example.operator(0).key: [["stem.conv", "stem.norm"], []]}
     assert filled.layers_of("unknown") == {}
+
+
+def test_what_explains_an_operator_is_the_newest_and_outlives_another_collection(filled: Dataset, example: Any) -> None:
+    first, second = (example.operator(i).key for i in range(2))
+    record_explanations(filled, "m", {first: {"us": 1.0}, second: {"us": 2.0}})
+    record_explanations(filled, "m", {first: {"us": 3.0}})
+    filled.add_operators("m", [(example.operator(i), (i,)) for i in range(2)])
+    found = explanations_of(filled, "m")
+    assert {key: one for key, (_, one) in found.items()} == {first: {"us": 3.0}, second: {"us": 2.0}}
+    assert all(at.endswith("+00:00") for at, _ in found.values()) and explanations_of(filled, "n") == {}
 
 
 def test_only_what_was_asked_for_decides_whether_something_was_measured(filled: Dataset, example: Any) -> None:

@@ -29,6 +29,14 @@ def test_made_pages_are_as_the_code_is(generate: ModuleType) -> None:
     assert older == [], "run: python docs/generate.py"
 
 
+def test_a_figure_that_was_not_measured_yet_says_how(
+    generate: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generate, "RESULTS", tmp_path)
+    page = next(text for path, text in generate.pages() if path.name == "figures.md")
+    assert page.count("Not measured yet: `python benchmarks/") == page.count("<!-- results: ") > 10
+
+
 def test_every_command_and_option_has_its_place(generate: ModuleType) -> None:
     import typer
 

@@ -115,12 +115,13 @@ class BuildRequest:
         name = name if self.target.strip() == kind.name else f"{name} {self.target}"
         return records.record_file(self.schedules, folder, name)
 
-    def base_key(self, content: str, machine: str) -> str:
+    def base_key(self, content: str, machine: str, label: str = "") -> str:
         """Identity of what is measured, as far as it is known without building it.
 
         Args:
             content: of the model (`ImportedModel.content`).
             machine: `Device.identity` of the one that it is measured on.
+            label: of the run, which is a model of its own in the dataset.
         """
         identity = [
             content,
@@ -134,7 +135,8 @@ class BuildRequest:
             identity.append(pipeline_identity(self.pipeline))
         if self.input_data is not None:  # its accuracy is that of these values, and int8 is calibrated with them
             identity.append(hashlib.sha256(Path(self.input_data).read_bytes()).hexdigest())
-        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+        key = _digest(identity)
+        return _digest([key, label]) if label else key
 
     def model_key(self, base_key: str, asked: Iterable[str]) -> str:
         """Identity of the built model: with the schedule records that its build finds today.
@@ -146,7 +148,11 @@ class BuildRequest:
         found = self.usable_records().digest(asked)
         if not found:
             return base_key
-        return hashlib.sha256(json.dumps([base_key, found]).encode()).hexdigest()[:16]
+        return _digest([base_key, found])
+
+
+def _digest(identity: list[str]) -> str:
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
 
 
 def one_of(kind: str, value: str, known: tuple[str, ...]) -> None:

@@ -119,8 +119,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
         typer.Option(
             "--counters",
             help="After the rounds also count cycles, instructions, cache and branch misses, page faults and context "
-            "switches of each kernel, where the machine has such counters. Of what the dataset has already: with "
-            "--remeasure all.",
+            "switches of each kernel, where the machine has such counters. What the dataset has already is "
+            "counted, and not timed again.",
             rich_help_panel="Measuring",
         ),
     ] = False,

@@ -62,9 +62,7 @@ def compare(  # noqa: PLR0913 - the options are the interface
     markdown: Annotated[
         Path | None, typer.Option(help="Write it as Markdown, for a pull request.", rich_help_panel="Output")
     ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write it as a page for a browser.", rich_help_panel="Output")
-    ] = None,
+    report: options.Report = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -74,7 +72,7 @@ def compare(  # noqa: PLR0913 - the options are the interface
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
     from op_profiler.report.comparison import show_comparison, verdict
-    from op_profiler.report.comparison_files import as_markdown, as_page
+    from op_profiler.report.comparison_markdown import as_markdown
     from op_profiler.report.status import Status
 
     limit = None if fail_above is None else values.parse_percent("--fail-above", fail_above)
@@ -88,7 +86,10 @@ def compare(  # noqa: PLR0913 - the options are the interface
     if markdown is not None:
         write_whole(markdown, as_markdown(found))
     if report is not None:
-        write_whole(report, as_page(found))
+        from op_profiler.report.page.comparisons import comparison_part
+        from op_profiler.report.page.report import report_of, write_report
+
+        write_report(report, report_of(comparison=comparison_part(found)))
     if as_json:
         print(json_text.dumps(found.to_json(), indent=1))
     elif quiet:

@@ -58,8 +58,9 @@ def explain(
     db: Annotated[
         str | None,
         typer.Option(
-            help="SQLAlchemy address of a dataset: where an operator's key is from, and whose trials and vendor's "
-            f"times of this machine are compared with. Default: {DEFAULT_DB} if it is there.",
+            help="SQLAlchemy address of a dataset: where an operator's key is from, whose trials and vendor's times of "
+            "this machine are compared with, and which keeps what is found of a model that it has, for op-profiler "
+            f"report. Default: {DEFAULT_DB} if it is there.",
             rich_help_panel="Output",
         ),
     ] = None,
@@ -68,7 +69,8 @@ def explain(
 ) -> None:
     """Why operators take as long as they do: what each loses to what, how sure that is, and what to try.
 
-    It measures them here and reads their machine code, with llvm-mca where it is installed. Nothing is stored.
+    It measures them here and reads their machine code, with llvm-mca where it is installed. Where the dataset has the
+    model, it keeps what was found, and op-profiler report shows it.
     """
     from op_profiler import json_text
     from op_profiler.analysis.explain.explain import ExplainRequest

@@ -188,7 +188,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         from op_profiler.report.page.predicted import predicted_part
         from op_profiler.report.page.report import report_of, write_report
 
-        write_report(report, report_of([predicted_part(predictions, found)]))
+        write_report(report, report_of([predicted_part(predictions, found, named)]))
     if any(one.unsupported for one in predictions):
         raise typer.Exit(1)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import re
 from typing import Any
 
@@ -151,9 +149,8 @@ class CollectRequest:
             raise UsageError(f"--label: times with {self.build.cache} caches hold in every run; leave out one of both")
 
     def base_key(self, content: str, machine: str) -> str:
-        """`BuildRequest.base_key`, and another one for a run with a label: a model of its own in the dataset."""
-        key = self.build.base_key(content, machine)
-        return hashlib.sha256(json.dumps([key, self.label]).encode()).hexdigest()[:16] if self.label else key
+        """`BuildRequest.base_key` of this run."""
+        return self.build.base_key(content, machine, self.label)
 
     def _check_studies(self) -> None:
         studies = self.studies

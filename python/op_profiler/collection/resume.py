@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection.request import CollectRequest
 from op_profiler.measure.failures import cause_of
 from op_profiler.measure.measurement import Measurement
 
 if TYPE_CHECKING:
+    from op_profiler.collection.counting import Counted
     from op_profiler.collection.session import Session
     from op_profiler.dataset import Dataset, StoredMeasurement, StoredTiming
     from op_profiler.measure.rounds import Samples
@@ -54,7 +56,19 @@ class StoredResults:
         )
 
     def answers(self, threads: int) -> bool:
-        """Whether nothing needs to be measured at a thread count."""
+        """Whether nothing needs to be done at a thread count."""
+        return self.measured(threads) and not self.uncounted(threads)
+
+    def uncounted(self, threads: int) -> bool:
+        """Whether the times are there, and counters that are asked for are not."""
+        timing = self.timing(threads)
+        if not self.request.measuring.counters or timing is None:
+            return False
+        whole = timing.timing.whole_model
+        return self.measured(threads) and whole.error is None and whole.counters_missing is None
+
+    def measured(self, threads: int) -> bool:
+        """Whether nothing needs to be timed at a thread count."""
         timing = self.timing(threads)
         if timing is None or not timing.complete:
             return False
@@ -76,6 +90,16 @@ class StoredResults:
 
     def _repeated(self, row: StoredMeasurement) -> bool:
         return row.measured_at < self.since and to_repeat(row.measurement, self.request.measuring.remeasure)
+
+    def beside(self, counted: Counted) -> Iterator[tuple[StoredMeasurement | StoredTiming, dict[str, Any]]]:
+        """What is stored, and what it was counted to be."""
+        for threads in {n for n, _ in counted}:
+            timing = self.timing(threads)
+            assert timing is not None
+            yield timing, counted[threads, None]
+            for key, row in self._stored(threads).items():
+                if row.complete and row.measurement.error is None and (threads, key) in counted:
+                    yield row, counted[threads, key]
 
     def complete(self, threads: int) -> dict[str, Measurement]:
         """By workload key, what was measured, or failed, at a thread count."""

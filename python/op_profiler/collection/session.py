@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.collection.counting import Counted, count
 from op_profiler.collection.request import CollectRequest
 from op_profiler.measure.between_runs import FEWEST_RUNS, History, MachineState, between_runs, waits
-from op_profiler.measure.counters import counts_of_calls, mean_of
 from op_profiler.measure.energy import energy_per_call_mj
 from op_profiler.measure.measurement import Cache, Measurement, ModelTiming, Settings
 from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
@@ -23,7 +23,6 @@ from op_profiler.targets.machine import Machine, TimedModel
 
 _BATCH_US = 2e4
 """Of calls between two looks at the clock while energy is measured."""
-_COUNTED_WALKS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Session:
         self.pool = machine.threads
         self.errors: dict[int, str] = {}
         self._energy: dict[tuple[int, int | None], float | None] = {}
-        self._counted: dict[tuple[int, int | None], dict[str, Any]] = {}
+        self._counted: Counted = {}
         self._known = known or {}
         self._states: dict[int, MachineState] = {}
 
@@ -128,7 +127,8 @@ class Session:
         self._states = {n: state for n in threads if (state := self._state(n, samples[n])) is not None}
         self._measure_energy(samples)
         if self.request.measuring.counters:
-            self._count()
+            keys = [self.operators[group].key for group in self.groups]
+            self._counted = count(self.machine, self.model, keys, threads)
         return [self._result(n, settings[n], samples[n], outcome, before[n], after[n]) for n in threads]
 
     def _state(self, threads: int, samples: Samples) -> MachineState | None:
@@ -170,19 +170,6 @@ class Session:
                     first = int(np.flatnonzero(self.groups == group)[0])
                     run = partial(self._run_for_a_while, first, samples[threads])
                     self._energy[threads, int(group)] = energy_per_call_mj(counter, run)
-
-    def _count(self) -> None:
-        """What each kernel and the whole model count, at every thread count; after all rounds: no time holds it."""
-        kernels = range(len(self.groups))
-        calls = [partial(self.model.repeat_kernel, kernel, 1) for kernel in kernels]
-        for threads in self.request.build.threads:
-            self.pool.use(threads)
-            self.model.run_model()
-            whole, *each = counts_of_calls([self.model.run_model, *calls], _COUNTED_WALKS)
-            self._counted[threads, None] = whole.fields()
-            for group in range(len(self.operators)):
-                mine = [counts for counts, other in zip(each, self.groups) if other == group]
-                self._counted[threads, group] = mean_of(mine).fields()
 
     def _run_model_once(self) -> int:
         self.model.run_model()
@@ -234,7 +221,7 @@ class Session:
                 measurement = Measurement(error=self.errors[group])
             elif len(rows):
                 measurement = summarize(rows, load_before=load_before, load_after=load_after, foreign_load=foreign)
-                energies = self._energies(threads, group) | self._counted.get((threads, group), {})
+                energies = self._energies(threads, group) | self._counted.get((threads, operator.key), {})
                 again = self._between_runs(threads, rows.mean(axis=1), samples, group)
                 measurement = dataclasses.replace(
                     measurement, settled=settled, call_overhead_us=overhead_us, **energies, **again

@@ -283,6 +283,8 @@ class Worker:
         self.results.store_operators(operators, compiled.layers_of(loaded.labels), model, self.notes)
         if not self.results.leave_out(machine):
             return
+        if self._count_what_was_timed(machine, loaded, operators) and not self.results.leave_out(machine):
+            return
         request, earlier = self.results.request, self.results.earlier
         limits = machine.limits.of_rounds(request.measuring.rounds)
         session = Session(request, machine, loaded, operators, limits=limits, known=earlier.known())
@@ -294,6 +296,19 @@ class Worker:
         self.announce(stage="measuring", share=0.0)
         results = session.measure(earlier.samples(session), lambda share, results: self._keep(results, share))
         self._keep(results, 1.0)
+
+    def _count_what_was_timed(self, machine: Machine, loaded: TimedModel, operators: Sequence[Operator]) -> bool:
+        """Take counters that an earlier collection did not ask for; whether there were any to take."""
+        from op_profiler.collection.counting import count
+        from op_profiler.dataset.counts import add_counts
+
+        earlier = self.results.earlier
+        threads = [n for n in self.results.request.build.threads if earlier.uncounted(n)]
+        if threads:
+            self.announce(stage="counting")
+            counted = count(machine, loaded, [operator.key for operator in operators], threads)
+            add_counts(self.dataset, earlier.beside(counted))
+        return bool(threads)
 
     def _check(self, operator: Operator) -> None:
         self.checking = operator.key

@@ -156,7 +156,10 @@ def _models(dataset: Dataset) -> tuple[ModelContents, ...]:
 
 # Merging
 
-_SHARED = (schema.devices, schema.models, schema.operators, schema.model_operators, schema.schedules, schema.settings)
+_SHARED = (
+    *(schema.devices, schema.models, schema.operators, schema.model_operators, schema.explanations),
+    *(schema.schedules, schema.settings),
+)
 _TIMED = (schema.measurements, schema.model_timings)
 
 
@@ -234,6 +237,7 @@ def remove_models(dataset: Dataset, keys: Collection[str]) -> dict[str, int]:
                 (schema.measurements, schema.measurements.c.model_key, keys),
                 (schema.model_timings, schema.model_timings.c.model_key, keys),
                 (schema.model_operators, schema.model_operators.c.model_key, keys),
+                (schema.explanations, schema.explanations.c.model_key, keys),
                 (schema.models, schema.models.c.key, keys),
             )
         }

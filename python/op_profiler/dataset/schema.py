@@ -295,6 +295,16 @@ def _time_columns(table: str) -> list[Column[Any] | CheckConstraint]:
     ]
 
 
+explanations = Table(
+    "explanations",
+    metadata,
+    _column("model_key", ForeignKey("models.key"), primary_key=True),
+    _column("operator_key", ForeignKey("operators.key"), primary_key=True),
+    _column("found", Json, nullable=False),  # `analysis.explain.explanation.OperatorExplanation`
+    _column("explained_at", Text, nullable=False),
+)
+"""What ``op-profiler explain`` found last of a model's operators."""
+
 measurements = Table(
     "measurements",
     metadata,

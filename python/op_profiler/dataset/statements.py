@@ -26,10 +26,10 @@ def upsert(
     """Insert rows; of those that are there already, renew the columns `replace`."""
     if not rows:
         return
-    statement = insert(connection, table)
+    statement, keys = insert(connection, table), list(table.primary_key.columns)
     if replace:
         changes = {name: statement.excluded[name] for name in replace}
-        statement = statement.on_conflict_do_update(index_elements=["key"], set_=changes)
+        statement = statement.on_conflict_do_update(index_elements=keys, set_=changes)
     else:
-        statement = statement.on_conflict_do_nothing(index_elements=["key"])
+        statement = statement.on_conflict_do_nothing(index_elements=keys)
     connection.execute(statement, rows)

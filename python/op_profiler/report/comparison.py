@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from op_profiler.comparison.changes import Change
     from op_profiler.comparison.result import Compared, Comparison, RunComparison
     from op_profiler.comparison.runs import Run
 
@@ -55,15 +54,40 @@ def cells(row: Compared) -> tuple[str, ...]:
     known = (name, "x".join(map(str, row.output)), str(row.threads), _share(row))
     change = row.change
     if change is None:
-        return *known, "-", "-", "-", "-", row.problem
+        return *known, "-", "-", "-", "-", words(row)
     interval = "-" if change.low is None or change.high is None else f"{change.low:+.1%} to {change.high:+.1%}"
     times = (f"{change.before_us:.2f}", f"{change.after_us:.2f}")
-    return *known, *times, f"{change.change:+.1%}", interval, _words(row, change)
+    return *known, *times, f"{change.change:+.1%}", interval, words(row)
+
+
+def words(row: Compared) -> str:
+    """What became of it, and why it might have; or why nothing can be said."""
+    change = row.change
+    if change is None:
+        return row.problem
+    if change.real is None:
+        told = ["cannot be told"]
+    elif change.real:
+        told = ["slower" if change.slower else "faster"]
+    else:
+        told = ["no change seen"]
+    if len(row.schedules) == 2:
+        told.append(f"schedule: {row.schedules[0]} -> {row.schedules[1]}")
+    if row.how not in (None, "key"):
+        told.append(f"another kernel, matched by its {row.how}")
+    if row.calls[0] != row.calls[1]:
+        told.append(f"{row.calls[0]} -> {row.calls[1]} calls")
+    return "; ".join(told)
 
 
 def remarks(run: RunComparison) -> list[str]:
     """Warnings, and what only one side has."""
-    lines = [f"note: {warning}" for warning in run.warnings]
+    return [*(f"note: {warning}" for warning in run.warnings), *only_one_side(run)]
+
+
+def only_one_side(run: RunComparison) -> list[str]:
+    """Operators that the other side has nothing like, a line each."""
+    lines = []
     for side, ones in (("before", run.only_before), ("after", run.only_after)):
         for one in ones:
             times = ", ".join(f"{us:.2f} us at {threads} threads" for threads, us in sorted(one.times_us.items()))
@@ -96,23 +120,6 @@ def method(comparison: Comparison) -> str:
 def _is_worth_a_line(row: Compared) -> bool:
     changed = row.change is None or bool(row.change.real)
     return row.name is None or changed or (row.share or 0.0) >= _SMALL
-
-
-def _words(row: Compared, change: Change) -> str:
-    """What became of it, and why it might have."""
-    if change.real is None:
-        words = ["cannot be told"]
-    elif change.real:
-        words = ["slower" if change.slower else "faster"]
-    else:
-        words = ["no change seen"]
-    if len(row.schedules) == 2:
-        words.append(f"schedule: {row.schedules[0]} -> {row.schedules[1]}")
-    if row.how not in (None, "key"):
-        words.append(f"another kernel, matched by its {row.how}")
-    if row.calls[0] != row.calls[1]:
-        words.append(f"{row.calls[0]} -> {row.calls[1]} calls")
-    return "; ".join(words)
 
 
 def _share(row: Compared) -> str:

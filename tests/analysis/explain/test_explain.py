@@ -15,13 +15,17 @@ from typer.testing import CliRunner
 from op_profiler.analysis.explain import mca
 from op_profiler.analysis.explain.explanation import ModelExplanation
 from op_profiler.cli import application
+from op_profiler.dataset import Dataset
 from op_profiler.targets.open_machine import open_machine
 
 
 @pytest.fixture(scope="module")
-def explained() -> dict[str, Any]:
-    """mlp, by the command."""
-    done = CliRunner().invoke(application(), ["explain", "mlp", "--json", "--quiet", "--trials-from", "none"])
+def explained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """mlp, by the command, with a dataset that does not have it."""
+    db = f"sqlite:///{tmp_path_factory.mktemp('explain')}/empty.db"
+    Dataset.open(db).close()
+    arguments = ["explain", "mlp", "--json", "--quiet", "--trials-from", "none", "--db", db]
+    done = CliRunner().invoke(application(), arguments)
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -41,6 +45,10 @@ def test_every_operator_has_its_evidence(explained: dict[str, Any]) -> None:
         assert lost == sorted(lost, reverse=True) and all(us > 0 for us in lost)
         assert all(loss["low_us"] <= loss["lost_us"] <= loss["high_us"] for loss in one["losses"])
         assert all(loss["because"] for loss in one["losses"])
+
+
+def test_what_no_run_of_the_dataset_has_is_not_kept_and_a_note_says_so(explained: dict[str, Any]) -> None:
+    assert "not kept for reports" in explained["notes"][-1] and "op-profiler collect" in explained["notes"][-1]
 
 
 def test_it_can_be_read_back_as_it_was_told(explained: dict[str, Any]) -> None:
@@ -66,8 +74,6 @@ def test_without_llvm_mca_there_is_an_explanation_all_the_same(
 
 
 def test_an_operator_of_a_dataset_is_explained_in_a_model_that_calls_it(tmp_path: Path) -> None:
-    from op_profiler.dataset import Dataset
-
     db = f"sqlite:///{tmp_path}/empty.db"
     Dataset.open(db).close()
     done = CliRunner().invoke(application(), ["explain", "0123456789abcdef", "--db", db])

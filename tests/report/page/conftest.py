@@ -16,16 +16,19 @@ from op_profiler.schedules.factors import factors_of_knobs
 from op_profiler.schedules.schedule import Schedule
 
 from ...command_line import op_profiler
+from .browser import WIDE, Opened
 
 HOSTILE = "</script><img src=x onerror=\"document.title='attacked'\"><b>net</b>"
 
 
 @pytest.fixture(scope="session")
 def collected(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> str:
-    """mlp, measured here at one thread, with a search; beside it the same under a name that a page must not believe."""
+    """mlp, measured here at one thread and explained, with a search; beside it one whose names no page must believe."""
     url = f"sqlite:///{tmp_path_factory.mktemp('report')}/results.db"
     done = op_profiler("collect", "--modelname", "mlp", "--threads", "1", "--quiet", "--db", url)
     assert done.returncode == 0, done.stderr
+    explained = op_profiler("explain", "mlp", "--threads", "1", "--trials-from", "none", "--quiet", "--db", url)
+    assert explained.returncode == 0, explained.stderr
     with Dataset.open(url) as dataset:
         _add_search(dataset)
         _add_hostile(dataset)
@@ -72,6 +75,15 @@ def chromium() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def opened(chromium: Any) -> Iterator[Opened]:
+    context = chromium.new_context(viewport=WIDE, offline=True, color_scheme="light")
+    opened = Opened(context.new_page())
+    yield opened
+    opened.check()
+    context.close()
 
 
 def _add_search(dataset: Dataset) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import re
@@ -13,6 +14,7 @@ import pytest
 from op_profiler.dataset import Dataset
 from op_profiler.errors import UnknownNameError
 from op_profiler.report.page.document import Model, Operator, Run, Time
+from op_profiler.report.page.explanations import how_to_explain
 from op_profiler.report.page.loops import loops_of
 from op_profiler.report.page.models import model_part
 from op_profiler.report.page.report import chosen_models, write_model_report
@@ -79,6 +81,7 @@ def test_times_are_those_of_the_dataset(mlp: Model, collected: str) -> None:
 def test_the_verdict_says_what_is_there(mlp: Model) -> None:
     assert mlp.verdict[0].startswith("One run takes ") and "1 thread" in mlp.verdict[0]
     assert any("4 operators, called 4 times, add up to" in sentence for sentence in mlp.verdict)
+    assert "op_profiler's revision" in dict(mlp.about) and dict(mlp.about)["measured"].endswith(" UTC")
 
 
 def test_a_search_is_found_by_the_op_that_it_was_for(mlp: Model) -> None:
@@ -105,6 +108,28 @@ def test_predictions_stand_beside_times(mlp: Model) -> None:
         estimate = operator.estimates["1"]
         assert estimate.low_us is not None and estimate.us is not None and estimate.high_us is not None
         assert estimate.low_us <= estimate.us <= estimate.high_us
+
+
+def test_why_operators_take_what_they_take_is_there_or_how_to_get_to_know_it(mlp: Model, collected: str) -> None:
+    explained = [operator for operator in mlp.operators if operator.explained is not None]
+    assert explained and all(one.explained.found.key == one.key for one in explained if one.explained)
+    assert all(one.explained.found.sentence and one.explained.at for one in explained if one.explained)
+    assert mlp.unknown["explain"].startswith("`op-profiler explain local:mlp` ")
+    with Dataset.open(collected, read_only=True) as dataset:
+        stored = dataset.find_model(mlp.key)
+        assert stored is not None
+    long = dataclasses.replace(
+        stored,
+        source="transformers",
+        name="my bert",
+        batch_size=8,
+        recipe={"request": {"model": {"sequence_length": 64}}},
+    )
+    command = "`op-profiler explain 'transformers:my bert' --batchsize 8 --sequence-length 64` "
+    assert how_to_explain(long).startswith(command)
+    on_gpu, int8 = dataclasses.replace(stored, target="cuda"), dataclasses.replace(stored, precision="int8")
+    for other in (on_gpu, int8, dataclasses.replace(stored, executor="vm")):
+        assert "nothing to say" in how_to_explain(other)
 
 
 def test_failures_and_load_are_told_in_words() -> None:

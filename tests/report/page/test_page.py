@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,10 @@ import pytest
 from op_profiler.dataset import Dataset
 from op_profiler.report.page.report import write_model_report
 
+from .browser import DRAW_ALL, NARROW, PATIENCE_MS, Opened
+
 expect = pytest.importorskip("playwright.sync_api").expect
-WIDE, NARROW = {"width": 1400, "height": 900}, {"width": 400, "height": 800}
-DRAW_ALL = """async () => {
-    document.documentElement.style.scrollBehavior = "auto";
-    for (const section of document.querySelectorAll("main > section")) {
-        section.scrollIntoView();
-        await new Promise((done) => setTimeout(done, 60));
-    }
-    scrollTo(0, 0);
-}"""
-
-
+expect.set_options(timeout=PATIENCE_MS)
 TAP_FIRST = """async () => {
     const graph = (await import("#graph")).current();
     const box = graph.container().getBoundingClientRect();
@@ -31,44 +22,12 @@ TAP_FIRST = """async () => {
 }"""
 
 
-class Opened:
-    """A page, with all that it said and asked for."""
-
-    def __init__(self, page: Any) -> None:
-        self.page = page
-        self.said: list[str] = []
-        self.requests: list[str] = []
-        page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
-        page.on("request", lambda request: self.requests.append(request.url))
-
-    def open(self, path: Path) -> Any:
-        self.page.goto(path.as_uri())
-        self.page.wait_for_selector("#overview .verdict")
-        self.page.evaluate(DRAW_ALL)
-        return self.page
-
-    def check(self) -> None:
-        """Nothing was complained of, and nothing was asked of a network."""
-        assert self.said == []
-        assert [url for url in self.requests if not url.startswith(("file:", "data:", "blob:"))] == []
-
-
 @pytest.fixture(scope="module")
 def path(collected: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
     with Dataset.open(collected, read_only=True) as dataset:
         write_model_report(path, dataset, ["mlp", "f" * 16])
     return path
-
-
-@pytest.fixture
-def opened(chromium: Any) -> Iterator[Opened]:
-    context = chromium.new_context(viewport=WIDE, offline=True, color_scheme="light")
-    opened = Opened(context.new_page())
-    yield opened
-    opened.check()
-    context.close()
 
 
 def names(page: Any) -> list[str]:
@@ -82,7 +41,7 @@ def test_every_section_has_its_marks(opened: Opened, path: Path) -> None:
     assert len(names(page)) == 4
     for section in ("treemap", "timeline"):
         assert page.locator(f"#{section} svg path").count() >= 4, section
-    for section in ("roofline", "prediction", "tuning"):
+    for section in ("explain", "roofline", "prediction", "tuning"):
         assert page.locator(f"#{section} svg path").count() >= 4, section
     page.wait_for_selector('.graph[data-boxes="4"] canvas')
 
@@ -126,7 +85,12 @@ def test_a_row_opens_its_operator_and_keys_lead_on_and_back(opened: Opened, path
     dialog.wait_for()
     first = dialog.locator("h2").inner_text()
     titles = dialog.locator("h3").all_inner_texts()
-    assert titles[0] == "Samples" and {"Schedule and loops", "Prediction", "What it computes"} <= set(titles)
+    assert titles[:2] == ["Why it takes this long", "Samples"]
+    assert {
+        "Schedule and loops",
+        "Prediction",
+        "What it computes",
+    } <= set(titles)
     assert dialog.locator("svg path").count() > 10, "neither samples nor a histogram"
     assert dialog.locator(".loop.vectorized").count() >= 1
     assert "1 of 4" in dialog.inner_text()
@@ -135,6 +99,22 @@ def test_a_row_opens_its_operator_and_keys_lead_on_and_back(opened: Opened, path
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog", state="detached")
     assert "op=" not in page.url and first in names(page)
+
+
+def test_what_operators_lose_is_told_and_how_to_get_to_know_it(opened: Opened, path: Path) -> None:
+    page = opened.open(path)
+    rows = page.locator("#explain tbody tr")
+    assert 1 <= rows.count() <= 4 and "of 4 (" in page.locator("#explain .lead").inner_text()
+    rows.first.locator("a.operator").click()
+    dialog = page.locator("dialog[open]")
+    expect(dialog).to_contain_text(" takes ")
+    expect(dialog).to_contain_text("hottest loop")
+    page.keyboard.press("Escape")
+    page.get_by_label("Model", exact=True).select_option("1")
+    page.evaluate(DRAW_ALL)
+    unknown = page.locator("#explain .unknown")
+    expect(unknown).to_contain_text("not known yet")
+    expect(unknown.locator("code")).to_contain_text("op-profiler explain")
 
 
 def test_a_link_to_an_operator_opens_it(opened: Opened, path: Path) -> None:
@@ -176,7 +156,13 @@ def test_a_telephone_needs_no_scrolling_aside(chromium: Any, path: Path, scheme:
     context.close()
 
 
-def test_it_prints_all_operators(opened: Opened, path: Path) -> None:
+def test_it_prints_its_table_and_its_charts(opened: Opened, path: Path) -> None:
+    pytest.importorskip("pypdf")
     page = opened.open(path)
-    pdf = page.pdf(format="A4")
-    assert pdf.startswith(b"%PDF") and len(pdf) > 20_000
+    page.wait_for_selector('.graph[data-boxes="4"] canvas')
+    text = opened.printed()
+    for name in names(page):
+        assert name in text
+    for mark in ("µs a call", "GFLOP/s", "FLOP a byte", "of one run", "trial", "measured", "picture"):
+        assert mark in text, mark
+    assert "Show" not in text and "Search" not in text

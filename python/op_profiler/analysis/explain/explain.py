@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from op_profiler.analysis.explain.evidence import Evidence, Limits, quiet_us
 from op_profiler.analysis.explain.explanation import ModelExplanation
+from op_profiler.analysis.explain.keeping import keep
 from op_profiler.analysis.explain.measuring import measure
 from op_profiler.analysis.explain.other_times import KnownSchedules, schedule_rows
 from op_profiler.analysis.explain.reading import read_code
@@ -37,7 +39,8 @@ class ExplainRequest:
         build: which model, and with which schedules; operators are explained at the largest of its thread counts.
         operator: workload key of the only one that is asked for.
         top: how many operators at most, those that take most of the model's time.
-        db: dataset whose trials and vendor's times are compared with; None for none.
+        db: dataset whose trials and vendor's times are compared with, and that keeps what is found of a model that it
+            has; None for none.
         shipped: whether the trials that ship say what a search finds.
     """
 
@@ -61,7 +64,7 @@ class ExplainRequest:
 
 
 def explain(request: ExplainRequest, announce: Announce) -> ModelExplanation:
-    """Build, or read an earlier build; measure, read the machine code, and compare.
+    """Build, or read an earlier build; measure, read the machine code, compare, and keep what was found.
 
     Raises:
         OpProfilerError: the model or the machine stands in the way.
@@ -82,9 +85,12 @@ def explain(request: ExplainRequest, announce: Announce) -> ModelExplanation:
     with measuring(locks_of([build.target]), announce):
         machine = open_machine(build.target, target, None)
         known = KnownSchedules.on(rows, machine.device, max(build.threads))
-        return explain_built(
-            built, machine, inputs or random_inputs(static_inputs(model, build)), request, known, announce
-        )
+        inputs = inputs or random_inputs(static_inputs(model, build))
+        found = explain_built(built, machine, inputs, request, known, announce)
+    if request.db is None:
+        return found
+    why_not = keep(request.db, build, model.content, machine.device.identity, found)
+    return msgspec.structs.replace(found, notes=[*found.notes, why_not]) if why_not else found
 
 
 def explain_built(
@@ -131,7 +137,8 @@ def explain_built(
             parallel_loop=compiled.loops[label][-1] if compiled.loops.get(label) else None,
         )
         others = known.of(compiled.by_label[label], evidence.us("hot"), limits.flops_per_us[threads])
-        found.append(explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model))
+        one = explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model)
+        found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load))
     loaded_by_others = ["others used the machine meanwhile: repeat it when they do not"] if times.foreign_load else []
     return ModelExplanation(
         model=request.build.model.name,
@@ -161,7 +168,7 @@ def _heavy(times_us: np.ndarray, keys: Sequence[str], request: ExplainRequest) -
 def _attained(hot_us: np.ndarray, operators: Sequence[Operator], built: BuiltModel) -> float:
     """FLOPs a microsecond of the fastest operator; Winograd's do fewer than are counted, and say nothing."""
     rates = [
-        operator.flops / us
+        float(operator.flops / us)
         for operator, us in zip(operators, quiet_us(hot_us.T))
         if us > 0 and "winograd" not in getattr(built.schedules.get(operator.key), "template", "")
     ]

@@ -98,6 +98,7 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
         losses: largest first.
         sureness: share of draws from the losses' intervals in which the first is the largest.
         unexplained_us: of `time_us` what neither its work nor its losses account for.
+        foreign_load: whether others used the machine meanwhile; None where that cannot be told.
         sentence: all of it in words.
     """
 
@@ -118,6 +119,7 @@ class OperatorExplanation(msgspec.Struct, frozen=True, kw_only=True):
     sureness: float | None
     unexplained_us: float
     advice: Advice | None
+    foreign_load: bool | None = None
     sentence: str
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from op_profiler.analysis.explain.explanation import OperatorExplanation
+
 
 class Part(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A piece of a page; what has its default is not written."""
@@ -115,6 +117,13 @@ class Turnaround(Part):
     reason: str | None = None
 
 
+class Explained(Part):
+    """Why an operator takes what it takes, as ``op-profiler explain`` found last."""
+
+    at: str
+    found: OperatorExplanation
+
+
 class Operator(Part):
     """A fused operator of a model.
 
@@ -145,6 +154,7 @@ class Operator(Part):
     alone: list[Alone] = []
     turnaround: Turnaround | None = None
     estimates: dict[str, Estimate] = {}
+    explained: Explained | None = None
     tuning: int | None = None
 
 
@@ -245,10 +255,11 @@ class Model(Part):
 
     Attributes:
         predicted: whether all times are a predictor's, and nothing was measured.
+        about: which run it is, for people to read, name and value.
         verdict: what came out, in sentences; the first is the most important.
         warnings: what to know before trusting it: unsettled, under load, failed.
         reads: for each call the calls whose outputs it reads; None where that is not known.
-        unknown: why something is not there, by name of the section.
+        unknown: why something is not there, by name of the section; or how to get to know more of it.
         predictor: whose estimates these are.
     """
 
@@ -266,6 +277,7 @@ class Model(Part):
     notes: list[str]
     runs: list[Run]
     operators: list[Operator]
+    about: list[tuple[str, str]] = []
     predicted: bool = False
     reads: list[list[int]] | None = None
     rooflines: list[Roofline] = []
@@ -340,8 +352,56 @@ class Analysis(Part):
     turns: list[Turns]
 
 
+class ComparedRow(Part):
+    """A whole model (without a name) or an operator, before and after.
+
+    Attributes:
+        model: number of the run in `Comparison.runs`.
+        change: share of the time before, with its interval; None where there are no two times.
+        real: None where that cannot be told.
+        words: what became of it, and why it might have.
+    """
+
+    model: int
+    name: str | None
+    output: str
+    threads: int
+    words: str
+    share: float | None = None
+    before_us: float | None = None
+    after_us: float | None = None
+    change: float | None = None
+    low: float | None = None
+    high: float | None = None
+    real: bool | None = None
+
+
+class ComparedRun(Part):
+    """Two runs of a model.
+
+    Attributes:
+        only: operators that one of them has, in words.
+    """
+
+    title: str
+    between: str
+    warnings: list[str] = []
+    only: list[str] = []
+
+
+class Comparison(Part):
+    """What ``op-profiler compare`` found."""
+
+    title: str
+    verdict: str
+    method: str
+    notes: list[str]
+    runs: list[ComparedRun]
+    rows: list[ComparedRow]
+
+
 class Report(Part):
-    """All of a page of the command ``report``."""
+    """All of a page."""
 
     title: str
     made_at: str
@@ -349,3 +409,4 @@ class Report(Part):
     models: list[Model] = []
     coruns: list[Corun] = []
     analysis: Analysis | None = None
+    comparison: Comparison | None = None

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from op_profiler.dataset import schema
 from op_profiler.report.page.amounts import size_text
 from op_profiler.report.page.document import Alone, Device, Model, Operator, Prediction, Run, Time, Tuning
+from op_profiler.report.page.explanations import how_to_explain
 from op_profiler.report.page.operators import operators_of, time_part
 from op_profiler.report.page.predictions import Estimates, open_for, predictions_of
 from op_profiler.report.page.rooflines import NOT_PROBED, rooflines_of
@@ -48,7 +49,7 @@ def model_part(dataset: Dataset, model: StoredModel, predictor: str = "default")
     measured = {n: dataset.measurements_of(model.key, threads=n, cache=cache) for n in timings}
     device = _device(dataset, model, timings, measured)
     parts = operators_of(dataset, model.key, operators, measured, device.key if device else None)
-    found = _studies(dataset, operators, device, predictor, model.name, list(timings))
+    found = _studies(dataset, operators, device, predictor, model, list(timings))
     parts = found.added_to(parts)
     names = {operator.key: operator.name for operator, _ in operators}
     runs = [_run(n, timing, names, operators, measured[n]) for n, timing in timings.items()]
@@ -56,6 +57,7 @@ def model_part(dataset: Dataset, model: StoredModel, predictor: str = "default")
     unknown = {} if rooflines else {"roofline": NOT_PROBED}
     if not found.predictions:
         unknown["prediction"] = found.predictor
+    unknown["explain"] = how_to_explain(model)
     if model.reads is None:
         unknown["graph"] = (
             "Who reads whose output is not known: the model was collected by an older version, or runs in the vm. The "
@@ -71,6 +73,7 @@ def model_part(dataset: Dataset, model: StoredModel, predictor: str = "default")
         executor=model.executor,
         added_at=model.added_at,
         device=device_part(device, model.target),
+        about=_about(model, timings),
         verdict=verdict(runs, parts, rooflines),
         warnings=warnings(runs, parts),
         notes=list(model.notes),
@@ -110,17 +113,22 @@ class _Studies:
 
 
 def _studies(
-    dataset: Dataset, operators: Called, device: MeasuredDevice | None, predictor: str, name: str, threads: list[int]
+    dataset: Dataset,
+    operators: Called,
+    device: MeasuredDevice | None,
+    predictor: str,
+    model: StoredModel,
+    threads: list[int],
 ) -> _Studies:
     if device is None:
         return _Studies([], {}, "There is no prediction: nothing of the model was measured.", [], {})
     anchors = anchors_of(dataset, [operator for operator, _ in operators], device.key)
     tunings, vendor = tunings_of(dataset, anchors, device.key)
-    opened, whose = open_for(predictor, device.processor)
+    opened, whose = open_for(predictor, model.target, device.processor)
     predictions: list[Prediction] = []
     estimates: Estimates = {}
     if opened is not None:
-        predictions, estimates = predictions_of(opened, name, operators, threads)
+        predictions, estimates = predictions_of(opened, model.name, operators, threads)
         if not predictions:
             whose = f"{whose} It has learned from the thread counts {opened.thread_counts} only."
     return _Studies(tunings, vendor, whose, predictions, estimates)
@@ -147,6 +155,18 @@ def _timings(dataset: Dataset, model_key: str, cache: Cache) -> dict[int, Stored
     counts = sorted(row["threads"] for row in dataset.rows(query))
     found = {n: dataset.find_model_timing(model_key, threads=n, cache=cache) for n in counts}
     return {n: timing for n, timing in found.items() if timing is not None}
+
+
+def _about(model: StoredModel, timings: Mapping[int, StoredTiming]) -> list[tuple[str, str]]:
+    """Which run it is, and of what."""
+    newest = max(timings.values(), key=lambda timing: timing.measured_at, default=None)
+    facts = {
+        "run": model.label,
+        "measured": newest and f"{newest.measured_at[:16].replace('T', ' ')} UTC",
+        "op_profiler's revision": newest and newest.project_revision,
+        "your folder's revision": newest and newest.user_revision,
+    }
+    return [(name, value) for name, value in facts.items() if value]
 
 
 def _device(

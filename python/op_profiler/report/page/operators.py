@@ -11,7 +11,8 @@ from sqlalchemy import select
 
 from op_profiler.analysis.turnaround import find_knee
 from op_profiler.dataset import schema
-from op_profiler.report.page.document import Alone, Operator, Schedule, Time, Turnaround
+from op_profiler.report.page.document import Alone, Explained, Operator, Schedule, Time, Turnaround
+from op_profiler.report.page.explanations import explained_of
 from op_profiler.report.page.loops import loops_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def operators_of(
     """
     code = _code_of(dataset, model_key)
     layers = dataset.layers_of(model_key)
+    explained = explained_of(dataset, model_key)
     alone: dict[str, list[Alone]] = {}
     for threads in measured:
         for state in _STATES:
@@ -57,6 +59,7 @@ def operators_of(
             alone.get(operator.key, []),
             code.get(operator.key),
             [list(names) for names in layers.get(operator.key, ())],
+            explained.get(operator.key),
         )
         for operator, positions in operators
     ]
@@ -76,6 +79,7 @@ def _part(
     alone: list[Alone],
     code: str | None,
     layers: list[list[str]],
+    explained: Explained | None,
 ) -> Operator:
     schedule = next((row.schedule for row in rows.values()), None)
     return operator_part(
@@ -88,6 +92,7 @@ def _part(
         times={str(n): time_part(row.measurement, row.measured_at) for n, row in rows.items()},
         alone=alone,
         turnaround=_turnaround(rows),
+        explained=explained,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from op_profiler.report.page.amounts import several, time_text
 from op_profiler.report.page.document import Device, Estimate, Model, Operator, Prediction, Roof, Roofline, Run, Time
 from op_profiler.report.page.operators import operator_part
-from op_profiler.report.page.predictions import estimates_of, prediction_part
+from op_profiler.report.page.predictions import estimates_of, prediction_part, whose_sentence
 
 if TYPE_CHECKING:
     from op_profiler.predict.latency.network import NetworkPrediction
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 NOT_MEASURED = "Nothing here was measured: all times are a predictor's, with 90 % intervals."
 
 
-def predicted_part(predictions: Sequence[NetworkPrediction], predictor: Predictor) -> Model:
-    """What a predictor says of one model, at one thread count or several."""
+def predicted_part(predictions: Sequence[NetworkPrediction], predictor: Predictor, asked: str | None) -> Model:
+    """What a predictor says of one model, at one thread count or several.
+
+    Args:
+        asked: as in `whose_sentence`.
+    """
     network = predictions[0].network
     parts = [prediction_part(one) for one in predictions]
     estimates = {one.threads: estimates_of(one) for one in predictions}
-    device = predictor.device
+    device, whose = predictor.device, whose_sentence(predictor, asked)
     return Model(
         key="",
         name=network.name,
@@ -41,14 +45,14 @@ def predicted_part(predictions: Sequence[NetworkPrediction], predictor: Predicto
             facts=[("processor", device.processor), ("target", device.target), ("predictor", predictor.choice)],
         ),
         verdict=[_verdict(one) for one in parts],
-        warnings=[NOT_MEASURED, *(_missing(one) for one in parts if one.unsupported)],
+        warnings=[NOT_MEASURED, whose, *(_missing(one) for one in parts if one.unsupported)],
         notes=[],
         runs=[
             Run(threads=one.threads, whole=Time(median_us=one.us, low_us=one.low_us, high_us=one.high_us))
             for one in parts
         ],
         operators=_operators(predictions[0], estimates),
-        predictor=f"By the predictor {predictor.choice} for {device.processor} ({device.target}).",
+        predictor=whose,
         predictions=parts,
         rooflines=_rooflines(predictor),
     )

@@ -41,23 +41,42 @@ def predictions_of(
 
 
 @functools.lru_cache(maxsize=1)
-def open_for(name: str, device: str) -> tuple[Predictor | None, str]:
-    """A predictor, and the sentence that says whose it is, or why there is none.
+def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str]:
+    """The predictor that ``op-profiler predict`` would use here, and the sentence that says whose times it tells.
+
+    Where there is no predictor, the sentence says why.
 
     Args:
         name: of a kind of predictor, or a file.
+        target: that the model was built for.
         device: processor that the model was measured on.
     """
+    from op_profiler.predict.latency import PREDICTORS
+    from op_profiler.predict.latency.calibration import calibrated
     from op_profiler.predict.latency.open_predictor import open_predictor
 
+    notes: list[str] = []
     try:
-        predictor = open_predictor(name)
+        found = calibrated(open_predictor, target, notes.append) if name == "default" else None
+        predictor = found or open_predictor(name)
     except OpProfilerError as error:
         return None, f"There is no prediction: {error}"
-    whose = f"By the predictor {predictor.choice} for {predictor.device.processor} ({predictor.device.target})"
+    whose = whose_sentence(predictor, None if name in PREDICTORS else name, notes)
     if predictor.device.processor != device:
-        return predictor, f"{whose}. The model was measured on another machine ({device}), so expect large differences."
-    return predictor, f"{whose}."
+        whose += f" The model was measured on another machine ({device}), so expect large differences."
+    return predictor, whose
+
+
+def whose_sentence(predictor: Predictor, asked: str | None, notes: Sequence[str] = ()) -> str:
+    """Whose times a predictor tells.
+
+    Args:
+        asked: whether a dataset, a device or a file was named; then its device is what the user wants.
+        notes: on how it was made.
+    """
+    from op_profiler.predict.latency.calibration import whose_times
+
+    return f"By the predictor {predictor.choice}: {'; '.join([whose_times(predictor.device, asked), *notes])}."
 
 
 def prediction_part(found: NetworkPrediction) -> Prediction:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import op_profiler
 from op_profiler.errors import UnknownNameError
-from op_profiler.report.page.document import Analysis, Corun, Model, Report
+from op_profiler.report.page.document import Analysis, Comparison, Corun, Model, Report
 from op_profiler.report.page.models import model_part
 from op_profiler.report.page.shell import write_page
 
@@ -43,9 +43,15 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
     return list(found.values())
 
 
-def report_of(models: Sequence[Model] = (), coruns: Sequence[Corun] = (), analysis: Analysis | None = None) -> Report:
-    """A report of models, of what ran side by side, and of what decides the latency."""
+def report_of(
+    models: Sequence[Model] = (),
+    coruns: Sequence[Corun] = (),
+    analysis: Analysis | None = None,
+    comparison: Comparison | None = None,
+) -> Report:
+    """A report of models, of what ran side by side, of what decides the latency, and of what changed."""
     names = [*(m.title for m in models[:3]), *(c.title for c in coruns), *(["factors"] if analysis else [])]
+    names += [f"changes of {comparison.title}"] if comparison else []
     return Report(
         title=" + ".join(dict.fromkeys(names)),
         made_at=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -53,6 +59,7 @@ def report_of(models: Sequence[Model] = (), coruns: Sequence[Corun] = (), analys
         models=list(models),
         coruns=list(coruns),
         analysis=analysis,
+        comparison=comparison,
     )
 
 
@@ -62,7 +69,7 @@ def write_report(path: Path, report: Report) -> None:
     Raises:
         OpProfilerError: the file cannot be written.
     """
-    write_page(path, f"{report.title} · op_profiler", report, "report")
+    write_page(path, f"{report.title} · op_profiler", report)
 
 
 def write_reports_of(path: Path, dataset: Dataset, keys: Sequence[str], note: Callable[[str], None]) -> None:

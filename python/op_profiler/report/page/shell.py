@@ -18,27 +18,25 @@ from typing import Any
 import msgspec
 
 from op_profiler.files import write_whole
-from op_profiler.json_text import finite
 
 _LIBRARIES = ("echarts.min.js", "tabulator.min.js", "cytoscape.min.js", "dagre.min.js")
 _STYLES = (("vendored", "tabulator.min.css"), ("assets", "page.css"))
 
 
-def write_page(path: Path, title: str, document: msgspec.Struct, script: str) -> None:
+def write_page(path: Path, title: str, document: msgspec.Struct) -> None:
     """Write a page.
 
     Args:
         title: of the window.
-        document: what the script finds as its data; times and rates without infinities.
-        script: name of the module in ``assets/`` that makes the page from it, such as ``report``.
+        document: what the scripts find as their data.
 
     Raises:
         OpProfilerError: the file cannot be written.
     """
-    write_whole(path, page(title, document, script))
+    write_whole(path, page(title, document))
 
 
-def page(title: str, document: msgspec.Struct, script: str) -> str:
+def page(title: str, document: msgspec.Struct) -> str:
     """The text of a page; see `write_page`."""
     modules = {
         f"#{file.name.removesuffix('.js')}": "data:text/javascript;base64,"
@@ -49,7 +47,7 @@ def page(title: str, document: msgspec.Struct, script: str) -> str:
     scripts = [
         *(("", _without_map(_text("vendored", name))) for name in _LIBRARIES),
         (' type="importmap"', json.dumps({"imports": modules})),
-        (' type="module"', f'import "#{script}";'),
+        (' type="module"', 'import "#report";'),
     ]
     hashes = " ".join(f"'sha256-{_sha256(text)}'" for _, text in scripts)
     policy = (
@@ -73,9 +71,8 @@ def page(title: str, document: msgspec.Struct, script: str) -> str:
 
 
 def _embedded(document: msgspec.Struct) -> str:
-    """JSON that cannot end the element that it stands in."""
-    plain: Any = finite(msgspec.to_builtins(document))
-    text = msgspec.json.encode(plain).decode()
+    """JSON that cannot end the element that it stands in; numbers that JSON has not are null."""
+    text = msgspec.json.encode(document).decode()
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

@@ -79,7 +79,7 @@ def _sum(run: Run, operators: Sequence[Operator]) -> str:
         return f"{who} do not all have a time{at}, so there is no sum."
     if run.ratio is None:
         return f"{who} add up to {time_text(run.sum_us)}{at}."
-    return f"{who} add up to {time_text(run.sum_us)}{at}, {run.ratio:.1%} of the whole model."
+    return f"{who} add up to {time_text(run.sum_us)}{at}; in each round they are {run.ratio:.1%} of the whole model."
 
 
 def _rate(run: Run, operators: Sequence[Operator], rooflines: Sequence[Roofline]) -> str:

@@ -20,7 +20,13 @@ export function chart(parent, label, height, option, handlers = {}) {
   made.setOption({ ...base(), ...option });
   for (const [event, handler] of Object.entries(handlers)) made.on(event, handler);
   charts.add(made);
+  scalable(made);
   return made;
+}
+
+/** On paper a chart is as wide as the paper is, and keeps its shape. */
+function scalable(made) {
+  made.getDom().querySelector("svg")?.setAttribute("viewBox", `0 0 ${made.getWidth()} ${made.getHeight()}`);
 }
 
 /** Let go of the charts inside an element. */
@@ -35,7 +41,10 @@ export function clear(parent) {
 }
 
 export function resize() {
-  for (const one of charts) one.resize();
+  for (const one of charts) {
+    one.resize();
+    scalable(one);
+  }
 }
 
 /** The charts of a page, for tests. */

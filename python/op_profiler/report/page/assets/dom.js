@@ -52,6 +52,9 @@ export function unknown(text) {
   return h("p", { class: "unknown" }, text);
 }
 
+/** Text whose parts between backticks are code. */
+export const told = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+
 /** A link that opens the page of an operator. */
 export function operatorLink(operator, text = title(operator)) {
   return h("a", { href: `#op=${operator.key}`, class: "operator" }, text);

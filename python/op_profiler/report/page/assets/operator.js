@@ -2,6 +2,7 @@
 
 import { axis, chart, clear, hint, legend, tooltip } from "#chart";
 import { facts, h, operatorLink, table, unknown } from "#dom";
+import { explanation } from "#explain";
 import * as format from "#format";
 import { counts, current, ranked, rooflineOf, shareOf, shareOfPeak, timeOf, view } from "#state";
 import { css, SERIES } from "#theme";
@@ -21,7 +22,7 @@ export function openOperator(operator) {
   });
   document.body.append(dialog);
   dialog.showModal();
-  for (const part of [times, spread, threads, states, schedule, code, tuning, estimates, description]) part(body, model, operator);
+  for (const part of [times, why, spread, threads, states, schedule, code, tuning, estimates, description]) part(body, model, operator);
 }
 
 export function closeOperator() {
@@ -70,6 +71,10 @@ function times(body, model, operator) {
   if (time?.error) body.append(h("div", { class: "notice warning" }, h("strong", {}, "It failed"), h("p", {}, time.error)));
   const remarks = [time?.foreign_load ? "Others used the machine while it was measured." : "", time?.settled === false ? "Its interval did not become narrow." : ""].filter(Boolean);
   if (remarks.length) body.append(h("div", { class: "notice warning" }, remarks.join(" ")));
+}
+
+function why(body, model, operator) {
+  if (!model.predicted) part(body, "Why it takes this long", explanation(model, operator));
 }
 
 function spread(body, model, operator) {

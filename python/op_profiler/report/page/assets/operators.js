@@ -103,11 +103,17 @@ function columns(rows, predicted) {
     number("of peak", "peak", (share, one) => (share === null ? "–" : `${format.percent(share, 0)} ${one.limit === "memory" ? "mem" : "arith"}`),
       { headerTooltip: "Of the peak that limits it: arithmetic, or reading and writing every tensor once in memory. What lies in caches can be above 100 %." }),
     ...(narrow ? [output] : []),
-    text("kind", "kind"),
-    ...(rows.some((one) => one.layers) ? [text("layers", "layers", { width: 220 })] : []),
+    text("kind", "kind", { print: false }),
+    ...(rows.some((one) => one.layers) ? [text("layers", "layers", { width: 220, formatterPrint: (cell) => few(cell.getValue()) })] : []),
     text("schedule", "schedule"),
-    text("origin", "origin"),
+    text("origin", "origin", { print: false }),
   ];
+}
+
+/** On paper the first of many layers. */
+function few(layers) {
+  const [first, ...others] = layers.split(", ");
+  return others.length ? `${first} and ${others.length} more` : first;
 }
 
 function bar(share) {

@@ -17,7 +17,7 @@ export const section = {
       notices("note", "Good to know", model.notes ?? []),
       model.predicted ? null : h("details", {}, h("summary", {}, "All figures of the whole model"), runs(model)),
       h("details", {}, h("summary", {}, "Device and build"), facts([
-        ...model.device.facts,
+        ...model.device.facts, ...(model.about ?? []),
         ["source", model.source], ["batch", model.batch_size], ["precision", model.precision],
         ["executor", model.executor], ["model key", model.key], ["first stored", format.date(model.added_at)],
       ])),

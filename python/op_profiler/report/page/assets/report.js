@@ -3,8 +3,10 @@
 import { section as analysis } from "#analysis";
 import { clear, resize } from "#chart";
 import { section as coruns } from "#coruns";
+import { section as comparison } from "#comparison";
 import { choice, h } from "#dom";
 import * as format from "#format";
+import { section as explain } from "#explain";
 import { section as graph } from "#graph";
 import { closeOperator, openOperator } from "#operator";
 import { section as operators } from "#operators";
@@ -17,7 +19,7 @@ import { section as timeline } from "#timeline";
 import { section as treemap } from "#treemap";
 import { section as tuning } from "#tuning";
 
-const SECTIONS = [coruns, analysis, overview, operators, treemap, graph, roofline, timeline, tuning, prediction];
+const SECTIONS = [comparison, coruns, analysis, overview, operators, explain, treemap, graph, roofline, timeline, tuning, prediction];
 const places = new Map();
 const waiting = new Set();
 
@@ -28,7 +30,7 @@ const observer = new IntersectionObserver((entries) => {
 function build() {
   applyTheme();
   const page = document.getElementById("page");
-  page.append(header(), h("main", {}, SECTIONS.map(frame)), footer());
+  page.append(header(), h("main", { id: "content" }, SECTIONS.map(frame)), footer());
   onChange(renew);
   show({});
   addEventListener("resize", () => requestAnimationFrame(fit));
@@ -46,7 +48,7 @@ function header() {
       models.map((model, i) => h("option", { value: i }, model.title)))
     : null;
   return h("header", {},
-    h("a", { class: "skip", href: "#operators" }, "Skip to the operators"),
+    h("a", { class: "skip", href: "#content" }, "Skip to the content"),
     h("div", { class: "top" },
       h("span", { class: "brand" }, "op_profiler"), select, h("span", { id: "threads" }),
       h("button", { type: "button", class: "icon", title: "Light or dark", "aria-label": "Light or dark", onclick: () => { toggleTheme(); renew(); } }, "◐"),

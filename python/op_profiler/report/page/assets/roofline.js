@@ -81,7 +81,7 @@ function roofSeries(roof, line, least, most) {
     data: ends.filter(([x]) => x >= least),
     markPoint: {
       symbol: "rect", symbolSize: [0.1, 0.1], silent: true,
-      label: { show: true, color: css("--soft"), fontSize: 11, position: "right", distance: 8,
+      label: { show: true, color: css("--soft"), fontSize: 11, position: "right", distance: 8, offset: [0, 9],
         formatter: `${roof.level} ${format.byteRate(roof.bytes_per_us)}` },
       data: [{ coord: [least * 1.25, least * 1.25 * roof.bytes_per_us / 1e3] }],
     },

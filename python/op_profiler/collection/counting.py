@@ -1,0 +1,35 @@
+"""What the calls of a model count: after the rounds, or later of what was measured without counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.measure.counters import counts_of_calls, mean_of
+
+if TYPE_CHECKING:
+    from op_profiler.targets.machine import Machine, TimedModel
+
+_WALKS = 5
+
+Counted = dict[tuple[int, str | None], dict[str, Any]]
+"""Fields of `Measurement` about counters, by thread count and workload key; None: of the whole model."""
+
+
+def count(machine: Machine, model: TimedModel, keys: Sequence[str], threads: Sequence[int]) -> Counted:
+    """Count in walks that nothing times.
+
+    Args:
+        keys: workload key of each kernel of the model, in order.
+    """
+    calls = [partial(model.repeat_kernel, kernel, 1) for kernel in range(len(keys))]
+    found: Counted = {}
+    for n in threads:
+        machine.threads.use(n)
+        model.run_model()
+        whole, *each = counts_of_calls([model.run_model, *calls], _WALKS)
+        found[n, None] = whole.fields()
+        for key in dict.fromkeys(keys):
+            found[n, key] = mean_of([counts for counts, other in zip(each, keys) if other == key]).fields()
+    return found

@@ -1,0 +1,32 @@
+"""Counters of what was measured before without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import update
+
+from op_profiler.dataset import schema
+from op_profiler.dataset.row import StoredMeasurement, StoredTiming
+from op_profiler.dataset.store import Dataset
+
+
+def add_counts(dataset: Dataset, counted: Iterable[tuple[StoredMeasurement | StoredTiming, Mapping[str, Any]]]) -> None:
+    """Put counters beside stored times, which stay as they are, in one transaction.
+
+    Args:
+        counted: what is stored, and its fields of `Measurement` about counters.
+
+    Raises:
+        DatasetError: the database fails.
+    """
+    with dataset.transaction(), dataset.read() as connection:
+        for stored, fields in counted:
+            settings, device_key, model_key = stored.settings, stored.device_key, stored.model_key
+            if isinstance(stored, StoredTiming):
+                table, key = schema.model_timings, schema.timing_key(model_key, device_key, settings)
+            else:
+                table = schema.measurements
+                key = schema.measurement_key(stored.operator_key, stored.schedule.key, device_key, settings, model_key)
+            connection.execute(update(table).where(table.c.key == key).values(**fields))

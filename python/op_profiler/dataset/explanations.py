@@ -1,0 +1,41 @@
+"""Why operators of a model take what they take, as ``op-profiler explain`` found last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+
+from op_profiler.dataset import schema
+from op_profiler.dataset.engine import utc_now
+from op_profiler.dataset.statements import upsert
+from op_profiler.dataset.store import Dataset
+
+
+def record_explanations(dataset: Dataset, model_key: str, found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Store what was found of operators of a model, in place of what was found of them before.
+
+    Args:
+        found: by workload key, plain values of `analysis.explain.explanation.OperatorExplanation`.
+
+    Raises:
+        DatasetError: the database fails.
+    """
+    now = utc_now()
+    rows = [
+        {"model_key": model_key, "operator_key": key, "found": one, "explained_at": now} for key, one in found.items()
+    ]
+    with dataset.transaction(), dataset.read() as connection:
+        upsert(connection, schema.explanations, rows, replace=("found", "explained_at"))
+
+
+def explanations_of(dataset: Dataset, model_key: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """By workload key, when an operator of a model was explained, and what `record_explanations` was given.
+
+    Raises:
+        DatasetError: the database fails.
+    """
+    table = schema.explanations
+    rows = dataset.rows(select(table).where(table.c.model_key == model_key))
+    return {row["operator_key"]: (row["explained_at"], row["found"]) for row in rows}

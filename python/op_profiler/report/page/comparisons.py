@@ -1,0 +1,47 @@
+"""Runs beside each other, as a part of a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from op_profiler.report.comparison import between, method, only_one_side, verdict, words
+from op_profiler.report.page.document import ComparedRow, ComparedRun, Comparison
+from op_profiler.report.page.operators import short_name
+
+if TYPE_CHECKING:
+    from op_profiler.comparison.result import Compared
+    from op_profiler.comparison.result import Comparison as Found
+
+
+def comparison_part(found: Found) -> Comparison:
+    """All rows; the whole model first, then what takes most of the time."""
+    runs = [
+        ComparedRun(title=run.title, between=between(run), warnings=list(run.warnings), only=only_one_side(run))
+        for run in found.runs
+    ]
+    rows = [_row(number, row) for number, run in enumerate(found.runs) for row in run.rows]
+    return Comparison(
+        title=" + ".join(dict.fromkeys(run.title for run in found.runs)),
+        verdict=verdict(found),
+        method=method(found),
+        notes=list(found.notes),
+        runs=runs,
+        rows=sorted(rows, key=lambda row: (row.model, row.threads, row.name is not None, -(row.share or 0.0))),
+    )
+
+
+def _row(number: int, row: Compared) -> ComparedRow:
+    known = ComparedRow(
+        model=number,
+        name=short_name(row.name) if row.name is not None else None,
+        output=" x ".join(map(str, row.output)),
+        threads=row.threads,
+        words=words(row),
+        share=row.share,
+    )
+    change = row.change
+    if change is None:
+        return known
+    known.before_us, known.after_us, known.change = change.before_us, change.after_us, change.change
+    known.low, known.high, known.real = change.low, change.high, change.real
+    return known

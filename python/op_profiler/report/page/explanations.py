@@ -1,0 +1,41 @@
+"""Why operators take what they take, as parts of a page: what the dataset keeps of it, or how to get to know it."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from op_profiler.analysis.explain.explanation import OperatorExplanation
+from op_profiler.dataset.explanations import explanations_of
+from op_profiler.report.page.document import Explained
+
+if TYPE_CHECKING:
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.row import Model
+
+
+def explained_of(dataset: Dataset, model_key: str) -> dict[str, Explained]:
+    """By workload key; what another version found in other words is left out."""
+    found = {}
+    for key, (at, plain) in explanations_of(dataset, model_key).items():
+        with contextlib.suppress(msgspec.ValidationError):
+            found[key] = Explained(at=at, found=msgspec.convert(plain, OperatorExplanation))
+    return found
+
+
+def how_to_explain(model: Model) -> str:
+    """The command that finds it; or why there is none for such a model."""
+    on_processor = model.target.split()[0] == "llvm" and model.executor == "default"
+    if not on_processor or model.precision != "float32":
+        return (
+            "`op-profiler explain` reads the machine code of float32 models on this machine's processor, under the "
+            "graph executor. It has nothing to say of this one."
+        )
+    asked = (model.recipe or {}).get("request", {}).get("model", {})
+    options = {"--batchsize": model.batch_size, "--sequence-length": asked.get("sequence_length")}
+    given = "".join(f" {name} {value}" for name, value in options.items() if value not in (None, 1))
+    command = f"op-profiler explain {shlex.quote(f'{model.source}:{model.name}')}{given}"
+    return f"`{command}` measures it in less than a minute, and keeps it in the dataset. Then make this page again."
