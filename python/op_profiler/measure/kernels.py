@@ -7,31 +7,31 @@ kernels are run here in the order of the graph, on the storage that the graph ex
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import functools
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, GraphExecutor, PackedFunction
-from op_profiler.errors import MeasureError
 from op_profiler.measure import stack
 from op_profiler.measure.calls import DLTENSOR_HANDLE, Call, Kernel, TimedCalls, array_address, call_overhead_us
+from op_profiler.measure.in_place import InPlaceKernels, Walk
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.placements import Placements
 
 
 @dataclasses.dataclass(eq=False)
-class GraphKernels:
+class GraphKernels(InPlaceKernels[Kernel]):
     """A model in the graph executor, and its kernels in order over the same buffers (a `LoadedModel`).
 
-    Attributes:
-        kernels: in execution order; nodes that compute nothing (reshapes) are not among them.
+    Attributes (beside those of `InPlaceKernels`):
         run: the executor's own function that runs the whole model.
-        flush: the call that flushes the tensors of a kernel from the caches; None where the build cannot.
         executor: the graph executor that owns the buffers.
         outputs: the model's outputs.
         placements: what `moved` takes copies from; None where this is the only one.
@@ -45,13 +45,7 @@ class GraphKernels:
     outputs: tuple[DeviceArray, ...] = ()
     placements: Placements | None = None
     stack_turn: int = dataclasses.field(default=0, init=False)
-    _walks: dict[tuple[Cache, tuple[bool, ...]], tuple[TimedCalls, list[int]]] = dataclasses.field(
-        default_factory=dict, init=False, repr=False
-    )
-
-    @property
-    def labels(self) -> list[str]:
-        return [kernel.label for kernel in self.kernels]
+    _walks: dict[tuple[Cache, tuple[bool, ...]], Walk] = dataclasses.field(default_factory=dict, init=False, repr=False)
 
     def set_inputs(self, inputs: dict[str, np.ndarray]) -> None:
         """Copy inputs of the model, by their names, to where it reads them."""
@@ -75,11 +69,6 @@ class GraphKernels:
             sizes[address] = max(sizes.get(address, 0), math.prod(array.shape) * np.dtype(array.dtype).itemsize)
         return sum(sizes.values())
 
-    def kernel_outputs(self) -> Iterator[np.ndarray]:
-        for kernel in self.kernels:
-            kernel.run()
-            yield np.asarray(kernel.arrays[-1].numpy())
-
     def output_arrays(self) -> list[np.ndarray]:
         return [np.asarray(output.numpy()) for output in self.outputs]
 
@@ -90,46 +79,14 @@ class GraphKernels:
     def time_model(self) -> float:
         return float(self._whole.run(stack.arguments(self.stack_turn, stack.executor_steps()))[0])
 
-    def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
-        """As in `LoadedModel`; kernels that are not timed run all the same, as others need their output."""
-        wanted = tuple(map(bool, timed))
-        if (cache, wanted) not in self._walks:
-            self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
-        calls, rows = self._walks[cache, wanted]
-        times: list[float] = np.where(wanted, calls.run(stack.arguments(self.stack_turn))[rows], np.nan).tolist()
-        return times
+    def _timed(self, calls: Sequence[object]) -> TimedCalls:
+        return TimedCalls(cast("Sequence[Call]", calls))
 
-    def repeat_kernel(self, index: int, calls: int) -> bool:
-        return all(self.kernels[index].run() for _ in range(calls))
-
-    def _calls_of_walk(self, cache: Cache, timed: tuple[bool, ...]) -> tuple[TimedCalls, list[int]]:
-        """The calls of a walk with those that prepare the caches, and the numbers of the kernels' among them."""
-        calls: list[Call] = []
-        rows = []
-        for kernel, wanted in zip(self.kernels, timed, strict=True):
-            if wanted and cache == "hot":
-                calls.append(kernel)
-            elif wanted and cache == "cold" and self.flush is not None:
-                calls.append(self.flush(kernel))
-            rows.append(len(calls))
-            calls.append(kernel)
-        return TimedCalls(calls), rows
+    def _more(self) -> Sequence[ctypes.c_int64]:
+        return stack.arguments(self.stack_turn)
 
     def call_overhead_us(self) -> float:
         return call_overhead_us()
-
-    def kernel_error(self, index: int) -> str | None:
-        return self.kernels[index].error()
-
-    def cache_mechanism(self, cache: Cache) -> str:
-        """How `walk` brings the caches into that state.
-
-        Raises:
-            MeasureError: this build of TVM cannot.
-        """
-        if cache == "cold" and self.flush is None:
-            raise MeasureError("--cache cold needs cache_flush_cpu_non_first_arg, which this build of TVM lacks")
-        return {"model": "in-graph", "hot": "repeat", "cold": "clflush"}[cache]
 
 
 def flusher() -> Callable[[Kernel], Call] | None:

@@ -97,8 +97,8 @@ class TimedCalls:
         table = np.array([call.addresses for call in calls], dtype=np.int64).reshape(-1, _WORDS)
         self._walk = Call("walk", _native()["walk"], [self._failed, tensor(table), self._clock])
 
-    def run(self) -> np.ndarray:
-        """Make every call once; microseconds of each, shape (calls,), NaN where it failed."""
+    def run(self, more: Sequence[ctypes.c_int64] = ()) -> np.ndarray:
+        """Make every call once; microseconds of each, shape (calls,), NaN where it failed. It takes nothing more."""
         self._walk.run()
         read = self._clock.numpy()
         times = np.diff(read[:, 0] * 1_000_000_000 + read[:, 1]) / 1e3

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from op_profiler.compilers.relax.calls import Call, TimedCalls, call_overhead_us
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import RuntimeDevice
-from op_profiler.errors import MeasureError
+from op_profiler.measure.in_place import InPlaceKernels, Walk
 from op_profiler.measure.measurement import Cache
 
 _BUILTIN = "vm.builtin"
@@ -20,13 +20,11 @@ _RUN = "op_profiler_run"
 
 
 @dataclasses.dataclass(frozen=True)
-class VmKernels:
+class VmKernels(InPlaceKernels[Call]):
     """A model in the virtual machine, and its kernels in order over buffers of one of its runs (a `LoadedModel`).
 
-    Attributes:
-        kernels: in execution order.
+    Attributes (beside those of `InPlaceKernels`):
         whole: the call that runs the model.
-        flush: gives the call that flushes the tensors of a kernel from the caches; None where the build cannot.
         machine: ``relax.VirtualMachine``.
     """
 
@@ -34,13 +32,7 @@ class VmKernels:
     whole: Call
     flush: Callable[[Call], Call] | None
     machine: Any
-    _walks: dict[tuple[Cache, tuple[bool, ...]], tuple[TimedCalls, list[int]]] = dataclasses.field(
-        default_factory=dict, init=False, repr=False
-    )
-
-    @property
-    def labels(self) -> list[str]:
-        return [kernel.label for kernel in self.kernels]
+    _walks: dict[tuple[Cache, tuple[bool, ...]], Walk] = dataclasses.field(default_factory=dict, init=False, repr=False)
 
     def moved(self) -> VmKernels:
         return self
@@ -55,50 +47,11 @@ class VmKernels:
     def time_model(self) -> float:
         return float(self._timed_whole.run()[0])
 
-    def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
-        """As in `LoadedModel`; kernels that are not timed run all the same, as others need their output."""
-        wanted = tuple(map(bool, timed))
-        if (cache, wanted) not in self._walks:
-            self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
-        calls, rows = self._walks[cache, wanted]
-        times: list[float] = np.where(wanted, calls.run()[rows], np.nan).tolist()
-        return times
-
-    def _calls_of_walk(self, cache: Cache, timed: tuple[bool, ...]) -> tuple[TimedCalls, list[int]]:
-        calls: list[Call] = []
-        rows = []
-        for kernel, wanted in zip(self.kernels, timed, strict=True):
-            if wanted and cache == "hot":
-                calls.append(kernel)
-            elif wanted and cache == "cold" and self.flush is not None:
-                calls.append(self.flush(kernel))
-            rows.append(len(calls))
-            calls.append(kernel)
-        return TimedCalls(calls), rows
+    def _timed(self, calls: Sequence[object]) -> TimedCalls:
+        return TimedCalls(cast("Sequence[Call]", calls))
 
     def call_overhead_us(self) -> float:
         return call_overhead_us()
-
-    def repeat_kernel(self, index: int, calls: int) -> bool:
-        return all(self.kernels[index].run() for _ in range(calls))
-
-    def kernel_error(self, index: int) -> str | None:
-        return self.kernels[index].error()
-
-    def cache_mechanism(self, cache: Cache) -> str:
-        """How `walk` brings the caches into that state.
-
-        Raises:
-            MeasureError: this build of TVM cannot.
-        """
-        if cache == "cold" and self.flush is None:
-            raise MeasureError("--cache cold needs cache_flush_cpu_non_first_arg, which this build of TVM lacks")
-        return {"model": "in-graph", "hot": "repeat", "cold": "clflush"}[cache]
-
-    def kernel_outputs(self) -> Iterator[np.ndarray]:
-        for kernel in self.kernels:
-            kernel.run()
-            yield np.asarray(kernel.arrays[-1].numpy())
 
     def output_arrays(self) -> list[np.ndarray]:
         outputs = self.machine[_RUN]()

@@ -1,0 +1,107 @@
+"""What walks have in common, whichever compiler's calls they are made of."""
+
+from __future__ import annotations
+
+import abc
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from op_profiler.compilers.tvm_types import DeviceArray
+from op_profiler.errors import MeasureError
+from op_profiler.measure.measurement import Cache
+
+
+class Timed(Protocol):
+    """Calls that are made one right after the other."""
+
+    def run(self, more: Sequence[ctypes.c_int64] = ()) -> np.ndarray:
+        """Make every call once; microseconds of each, shape (calls,), NaN where it failed."""
+
+
+class KernelCall(Protocol):
+    """A call of a kernel with its arguments bound."""
+
+    label: str
+    arrays: list[DeviceArray]
+
+    def run(self) -> bool:
+        """Call it once; False where it failed."""
+
+    def error(self) -> str | None:
+        """None, or what is wrong with it."""
+
+
+Kernel = TypeVar("Kernel", bound=KernelCall)
+Walk = tuple[Timed, list[int]]
+"""The calls of a walk, and the numbers of the kernels' among them."""
+
+
+class InPlaceKernels(abc.ABC, Generic[Kernel]):
+    """The kernels of a model in order over its own buffers; a part of a `LoadedModel`.
+
+    Attributes:
+        kernels: in execution order; what computes nothing (reshapes) is not among them.
+        flush: gives the call that flushes the tensors of a kernel from the caches; None where the build cannot.
+    """
+
+    kernels: tuple[Kernel, ...]
+    flush: Callable[[Kernel], object] | None
+    _walks: dict[tuple[Cache, tuple[bool, ...]], Walk]
+
+    @abc.abstractmethod
+    def _timed(self, calls: Sequence[object]) -> Timed:
+        """Calls of kernels, and of `flush`, to be timed where they stand."""
+
+    def _more(self) -> Sequence[ctypes.c_int64]:
+        """What `Timed.run` is given in this round."""
+        return ()
+
+    @property
+    def labels(self) -> list[str]:
+        return [kernel.label for kernel in self.kernels]
+
+    def kernel_outputs(self) -> Iterator[np.ndarray]:
+        for kernel in self.kernels:
+            kernel.run()
+            yield np.asarray(kernel.arrays[-1].numpy())
+
+    def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]:
+        """As in `LoadedModel`; kernels that are not timed run all the same, as others need their output."""
+        wanted = tuple(map(bool, timed))
+        if (cache, wanted) not in self._walks:
+            self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
+        calls, rows = self._walks[cache, wanted]
+        times: list[float] = np.where(wanted, calls.run(self._more())[rows], np.nan).tolist()
+        return times
+
+    def _calls_of_walk(self, cache: Cache, timed: tuple[bool, ...]) -> Walk:
+        """With the calls that prepare the caches."""
+        calls: list[object] = []
+        rows = []
+        for kernel, wanted in zip(self.kernels, timed, strict=True):
+            if wanted and cache == "hot":
+                calls.append(kernel)
+            elif wanted and cache == "cold" and self.flush is not None:
+                calls.append(self.flush(kernel))
+            rows.append(len(calls))
+            calls.append(kernel)
+        return self._timed(calls), rows
+
+    def repeat_kernel(self, index: int, calls: int) -> bool:
+        return all(self.kernels[index].run() for _ in range(calls))
+
+    def kernel_error(self, index: int) -> str | None:
+        return self.kernels[index].error()
+
+    def cache_mechanism(self, cache: Cache) -> str:
+        """How `walk` brings the caches into that state.
+
+        Raises:
+            MeasureError: this build of TVM cannot.
+        """
+        if cache == "cold" and self.flush is None:
+            raise MeasureError("--cache cold needs cache_flush_cpu_non_first_arg, which this build of TVM lacks")
+        return {"model": "in-graph", "hot": "repeat", "cold": "clflush"}[cache]
