@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, case, delete, false, func, or_, select, text, update
@@ -67,15 +68,9 @@ def contents(dataset: Dataset) -> Contents:
     Raises:
         DatasetError: the database cannot be read.
     """
-    measured, devices = schema.measurements, schema.devices
-    per_device = (
-        select(
-            devices.c.key, devices.c.kind, devices.c.processor, devices.c.cores, func.count(measured.c.key).label("n")
-        )
-        .outerjoin(measured, measured.c.device_key == devices.c.key)
-        .group_by(devices.c.key, devices.c.kind, devices.c.processor, devices.c.cores)
-        .order_by(devices.c.processor, devices.c.key)
-    )
+    measured, devices = schema.measurements, schema.devices.c
+    per_device = select(devices.key, devices.kind, devices.processor, devices.cores)
+    per_device = per_device.order_by(devices.processor, devices.key)
     outside = (
         select(schema.schedules.c.origin, func.count().label("n"))
         .join(schema.schedules, schema.schedules.c.key == measured.c.schedule_key)
@@ -83,14 +78,15 @@ def contents(dataset: Dataset) -> Contents:
         .group_by(schema.schedules.c.origin)
     )
     with dataset.read() as connection:
+        counts = [dict(row) for row in dataset.rows(_counted(schema.measurements))]
+        rows: collections.Counter[str] = collections.Counter()
+        for count in counts:
+            rows[count["device_key"]] += count["rows"]
         return Contents(
             version=schema.VERSION,
             size_bytes=_size_bytes(connection),
-            devices=tuple(
-                {"key": r["key"], "kind": r["kind"], "processor": r["processor"], "cores": r["cores"], "rows": r["n"]}
-                for r in dataset.rows(per_device)
-            ),
-            models=_models(dataset),
+            devices=tuple({**device, "rows": rows[device["key"]]} for device in dataset.rows(per_device)),
+            models=_models(dataset, counts),
             elsewhere={row["origin"]: row["n"] for row in dataset.rows(outside)},
             coruns=connection.execute(select(func.count()).select_from(schema.coruns)).scalar_one(),
             failures=connection.execute(select(func.count()).select_from(schema.failures)).scalar_one(),
@@ -111,22 +107,34 @@ def _size_bytes(connection: Connection) -> int:
 
 
 def _counted(table: Table) -> Select[Any]:
-    """How many rows of each kind, by model."""
+    """How many rows of each kind, by model and device; read off an index where the table has it."""
     columns = table.c
-    timed = columns.complete & columns.error.is_(None)
+    failed = columns.error_cause.is_not(None)
+    timed = columns.complete & ~failed
     return select(
         columns.model_key,
+        columns.device_key,
+        func.count().label("rows"),
         func.count(case((timed, 1))).label("measured"),
-        func.count(columns.error).label("failed"),
+        func.count(case((failed, 1))).label("failed"),
         func.count(case((timed & columns.foreign_load, 1))).label("foreign_load"),
         func.count(case((timed & columns.settled.is_(false()), 1))).label("unsettled"),
         func.count(case((columns.complete.is_(false()), 1))).label("unfinished"),
-    ).group_by(columns.model_key)
+    ).group_by(columns.model_key, columns.device_key)
 
 
-def _models(dataset: Dataset) -> tuple[ModelContents, ...]:
-    operators = {row["model_key"]: row for row in dataset.rows(_counted(schema.measurements))}
-    wholes = {row["model_key"]: row for row in dataset.rows(_counted(schema.model_timings))}
+def _by_model(counts: Sequence[Mapping[str, Any]]) -> dict[str | None, collections.Counter[str]]:
+    """The counts of `_counted`, those of several devices together."""
+    found: dict[str | None, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for row in counts:
+        found[row["model_key"]] += collections.Counter(
+            {name: n for name, n in row.items() if name not in ("model_key", "device_key")}
+        )
+    return found
+
+
+def _models(dataset: Dataset, counts: Sequence[Mapping[str, Any]]) -> tuple[ModelContents, ...]:
+    operators, wholes = _by_model(counts), _by_model(dataset.rows(_counted(schema.model_timings)))
     timing, link = schema.model_timings.c, schema.model_operators.c
     used = select(timing.model_key, schema.settings.c.threads, schema.devices.c.processor).distinct()
     used = used.select_from(schema.model_timings).join(schema.settings).join(schema.devices)
@@ -135,11 +143,11 @@ def _models(dataset: Dataset) -> tuple[ModelContents, ...]:
     for row in dataset.rows(used):
         threads.setdefault(row["model_key"], set()).add(row["threads"])
         processors[row["model_key"]] = row["processor"]
-    counts = select(link.model_key, func.count().label("n")).group_by(link.model_key)
-    distinct = {row["model_key"]: row["n"] for row in dataset.rows(counts)}
+    per_model = select(link.model_key, func.count().label("n")).group_by(link.model_key)
+    distinct = {row["model_key"]: row["n"] for row in dataset.rows(per_model)}
     found = []
     for model in dataset.models():
-        rows = operators.get(model.key, {})
+        rows = operators[model.key]
         names = (*(field.name for field in dataclasses.fields(ModelIdentity)), "added_at")
         found.append(
             ModelContents(
@@ -147,8 +155,11 @@ def _models(dataset: Dataset) -> tuple[ModelContents, ...]:
                 device=processors.get(model.key),
                 threads=tuple(sorted(threads.get(model.key, ()))),
                 operators=distinct.get(model.key, 0),
-                failed=rows.get("failed", 0) + wholes.get(model.key, {}).get("failed", 0),
-                **{name: rows.get(name, 0) for name in ("measured", "foreign_load", "unsettled", "unfinished")},
+                failed=rows["failed"] + wholes[model.key]["failed"],
+                measured=rows["measured"],
+                foreign_load=rows["foreign_load"],
+                unsettled=rows["unsettled"],
+                unfinished=rows["unfinished"],
             )
         )
     return tuple(found)

@@ -142,11 +142,18 @@ def _fill_failures_of(connection: Connection, table: str, operator: str) -> None
         connection.execute(text(f"UPDATE {table} SET error_cause = :cause WHERE key = :measured"), values)
 
 
+def _index_what_is_counted(connection: Connection) -> None:
+    for index in schema.measurements.indexes:
+        index.create(connection, checkfirst=True)
+    connection.execute(text("DROP INDEX IF EXISTS measurements_of_model"))  # the new one begins with its column
+
+
 Step = Callable[[Connection], None]
 
 STEPS: dict[int, tuple[Step, ...]] = {
     1: (_allow_unknown_cores, _fill_factors),
     4: (_fill_energy_cache, _fill_settled, _fill_failures),
+    5: (_index_what_is_counted,),
 }
 """What else is done from version n to n + 1, after all columns are there. Plain SQL, since `schema` shows the newest
 version only."""
