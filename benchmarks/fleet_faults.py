@@ -118,7 +118,7 @@ def main() -> None:
     headline = f"{row['finished']} of {row['requests']} requests finished, {max(lost, 0)} measurements lost, "
     headline += f"{row['models_doubled']} models doubled, after {row['workers_killed']} killed workers"
     row["errors"] = "; ".join(row["errors"]) or "none"
-    store(__file__, headline, {"faults": [row]}, whole=run.whole)
+    store(__file__, headline, {"faults": [row]}, whole=run.whole and _TASKS == 200)
 
 
 if __name__ == "__main__":

@@ -213,7 +213,7 @@ def main() -> None:
         f"{r['database']}: {r['exported_rows']:,} rows exported in {r['export_s']} s, summary in {r['summary_s']} s"
         for r in rows
     )
-    store(__file__, f"{rows[0]['rows']:,} rows: {told}", {"databases": rows}, whole=run.whole)
+    store(__file__, f"{rows[0]['rows']:,} rows: {told}", {"databases": rows}, whole=run.whole and _ROWS == 10_000_000)
 
 
 if __name__ == "__main__":

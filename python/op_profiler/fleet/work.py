@@ -102,8 +102,9 @@ def carry_out(encoded: bytes) -> bytes:
     machine, started = this_machine(), time.monotonic()
     progress = _Announcing(machine.host)
     progress.tell()
-    for _ in range(_TRIES):
-        _wait_for_dataset(task.request.db)
+    for attempt in range(_TRIES):
+        if attempt:
+            _wait_for_dataset(task.request.db)
         answer, deviation = _attempt(task, progress)
         if answer is not None and getattr(answer, "error_code", 0) != EXIT_ENVIRONMENT:
             break
