@@ -66,8 +66,8 @@ def tuning(lab: Any, trials: int) -> float:
     target = resolve_target("pynq")
     arguments = (tensor(1, 32, 28, 28), tensor(32, 32, 3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float32")
     spec = TaskSpec("conv2d_nchw_spatial_pack.arm_cpu", arguments)
-    space = spec.create(target).config_space
-    indices = np.random.default_rng(0).choice(len(space), trials, replace=False)
+    space = spec.create(target)
+    indices = np.random.default_rng(0).choice(space.size, trials, replace=False)
     candidates = [Candidate(spec, int(i)) for i in indices]
     place = Place(host="127.0.0.1", port=lab.port, key="pynq")
     with BoardRunner("pynq", str(target), place, 1) as runner:

@@ -161,13 +161,13 @@ def _drawn(model: ModelRequest, number: int) -> tuple[str, list[Record]]:
     items, _ = compiler_in_use().tunables(relay_model, target, None)
     item = max(items, key=lambda one: one.anchor.flops)
     (task, *_) = item.tasks
-    space = task.create(target).config_space
+    space = task.create(target)
     draw = random.Random(number)
-    base = next(i for i in iter(lambda: draw.randrange(space.range_length), None) if space.is_index_valid(i))
-    knobs = space.point2knob(base)
-    near = [space.knob2point([*knobs[:at], k, *knobs[at + 1 :]]) for at, n in enumerate(space.dims) for k in range(n)]
-    drawn = draw.sample(sorted({i for i in near if space.is_index_valid(i)} - {base}), _DRAWN - 1)
-    configs = [space.get(index).to_json_dict() for index in (base, *drawn)]
+    base = next(i for i in iter(lambda: draw.randrange(space.size), None) if space.is_valid(i))
+    knobs = space.schedule(base).knobs
+    near = [space.point(knobs | {name: value}) for name, values in space.knobs.items() for value in values]
+    drawn = draw.sample(sorted({point for point in near if point is not None} - {base}), _DRAWN - 1)
+    configs = [space.config(point) for point in (base, *drawn)]
     return item.operators[0], [
         Record(str(target), task.template, task.arguments, config, (1e-5,), conditions=Conditions(1))
         for config in configs

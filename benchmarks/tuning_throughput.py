@@ -62,8 +62,8 @@ def check_cost(spec: Any, target: Any, cores: int, count: int = 64) -> list[floa
     from op_profiler.tuning.trials.runner import TrialRunner
 
     random.seed(1)
-    space = spec.create(target).config_space
-    candidates = [Candidate(spec, space.get_rand_index()) for _ in range(count)]
+    task = spec.create(target)
+    candidates = [Candidate(spec, task.random_point()) for _ in range(count)]
     ratios = []
     with TrialRunner(str(target), cores) as checking, TrialRunner(str(target), cores, check=False) as trusting:
         for runner in (checking, trusting):

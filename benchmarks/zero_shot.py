@@ -39,12 +39,11 @@ def anchors_of(source: str, name: str, target: Any) -> list[Any]:
 def best_of_search(rows: list[dict[str, Any]], item: Any, tasks: dict[str, Any]) -> Any | None:
     """The candidate of an op's ``tuned`` rows that was the fastest."""
     from op_profiler.tuning.candidate import Candidate
-    from op_profiler.tuning.points import index_of
 
     mine = [r for r in rows if r["operator_key"] == item.anchor.key and r["origin"] == "tuned" and r["median_us"]]
     for row in sorted(mine, key=lambda r: float(r["median_us"])):
         if row["template"] in tasks:
-            index = index_of(tasks[row["template"]], row["knobs"])
+            index = tasks[row["template"]].point(row["knobs"])
             spec = next(s for s in item.tasks if s.template == row["template"])
             if index is not None:
                 return Candidate(spec, index)
@@ -91,8 +90,8 @@ def main() -> None:
         state: Any = next((r["cache"] for r in trials if r["operator_key"] in held), "hot")
         with TrialRunner(str(target), threads, cache=state) as runner:
             for item in items:
-                tasks = [(spec, spec.create(target)) for spec in item.tasks]
-                best = best_of_search(rows, item, {spec.template: task for spec, task in tasks})
+                tasks = [spec.create(target) for spec in item.tasks]
+                best = best_of_search(rows, item, {task.spec.template: task for task in tasks})
                 if best is None:
                     continue
                 chosen = propose(item.anchor, tasks, model, good, count=PROPOSED, threads=threads)

@@ -247,9 +247,9 @@ def test_templates_of_this_project_compute_what_numpy_computes_on_arm(lab: Any, 
     lab.board()
     with BoardRunner("pynq", str(target), place(lab), 1) as runner:
         for task in tasks:
-            space = task.create(target).config_space
-            points = range(0, space.range_length, max(space.range_length // 300, 1))
-            valid = [i for i in points if space.is_index_valid(i)][:3]
+            space = task.create(target)
+            points = range(0, space.size, max(space.size // 300, 1))
+            valid = [i for i in points if space.is_valid(i)][:3]
             results = runner.run([Candidate(task, i) for i in valid], float("inf"))
             assert len(results) == 3 and all(r.checked and r.error is None for r in results), results
 
@@ -263,8 +263,8 @@ def test_a_process_of_a_board_that_is_killed_while_it_is_idle_is_replaced(lab: A
         "dense_pack.op_profiler", (("TENSOR", (5, 48), "float32"), ("TENSOR", (4, 48, 4), "float32"), None, "float32")
     )
     target = resolve_target("pynq")
-    space = product.create(target).config_space
-    candidate = Candidate(product, next(i for i in range(space.range_length) if space.is_index_valid(i)))
+    space = product.create(target)
+    candidate = Candidate(product, next(i for i in range(space.size) if space.is_valid(i)))
     lab.board()
 
     def kill(runner: Any) -> None:

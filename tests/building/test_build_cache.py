@@ -113,9 +113,8 @@ def record_of(target: Any, tvm: Any, arguments: Any) -> Record:
 
     register_templates()
     task = TaskSpec("conv2d_NCHWc.op_profiler", arguments)
-    space = task.create(target).config_space
-    valid = next(i for i in range(space.range_length) if space.is_index_valid(i))
-    config = space.get(valid).to_json_dict()
+    space = task.create(target)
+    config = space.config(next(point for point in range(space.size) if space.is_valid(point)))
     return Record(str(target), task.template, task.arguments, config, (1e-5,), conditions=Conditions(1))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from op_profiler.tuning.candidate import TaskSpec
+from op_profiler.tuning.task import Task
 from op_profiler.tuning.trials.worker import Worker, WorkerSetup
 
 
@@ -63,7 +64,7 @@ def worker(target: Any, tmp_path_factory: pytest.TempPathFactory) -> Worker:
     return Worker(orders)
 
 
-def points(task: Any, count: int) -> list[int]:
+def points(task: Task, count: int) -> list[int]:
     """Valid points of a space, the same in every run."""
     random.seed(0)
-    return [task.config_space.get_rand_index() for _ in range(count)]
+    return [task.random_point() for _ in range(count)]

@@ -12,7 +12,6 @@ import pytest
 from op_profiler.schedules.factors import NAMES
 from op_profiler.tuning import reference
 from op_profiler.tuning.candidate import Candidate, TaskSpec
-from op_profiler.tuning.points import index_of, schedule_of
 
 _spec = importlib.util.spec_from_file_location("schedule_tasks", Path(__file__).with_name("conftest.py"))
 assert _spec is not None and _spec.loader is not None
@@ -85,9 +84,7 @@ def test_a_wrong_output_is_told_with_its_size() -> None:
 def test_they_build_for_arm_with_vector_instructions(name: str, triple: str, tvm: Any) -> None:
     arm = tvm.target.Target(f"llvm -device=arm_cpu -mtriple={triple} -mattr=+neon")
     task = ODD[name].create(arm)
-    with arm:
-        schedule, arguments = task.instantiate(task.config_space.get(tasks.points(task, 1)[0]))
-        assembly = tvm.build(schedule, arguments, arm).get_source("asm")
+    assembly = task.build(tasks.points(task, 1)[0]).function.get_source("asm")
     multiply_adds = ("fmla", "fmul") if triple.startswith("aarch64") else ("vmla.f32", "vmul.f32", "vfma.f32")
     assert any(instruction in assembly for instruction in multiply_adds)
 
@@ -96,26 +93,25 @@ def test_they_build_for_arm_with_vector_instructions(name: str, triple: str, tvm
 def test_points_and_knobs_are_the_same_thing(name: str, target: Any) -> None:
     task = ODD[name].create(target)
     for index in tasks.points(task, 10):
-        schedule = schedule_of(task, index)
-        assert index_of(task, schedule.knobs) == index == index_of(task, schedule.knobs, nearest=True)
+        schedule = task.schedule(index)
+        assert task.point(schedule.knobs) == index == task.point(schedule.knobs, nearest=True)
         factors = {n: getattr(schedule.factors, n) for n in NAMES}
         assert factors["tile"] is not None and factors["reorder"] and factors["parallel"] and factors["unroll"]
-    assert index_of(task, {**schedule.knobs, "unroll": 17}) is None
-    assert index_of(task, {"other": 1}) is None and index_of(task, {"other": 1}, nearest=True) is None
+    assert task.point({**schedule.knobs, "unroll": 17}) is None
+    assert task.point({"other": 1}) is None and task.point({"other": 1}, nearest=True) is None
 
 
 def test_the_factors_of_a_point_in_words(target: Any) -> None:
     task = tasks.conv2d(channels=32, out=32, size=8).create(target)
-    nest = task.config_space.nest
     knobs = {"tile_oc": 2, "tile_oh": 1, "tile_ow": 4, "split_ic": 8, "outer": 0, "fuse": 2, "reorder": 0}
-    factors = nest.factors({**knobs, "compute_at": 1, "vectorize": 8, "unroll": 1})
+    factors = task.factors({**knobs, "compute_at": 1, "vectorize": 8, "unroll": 1})
     assert factors.tile == {"oc": 2, "oh": 1, "ow": 4} and factors.split == {"ic": 8}
     assert factors.reorder == "n oc oh ow | ic.o ic.i kh kw"
     assert (factors.parallel, factors.fuse, factors.compute_at) == ("n oc oh", 3, "n oc oh")
     assert (factors.vectorize, factors.unroll) == (8, "tile")
-    assert nest.factors({**knobs, "compute_at": 0, "vectorize": 8, "unroll": 1}).compute_at == "root"
-    assert nest.factors({**knobs, "compute_at": -1, "vectorize": 8, "unroll": 1}).compute_at == "inline"
-    assert nest.factors({**knobs, "compute_at": 2, "vectorize": 8, "unroll": 1}).compute_at == "ow"
+    assert task.factors({**knobs, "compute_at": 0, "vectorize": 8, "unroll": 1}).compute_at == "root"
+    assert task.factors({**knobs, "compute_at": -1, "vectorize": 8, "unroll": 1}).compute_at == "inline"
+    assert task.factors({**knobs, "compute_at": 2, "vectorize": 8, "unroll": 1}).compute_at == "ow"
 
 
 def test_tile_sizes() -> None:
@@ -130,7 +126,7 @@ def test_tile_sizes() -> None:
 def test_what_does_not_fit_the_registers_is_not_in_the_space(target: Any) -> None:
     task = tasks.conv2d(channels=32, out=256, size=16).create(target)
     for index in tasks.points(task, 200):
-        knobs = schedule_of(task, index).knobs
+        knobs = task.schedule(index).knobs
         lanes = 8 // knobs["vectorize"]
         assert knobs["tile_oc"] * knobs["tile_oh"] * knobs["tile_ow"] * lanes <= 32
 
@@ -143,7 +139,6 @@ def test_equal_tasks_have_equal_keys() -> None:
 def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_path: Path) -> None:
     """A product of one row, broadcast over a batch by the addition behind it, under a record of ours."""
     from op_profiler.schedules import records
-    from op_profiler.tuning.points import index_of
 
     relay = tvm.relay
     data, other = relay.var("data", shape=(4, 48)), relay.var("other", shape=(3, 4, 64))
@@ -153,8 +148,8 @@ def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_pat
     spec = tasks.dense(4, 64, 48, 32)
     task = spec.create(target)
     index = tasks.points(task, 1)[0]
-    assert index_of(task, schedule_of(task, index).knobs) == index
-    config = dict(task.config_space.get(index).to_json_dict())
+    assert task.point(task.schedule(index).knobs) == index
+    config = task.config(index)
     file = tmp_path / "x.jsonl"
     records.keep(file, records.Record(str(target), spec.template, spec.arguments, config, (1e-9,)))
     from op_profiler.compilers.relay.applied_records import applied

@@ -87,8 +87,8 @@ def bad_runner(target: Any, patient: TrialLimits, tmp_path_factory: pytest.TempP
 
 
 def test_good_candidates_have_samples_and_were_checked(runner: TrialRunner, target: Any) -> None:
-    space = GOOD.create(target).config_space
-    indices = [i for i in range(0, space.range_length, 7) if space.is_index_valid(i)][:6]
+    space = GOOD.create(target)
+    indices = [i for i in range(0, space.size, 7) if space.is_valid(i)][:6]
     results = runner.run([Candidate(GOOD, i) for i in indices], float("inf"))
     assert len(results) == len(indices)
     assert all(r.error is None and r.checked and r.build_seconds > 0 for r in results)

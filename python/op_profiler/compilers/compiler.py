@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.targets.machine import LoadedModel, TimedModel
     from op_profiler.tuning.candidate import TaskSpec
+    from op_profiler.tuning.task import Task
     from op_profiler.tuning.tunable import Tunable
 
 
@@ -269,8 +270,12 @@ class Compiler(abc.ABC):
     def anchor(self, occurrence: Occurrence) -> Operator:
         """The heavy op of an operator, as an operator of its own."""
 
+    def prepare_search(self) -> None:
+        """Import what building tasks needs, once, before the processes that do it are forked."""
+        return
+
     @abc.abstractmethod
-    def task(self, spec: TaskSpec, target: Target) -> Any:
+    def task(self, spec: TaskSpec, target: Target) -> Task:
         """A task with the space of its schedules, for a tuner and for the workers that build its points."""
 
     @abc.abstractmethod

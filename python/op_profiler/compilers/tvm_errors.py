@@ -11,3 +11,8 @@ def last_line(error: BaseException) -> str:
     if chosen.endswith(":") and chosen != lines[-1]:
         chosen += " " + lines[lines.index(chosen) + 1]
     return chosen[:500]
+
+
+def kind_and_last_line(error: BaseException) -> str:
+    """`last_line` behind the name of the error's class, which tells where there is little else."""
+    return f"{type(error).__name__}: {last_line(error)}"

@@ -40,18 +40,6 @@ class Factors:
 NAMES = tuple(field.name for field in dataclasses.fields(Factors))
 
 
-def factors_of(config: Any, knobs: Mapping[str, Any]) -> Factors:
-    """The factors of one point of a template's space.
-
-    Args:
-        config: AutoTVM's configuration (space or point) after the template ran with it. The project's own templates
-            leave the description of their loops there; TVM's are read by the names of their knobs.
-        knobs: name to plain value, as in `Schedule.knobs`.
-    """
-    nest = getattr(config, "nest", None)
-    return nest.factors(knobs) if nest is not None else factors_of_knobs(knobs)
-
-
 def factors_of_knobs(knobs: Mapping[str, Any]) -> Factors:
     """The factors behind the knobs of TVM's own templates, as far as their names tell.
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-import time
-from types import ModuleType
-from typing import Any
 
 import pytest
 
-from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.tuning.candidate import TaskSpec
+from op_profiler.targets.target import resolve_target
+from op_profiler.tuning.candidate import TaskSpec, TrialResult
+from op_profiler.tuning.task import Task
 from op_profiler.tuning.tuners.tuner import Tuner, TunerFactory
 
 DENSE = TaskSpec(
@@ -23,7 +21,7 @@ _BATCH, _BATCHES = 8, 5
 class TunerSuite:
     """A tuner proposes points of the space, each at most once, and the same for the same results.
 
-    Nothing is built: what a point costs follows from its knobs.
+    Nothing is built: what a point costs follows from its number.
 
     Fixtures:
         factory: an `op_profiler.tuning.tuners.tuner.TunerFactory`.
@@ -34,24 +32,24 @@ class TunerSuite:
         raise NotImplementedError
 
     @pytest.fixture
-    def task(self) -> Any:
-        return DENSE.create(load_tvm().target.Target("llvm"))
+    def task(self) -> Task:
+        return DENSE.create(resolve_target("llvm"))
 
-    def test_each_point_of_the_space_is_proposed_at_most_once(self, factory: TunerFactory, task: Any) -> None:
-        proposed = _proposals(_seeded(factory, task), task)
+    def test_each_point_of_the_space_is_proposed_at_most_once(self, factory: TunerFactory, task: Task) -> None:
+        proposed = _proposals(_seeded(factory, task))
         assert proposed and len(proposed) == len(set(proposed))
-        assert all(0 <= index < len(task.config_space) for index in proposed)
+        assert all(0 <= point < task.size and task.is_valid(point) for point in proposed)
 
-    def test_the_same_seed_gives_the_same_proposals(self, factory: TunerFactory, task: Any) -> None:
-        first, second = (_proposals(_seeded(factory, task), task) for _ in range(2))
+    def test_the_same_seed_gives_the_same_proposals(self, factory: TunerFactory, task: Task) -> None:
+        first, second = (_proposals(_seeded(factory, task)) for _ in range(2))
         assert first == second
 
-    def test_failures_are_results(self, factory: TunerFactory, task: Any) -> None:
-        proposed = _proposals(_seeded(factory, task), task, fails=True)
+    def test_failures_are_results(self, factory: TunerFactory, task: Task) -> None:
+        proposed = _proposals(_seeded(factory, task), fails=True)
         assert proposed and len(proposed) == len(set(proposed))
 
 
-def _seeded(factory: TunerFactory, task: Any, seed: int = 3) -> Tuner:
+def _seeded(factory: TunerFactory, task: Task, seed: int = 3) -> Tuner:
     """As `make_tuner` makes it."""
     import numpy as np
 
@@ -60,26 +58,22 @@ def _seeded(factory: TunerFactory, task: Any, seed: int = 3) -> Tuner:
     return factory(task, seed)
 
 
-def _proposals(tuner: Tuner, task: Any, *, fails: bool = False) -> list[int]:
+def _proposals(tuner: Tuner, *, fails: bool = False) -> list[int]:
     """The points of a few batches, in their order."""
-    autotvm = load_tvm().autotvm
     found: list[int] = []
     for _ in range(_BATCHES):
         if not tuner.has_next():
             break
-        configs = list(tuner.next_batch(_BATCH))
-        assert len(configs) <= _BATCH
-        if not configs:
+        points = tuner.next_batch(_BATCH)
+        assert len(points) <= _BATCH
+        if not points:
             break
-        found += [int(config.index) for config in configs]
-        inputs = [autotvm.measure.MeasureInput(task.target, task, config) for config in configs]
-        tuner.update(inputs, [_result(autotvm, config, fails) for config in configs])
+        found += points
+        tuner.update(points, [_result(point, fails) for point in points])
     return found
 
 
-def _result(autotvm: ModuleType, config: Any, fails: bool) -> Any:
+def _result(point: int, fails: bool) -> TrialResult:
     if fails:
-        error = autotvm.measure.MeasureErrorNo.RUNTIME_DEVICE
-        return autotvm.measure.MeasureResult((1e9,), error, 0.0, time.time())
-    seconds = 1e-6 * (1 + sum(map(float, config.get_flatten_feature())) % 7)
-    return autotvm.measure.MeasureResult((seconds,), 0, 0.0, 0.0)
+        return TrialResult(failure="run", error="it does not run")
+    return TrialResult(samples_us=(1.0 + point % 7,))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_types import Target
+
+if TYPE_CHECKING:
+    from op_profiler.schedules.records import Record
+    from op_profiler.tuning.task import Task
 
 Failure = Literal["invalid", "build", "timeout", "crash", "memory", "wrong", "run", "lost"]
 
@@ -25,12 +29,14 @@ class TaskSpec:
         """The workload as text; equal for equal tasks."""
         return repr((self.template, self.arguments))
 
-    def create(self, target: Target) -> Any:
-        """The compiler's task, with its space."""
+    def create(self, target: Target) -> Task:
+        """The task, with its space."""
         return compiler_in_use().task(self, target)
 
 
 VENDOR = -1
+_NO_POINT = -1
+"""Index, in a record, of what is no point of a space: what a template takes without a record."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +44,24 @@ class Candidate:
     """One schedule to try.
 
     Attributes:
-        index: point of the task's space; None is the schedule that the template takes without a record, `VENDOR` is no
-            schedule but the vendor's kernel for the same computation.
+        index: point of the space of the `Task`; None is the schedule that the template takes without a record,
+            `VENDOR` is no schedule but the vendor's kernel for the same computation.
     """
 
     task: TaskSpec
     index: int | None
+
+
+def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Target) -> Candidate | None:
+    """The candidate that a record stands for; None where no task is the record's, or its space has no such point."""
+    for spec in specs:
+        if (spec.template, spec.arguments) != (record.template, record.arguments):
+            continue
+        if int(record.config.get("index", _NO_POINT)) == _NO_POINT:
+            return Candidate(spec, None)
+        point = spec.create(target).point(record.knobs)
+        return Candidate(spec, point) if point is not None else None
+    return None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -91,7 +91,7 @@ def reference_of(task: TaskSpec) -> Reference | None:
     return None
 
 
-def _tensor(argument: Any) -> tuple[Shape, str]:
+def _tensor(argument: Sequence[Any]) -> tuple[Shape, str]:
     kind, shape, dtype = argument
     if kind != "TENSOR":
         raise ValueError(f"{argument} is no tensor")

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.tuning.candidate import Candidate, Runner, TaskSpec, TrialResult
-from op_profiler.tuning.points import default_schedule, schedule_of
+from op_profiler.tuning.task import Config
 from op_profiler.tuning.tuners.tuner import make_tuner
 
 _BATCH = 16
 _FINALISTS = 5
 _FINAL_ROUNDS = 15
-_FAILED_SECONDS = 1e9  # AutoTVM's cost of a failure
 
 Known = Callable[[TaskSpec], Mapping[str, TrialResult]]
 """What was tried before of a task, by the key of the schedule."""
@@ -43,13 +39,13 @@ class Finalist:
     """One of the best candidates, measured again beside the others.
 
     Attributes:
-        config: the point as AutoTVM's record has it.
+        config: the point as a record has it.
     """
 
     candidate: Candidate
     schedule: Schedule
     result: TrialResult
-    config: dict[str, Any]
+    config: Config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +114,7 @@ class OperatorSearch:
         """Search; a known result counts as a trial, so that an interrupted search goes on where it stopped."""
         for spec in self._defaults:
             self._tasks[spec] = self._tasks.get(spec) or spec.create(self._target)
-            schedule = default_schedule(self._tasks[spec], self._target)
+            schedule = self._tasks[spec].default()
             self._try([(Candidate(spec, None), schedule)])
         started = len(self._trials)
         while (left := self._count - (len(self._trials) - started)) > 0:
@@ -139,14 +135,13 @@ class OperatorSearch:
         return min(open_spaces, key=lambda space: space.best_us)
 
     def _batch(self, space: _Space, count: int) -> None:
-        configs = space.tuner.next_batch(count)
-        indices = [int(config.index) for config in configs]
-        if not indices:  # a tuner that says it has more, and has not
+        points = space.tuner.next_batch(count)
+        if not points:  # a tuner that says it has more, and has not
             space.exhausted = True
             return
-        candidates = [(Candidate(space.spec, i), schedule_of(space.task, i)) for i in indices]
+        candidates = [(Candidate(space.spec, point), space.task.schedule(point)) for point in points]
         results = self._try(candidates)
-        space.learn(configs, results)
+        space.learn(points, results)
 
     def _try(self, candidates: list[tuple[Candidate, Schedule]]) -> list[TrialResult]:
         """Results of candidates; those that are known are not measured again."""
@@ -182,26 +177,14 @@ class OperatorSearch:
         schedules = {t.candidate: t.schedule for t in chosen}
         champion = self._champion
         if champion is not None and champion not in schedules and champion.index is not None:
-            schedules[champion] = schedule_of(self._tasks[champion.task], champion.index)
+            schedules[champion] = self._tasks[champion.task].schedule(champion.index)
         results = self._runner.compare(list(schedules), _FINAL_ROUNDS)
         finalists = [
-            Finalist(candidate, schedule, result, self._config(candidate))
+            Finalist(candidate, schedule, result, self._tasks[candidate.task].config(candidate.index))
             for (candidate, schedule), result in zip(schedules.items(), results)
             if result.error is None
         ]
         return tuple(sorted(finalists, key=lambda f: f.result.median_us))
-
-    def _config(self, candidate: Candidate) -> dict[str, Any]:
-        from tvm.autotvm.task.space import ConfigEntity, FallbackConfigEntity
-
-        task = self._tasks[candidate.task]
-        if candidate.index is not None:
-            return dict(task.config_space.get(candidate.index).to_json_dict())
-        config = FallbackConfigEntity()
-        with self._target:
-            task.instantiate(config)
-        entities = dict(config._entity_map)
-        return dict(ConfigEntity(-1, None, entities, list(config._constraints)).to_json_dict())
 
 
 class _Space:
@@ -215,19 +198,8 @@ class _Space:
         self.exhausted = False
         self.best_us = float("inf")
 
-    def learn(self, configs: Sequence[Any], results: Sequence[TrialResult]) -> None:
-        """Tell the tuner what came of its proposals, in AutoTVM's words."""
-        autotvm = load_tvm().autotvm
-        inputs = [autotvm.measure.MeasureInput(self.task.target, self.task, config) for config in configs]
-        now = time.time()
-        answers = []
-        for result in results:
-            if result.samples_us:
-                costs = tuple(us / 1e6 for us in result.samples_us)
-                answers.append(autotvm.measure.MeasureResult(costs, 0, result.build_seconds, now))
-            else:
-                error = autotvm.measure.MeasureErrorNo.RUNTIME_DEVICE
-                answers.append(autotvm.measure.MeasureResult((_FAILED_SECONDS,), error, 0.0, now))
-            self.best_us = min(self.best_us, result.median_us)
-        self.tuner.update(inputs, answers)
+    def learn(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
+        """Tell the tuner what came of its proposals."""
+        self.best_us = min([self.best_us, *(result.median_us for result in results)])
+        self.tuner.update(points, results)
         self.tried += len(results)

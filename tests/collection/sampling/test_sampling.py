@@ -229,9 +229,8 @@ def _winograd(point: Conv2d, target: Any) -> Record:
     data, (kind, (chunks, _, _, _, _, lanes), dtype), *rest = dict(choices.tasks_of(direct))["conv2d_NCHWc.x86"]
     register_templates()
     spec = TaskSpec(WINOGRAD, (data, (kind, (6, 6, chunks, point.in_channels, lanes), dtype), *rest))
-    space = spec.create(target).config_space
-    valid = next(i for i in range(space.range_length) if space.is_index_valid(i))
-    config = space.get(valid).to_json_dict()
+    space = spec.create(target)
+    config = space.config(next(point for point in range(space.size) if space.is_valid(point)))
     return Record(str(target), spec.template, spec.arguments, config, (1e-5,), conditions=Conditions(1))
 
 

@@ -15,7 +15,6 @@ from op_profiler.collection.studies.tune import tunables_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.schedules.records import Conditions, Record
 from op_profiler.targets.open_machine import open_machine
-from op_profiler.tuning.points import index_of
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +32,12 @@ def entries(small_network: Any, target: Any) -> list[Entry]:
     for item in tunables_of(small_network, target)[0]:
         spec = item.tasks[0]
         task = spec.create(target)
-        space = task.config_space
-        slow = {name: min(e.val for e in values.entities) for name, values in space.space_map.items()}
-        slow |= {"compute_at": -1, "vectorize": min(e.val for e in space.space_map["vectorize"].entities)}
-        index = index_of(task, {name: slow[name] for name in space.space_map})
-        assert index is not None
-        config = dict(space.get(index).to_json_dict())
-        record = Record(str(target), spec.template, spec.arguments, config, (1e-9,), conditions=Conditions(1))
+        slow = {name: min(values) for name, values in task.knobs.items()} | {"compute_at": -1}
+        point = task.point({name: slow[name] for name in task.knobs})
+        assert point is not None
+        record = Record(
+            str(target), spec.template, spec.arguments, task.config(point), (1e-9,), conditions=Conditions(1)
+        )
         found.append(Entry(item, (record,), record))
     return [entry for entry in found if "conv2d" in entry.item.anchor.anchor]
 

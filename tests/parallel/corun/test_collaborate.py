@@ -17,7 +17,6 @@ from op_profiler.parallel.corun.models import Models, in_order, plan_of
 from op_profiler.parallel.corun.schedule_proposals import proposals
 from op_profiler.parallel.planning.plan import Group, Plan, PlanError, Stage, Step
 from op_profiler.schedules.schedule import Schedule
-from op_profiler.tuning.points import index_of
 
 Schedules = dict[str, tuple[Schedule, ...]]
 
@@ -26,13 +25,10 @@ def _schedules(models: Models, wanted: dict[str, int]) -> Schedules:
     """For each operator that has a template the schedule whose knobs are nearest to the wanted ones (0 elsewhere)."""
     found: Schedules = {}
     for label in dict.fromkeys(models.labels):
-        for spec, task in models.variants.tasks(label):
-            knobs = {name: wanted.get(name, 0) for name in task.config_space.space_map}
-            index = index_of(task, knobs, nearest=True)
-            assert index is not None
-            values = task.config_space.get(index)._entity_map
-            plain = {str(name): entity.val for name, entity in values.items()}
-            found[label] = (*found.get(label, ()), Schedule(spec.template, plain, "trial"))
+        for task in models.variants.tasks(label):
+            point = task.point({name: wanted.get(name, 0) for name in task.knobs}, nearest=True)
+            assert point is not None
+            found[label] = (*found.get(label, ()), task.schedule(point))
     return found
 
 

@@ -16,7 +16,6 @@ from op_profiler.predict.schedules.proposals import propose
 from op_profiler.predict.schedules.ranking import RankingModel, evaluate, examples
 from op_profiler.predict.schedules.suggestions import ScheduleQuery
 from op_profiler.schedules.records import Conditions, Record, keep
-from op_profiler.tuning.points import schedule_of
 from op_profiler.tuning.tunable import own_tasks
 
 from ...command_line import op_profiler
@@ -54,7 +53,7 @@ def trials(operator: Operator, target: Any, count: int = 60) -> list[dict[str, A
     random.seed(1)
     rows = []
     for _ in range(count):
-        schedule = schedule_of(task, task.config_space.get_rand_index())
+        schedule = task.schedule(task.random_point())
         row = dataclasses.asdict(operator) | dataclasses.asdict(schedule.factors)
         row |= {"operator_key": operator.key, "template": schedule.template, "knobs": schedule.knobs, "threads": 2}
         row |= {"cache": "hot", "device_key": "d", "median_us": cost(operator, schedule.knobs)}
@@ -79,7 +78,7 @@ def test_the_ranking_carries_over_to_operators_it_has_not_seen(rows: list[dict[s
 
 def test_proposals_are_better_than_chance(rows: list[dict[str, Any]], target: Any) -> None:
     operator = anchor(64, 192, 96)
-    tasks = [(spec, spec.create(target)) for spec in own_tasks(operator)]
+    tasks = [spec.create(target) for spec in own_tasks(operator)]
     model = RankingModel.train(examples(rows))
     proposals = propose(operator, tasks, model, [], count=8, threads=2)
     assert len({p.candidate for p in proposals}) == 8
@@ -128,7 +127,7 @@ def test_what_is_known_is_of_one_device_and_one_set_of_conditions(
         assert (suggestion.source, suggestion.latency_us) == ("measured", 1e-3)
     assert known(4, "cold", "d").suggestions[0].source == "predicted"
     (spec,) = own_tasks(operator)
-    config = spec.create(target).config_space.get(0).to_json_dict()
+    config = spec.create(target).config(0)
     for conditions_, seconds in ((Conditions(2, "hot"), 1.0), (Conditions(1, "cold"), 1e-9)):
         keep(tmp_path / "x", Record("llvm", spec.template, spec.arguments, config, (seconds,), conditions=conditions_))
     (record,) = known(2, "hot", "d", tmp_path / "x").suggestions

@@ -141,7 +141,7 @@ class ModelTuner(Study):
         self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int
     ) -> tuple[Tunable, Search, Candidate | None]:
         """An anchor, what its search found, and the schedule that has been in use for it."""
-        from op_profiler.tuning.points import candidate_of
+        from op_profiler.tuning.candidate import candidate_of
         from op_profiler.tuning.search import OperatorSearch
 
         self.dataset.add_anchor(item.anchor)

@@ -81,7 +81,7 @@ class VendorComparison(Study):
     def _best(self, item: Tunable) -> Candidate | None:
         """The candidate that a build takes; None where there is no record."""
         from op_profiler.schedules.records import computation_of
-        from op_profiler.tuning.points import candidate_of
+        from op_profiler.tuning.candidate import candidate_of
 
         task = item.tasks[0]
         best = self.build.usable_records().chosen.get(computation_of(task.template, task.arguments))

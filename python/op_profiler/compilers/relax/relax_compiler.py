@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler, NotKept
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.targets.machine import LoadedModel, TimedModel
     from op_profiler.tuning.candidate import TaskSpec
+    from op_profiler.tuning.task import Task
     from op_profiler.tuning.tunable import Tunable
 
 _ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, IndexError)
@@ -156,7 +157,7 @@ class RelaxCompiler(Compiler):
     def anchor(self, occurrence: Occurrence) -> Operator:
         raise ModelError("the compiler relax does not tune")
 
-    def task(self, spec: TaskSpec, target: Target) -> Any:
+    def task(self, spec: TaskSpec, target: Target) -> Task:
         raise ModelError("the compiler relax does not tune")
 
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:

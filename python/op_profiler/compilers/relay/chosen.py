@@ -9,13 +9,12 @@ from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.extract import attributes
+from op_profiler.compilers.relay.knobs import factors_of, knob_values
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Node, Target
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.describe import signature
 from op_profiler.operators.operator import TensorSpec
-from op_profiler.schedules.factors import factors_of
-from op_profiler.schedules.knobs import knob_values
 from op_profiler.schedules.schedule import Schedule
 
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.c_compiler import make_library
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.targets.machine import TimedModel
     from op_profiler.tuning.candidate import TaskSpec
+    from op_profiler.tuning.task import Task
     from op_profiler.tuning.tunable import Tunable
 
 
@@ -159,12 +160,19 @@ class RelayCompiler(Compiler):
 
         return anchor_of(occurrence)
 
-    def task(self, spec: TaskSpec, target: Target) -> Any:
-        """An `autotvm.task.Task`."""
+    def prepare_search(self) -> None:
+        import tvm.autotvm.feature
+        import tvm.relay
+        import tvm.topi.testing  # noqa: F401
+
         from op_profiler.schedules.templates import register_templates
 
         register_templates()
-        return load_tvm().autotvm.task.create(spec.template, spec.arguments, target)
+
+    def task(self, spec: TaskSpec, target: Target) -> Task:
+        from op_profiler.compilers.relay.search_task import AutoTvmTask
+
+        return AutoTvmTask(spec, target)
 
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         from op_profiler.compilers.relay.chosen import chosen_schedules

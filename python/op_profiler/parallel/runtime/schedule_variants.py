@@ -6,7 +6,7 @@ import functools
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,19 +18,15 @@ from op_profiler.parallel.planning.plan import PlanError
 from op_profiler.parallel.runtime.lane_executor import on_lanes
 from op_profiler.schedules.records import Record
 from op_profiler.schedules.usable_records import UsableRecords
-from op_profiler.tuning.candidate import TaskSpec
-from op_profiler.tuning.points import index_of
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
     from op_profiler.compilers.tvm_types import PackedFunction
     from op_profiler.schedules.schedule import Schedule
+    from op_profiler.tuning.task import Task
 
 _ANY_SECONDS = 1e-9  # of a record that has no rival
 _TOLERANCE = 1e-4  # another schedule adds in another order
-
-Tasks = tuple[tuple[TaskSpec, Any], ...]
-"""Ways to compute an operator, each with AutoTVM's task for it."""
 
 
 class Variants:
@@ -49,7 +45,7 @@ class Variants:
             there are none.
     """
 
-    tasks: Callable[[str], Tasks]
+    tasks: Callable[[str], tuple[Task, ...]]
 
     def __init__(self, compiled: Sequence[CompiledModel], target: str) -> None:
         self._target = load_tvm().target.Target(target)
@@ -77,20 +73,20 @@ class Variants:
             self._built[key] = self._build(label, schedule)
         return self._built[key]
 
-    def _tasks(self, label: str) -> Tasks:
+    def _tasks(self, label: str) -> tuple[Task, ...]:
         """The project's templates among those that the compiler weighs for an operator; empty where there are none."""
         specs = compiler_in_use().tasks(self._occurrences[label], self._target)
-        return tuple((spec, spec.create(self._target)) for spec in specs)
+        return tuple(spec.create(self._target) for spec in specs)
 
     def _build(self, label: str, schedule: Schedule) -> PackedFunction:
         occurrence = self._occurrences[label]
         what = f"{occurrence.operator.name} with the schedule {schedule.template} {schedule.knobs}"
-        spec, task = next((one for one in self.tasks(label) if one[0].template == schedule.template), (None, None))
-        index = index_of(task, schedule.knobs) if task is not None else None
-        if spec is None or task is None or index is None:
+        task = next((one for one in self.tasks(label) if one.spec.template == schedule.template), None)
+        point = task.point(schedule.knobs) if task is not None else None
+        if task is None or point is None:
             raise PlanError(f"there is no {what}: the template has no such knobs for it")
-        config = dict(task.config_space.get(index).to_json_dict())
-        record = Record(str(self._target), spec.template, spec.arguments, config, (_ANY_SECONDS,))
+        spec = task.spec
+        record = Record(str(self._target), spec.template, spec.arguments, task.config(point), (_ANY_SECONDS,))
         try:
             _, built = build_operator(occurrence, self._target, UsableRecords.only(record))
         except ModelError as error:

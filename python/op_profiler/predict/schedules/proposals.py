@@ -12,8 +12,8 @@ import numpy as np
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.schedules.ranking import Example, RankingModel, best_of_groups, features_of
 from op_profiler.schedules.schedule import Schedule
-from op_profiler.tuning.candidate import Candidate, TaskSpec
-from op_profiler.tuning.points import index_of, schedule_of
+from op_profiler.tuning.candidate import Candidate
+from op_profiler.tuning.task import Task
 
 _DRAWN = 1500
 _SIMILAR = 60
@@ -35,7 +35,7 @@ class Proposal:
 
 def propose(
     anchor: Operator,
-    tasks: Sequence[tuple[TaskSpec, Any]],
+    tasks: Sequence[Task],
     model: RankingModel,
     known: Sequence[tuple[str, Mapping[str, Any], float]],
     *,
@@ -47,33 +47,34 @@ def propose(
     neighbours.
 
     Args:
-        tasks: each way to compute the anchor, with AutoTVM's task for it.
+        tasks: each way to compute the anchor.
         known: good schedules of other operators: template, knobs, and time over the best of that operator.
     """
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 - AutoTVM draws from the global generators
+    np.random.seed(seed)  # noqa: NPY002 - tasks draw from the global generators
     fields = dataclasses.asdict(anchor)
     found: dict[tuple[str, int], Proposal] = {}
 
-    def score(spec: TaskSpec, task: Any, indices: set[int]) -> None:
-        new = [i for i in indices if (spec.template, i) not in found and task.config_space.is_index_valid(i)]
+    def score(task: Task, points: set[int]) -> None:
+        spec = task.spec
+        new = [point for point in points if (spec.template, point) not in found and task.is_valid(point)]
         if not new:
             return
-        schedules = [schedule_of(task, i) for i in new]
+        schedules = [task.schedule(point) for point in new]
         features = [features_of(fields, s.template, dataclasses.asdict(s.factors), threads) for s in schedules]
-        for index, schedule, value in zip(new, schedules, model.predict(features)):
-            found[spec.template, index] = Proposal(Candidate(spec, index), schedule, float(value))
+        for point, schedule, value in zip(new, schedules, model.predict(features)):
+            found[spec.template, point] = Proposal(Candidate(spec, point), schedule, float(value))
 
-    for spec, task in tasks:
-        space = task.config_space
-        indices = {space.get_rand_index() for _ in range(min(_DRAWN, space.range_length))}
-        good = sorted((k for k in known if k[0] == spec.template), key=lambda k: k[2])[:_SIMILAR]
-        indices |= {i for i in (index_of(task, knobs, nearest=True) for _, knobs, _ in good) if i is not None}
-        score(spec, task, indices)
+    for task in tasks:
+        template = task.spec.template
+        points = {task.random_point() for _ in range(min(_DRAWN, task.size))}
+        good = sorted((k for k in known if k[0] == template), key=lambda k: k[2])[:_SIMILAR]
+        points |= {point for point in (task.point(knobs, nearest=True) for _, knobs, _ in good) if point is not None}
+        score(task, points)
         for _ in range(_STEPS):
-            mine = sorted((p for (t, _), p in found.items() if t == spec.template), key=lambda p: p.score)
+            mine = sorted((p for (t, _), p in found.items() if t == template), key=lambda p: p.score)
             starts = [p.candidate.index for p in mine[:_SIMILAR] if p.candidate.index is not None]
-            score(spec, task, {space.random_walk(start) for start in starts for _ in range(6)})
+            score(task, {task.neighbour(start) for start in starts for _ in range(6)})
     return _diverse(sorted(found.values(), key=lambda p: p.score), count)
 
 

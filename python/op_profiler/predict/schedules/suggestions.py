@@ -15,12 +15,12 @@ from op_profiler.schedules import records
 from op_profiler.schedules.records import Conditions
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.tuning.candidate import Candidate, TaskSpec
-from op_profiler.tuning.points import index_of
 from op_profiler.tuning.tunable import own_tasks
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
     from op_profiler.tuning.candidate import Runner, TrialResult
+    from op_profiler.tuning.task import Task
 
 _FOLDS = 5
 Rows = Sequence[Mapping[str, Any]]
@@ -99,10 +99,10 @@ class ScheduleQuery:
         Args:
             runner: measures the first `verify` predictions in turns, and what is known beside them.
         """
-        tasks = [(spec, spec.create(self._target)) for spec in own_tasks(anchor)]
+        tasks = [spec.create(self._target) for spec in own_tasks(anchor)]
         if not tasks:
             return Answer(anchor, ())
-        known = self._known(anchor, [spec for spec, _ in tasks])
+        known = self._known(anchor, [task.spec for task in tasks])
         if known is not None and not verify:
             return Answer(anchor, (known,))
         good = good_schedules(self._rows, self._examples)
@@ -119,7 +119,7 @@ class ScheduleQuery:
         verified.sort(key=lambda s: s.verified_us if s.verified_us is not None else float("inf"))
         return Answer(anchor, tuple(verified + [s for s, _ in suggestions[verify:count]]))
 
-    def _known(self, anchor: Operator, specs: Iterable[Any]) -> Suggestion | None:
+    def _known(self, anchor: Operator, specs: Iterable[TaskSpec]) -> Suggestion | None:
         """The record that a build takes, else the best trial of this very operator under these very conditions."""
         chosen = records.choose(self._records, self._conditions)
         for computation in {records.computation_of(spec.template, spec.arguments) for spec in specs} & set(chosen):
@@ -150,11 +150,11 @@ class ScheduleQuery:
         return evaluate(self._examples, [keys[i::_FOLDS] for i in range(_FOLDS)])
 
 
-def _candidate(known: Suggestion, tasks: Iterable[tuple[TaskSpec, Any]]) -> Candidate | None:
-    for spec, task in tasks:
-        index = index_of(task, known.schedule.knobs) if spec.template == known.schedule.template else None
-        if index is not None:
-            return Candidate(spec, index)
+def _candidate(known: Suggestion, tasks: Iterable[Task]) -> Candidate | None:
+    for task in tasks:
+        point = task.point(known.schedule.knobs) if task.spec.template == known.schedule.template else None
+        if point is not None:
+            return Candidate(task.spec, point)
     return None
 
 

@@ -9,11 +9,7 @@ from op_profiler.compilers.tvm_build import load_tvm  # noqa: E402
 
 load_tvm()
 
-import tvm.autotvm.feature  # noqa: E402, F401
-import tvm.topi.testing  # noqa: E402, F401
-from tvm import relay  # noqa: E402, F401
-
 import op_profiler.tuning.trials.worker  # noqa: E402, F401
-from op_profiler.schedules.templates import register_templates  # noqa: E402
+from op_profiler.compilers.compiler import compiler_in_use  # noqa: E402
 
-register_templates()
+compiler_in_use().prepare_search()

@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from op_profiler.tuning.trials.worker import WorkerSetup
 from op_profiler.tuning.trials.worker import main as worker_main
 
 
-def forkserver() -> Any:
+def forkserver() -> ForkServerContext:
     """The context that workers are started in: forked from a server that has imported TVM."""
     os.environ["PYTHONPATH"] = python_path()  # the server starts with a fresh `sys.path`
     context = multiprocessing.get_context("forkserver")
@@ -34,7 +35,7 @@ def new_log() -> Path:
 class WorkerProcess:
     """One worker and the pipe to it."""
 
-    def __init__(self, context: Any, setup: WorkerSetup) -> None:
+    def __init__(self, context: ForkServerContext, setup: WorkerSetup) -> None:
         self.connection: Connection
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=worker_main, args=(theirs, setup), daemon=True)

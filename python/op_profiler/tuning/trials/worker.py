@@ -20,7 +20,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import kind_and_last_line
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.calls import Kernel
@@ -29,6 +31,7 @@ from op_profiler.targets.machine import Place, Threads
 from op_profiler.targets.target import kind_of
 from op_profiler.tuning.candidate import VENDOR, Candidate, Failure, TaskSpec, TrialResult
 from op_profiler.tuning.reference import Reference, reference_of
+from op_profiler.tuning.task import BuiltPoint, InvalidPointError, Task
 
 _PR_SET_PDEATHSIG = 1
 _SETTLING_SECONDS = 0.1
@@ -149,16 +152,15 @@ class Worker:
     cold_mechanism: ClassVar[str] = "clflush of the weights"
 
     def __init__(self, setup: WorkerSetup) -> None:
-        from op_profiler.schedules.templates import register_templates
-
         self.setup = setup
         self.tvm = load_tvm()
-        register_templates()
+        compiler = compiler_in_use()
+        compiler.prepare_search()
         for module in setup.modules:
             importlib.import_module(module)
-        self.target = self.tvm.target.Target(setup.target)
+        self.target = compiler.target(setup.target)
         self.device, self.pool = self._open()
-        self.tasks: dict[TaskSpec, Any] = {}
+        self.tasks: dict[TaskSpec, Task] = {}
         self.references: dict[TaskSpec, Reference | None] = {}
         self.inputs: dict[tuple[TaskSpec, tuple[Any, ...]], list[Any]] = {}
         self.built: dict[int, Built | BuiltByVendor] = {}
@@ -173,8 +175,6 @@ class Worker:
     def build(self, number: int, candidate: Candidate) -> TrialResult:
         """Lower and compile, down to machine code."""
         started = time.perf_counter()
-        scope = self.tvm.autotvm.GLOBAL_SCOPE
-        scope.in_tuning = True  # TVM's templates then take packed inputs instead of packing them
         failure: Failure = "invalid"
         try:
             if candidate.index == VENDOR:
@@ -183,23 +183,16 @@ class Worker:
             if candidate.task not in self.tasks:
                 self.tasks = {candidate.task: candidate.task.create(self.target)}
                 self.inputs = {}
-            task = self.tasks[candidate.task]
-            config = self._config(task, candidate.index)
-            with self.target:
-                schedule, tensors = task.instantiate(config)
-                if not getattr(config, "valid", lambda: True)():
-                    return TrialResult(failure="invalid", error=f"invalid schedule: {config.errors}")
-                failure = "build"
-                function = self.tvm.build(schedule, tensors, self.target)
-            self.built[number] = self._bind(candidate.task, function, tensors)
+            failure = "build"
+            self.built[number] = self._bind(candidate.task, self.tasks[candidate.task].build(candidate.index))
+        except InvalidPointError as error:
+            return TrialResult(failure="invalid", error=str(error))
         except BoardLostError as error:
             return TrialResult(failure="lost", error=str(error))
         except MemoryError:
             return TrialResult(failure="memory", error="out of memory while building")
         except Exception as error:  # noqa: BLE001 - whatever a template raises costs this candidate only
-            return TrialResult(failure=failure, error=_short(error))
-        finally:
-            scope.in_tuning = False
+            return TrialResult(failure=failure, error=kind_and_last_line(error))
         return TrialResult(build_seconds=time.perf_counter() - started)
 
     def _vendor(self, task: TaskSpec) -> BuiltByVendor:
@@ -225,14 +218,9 @@ class Worker:
         kernels = vendor_kernels(task, reference, self.setup.threads)
         return [BuiltByVendor(name, function, reference) for name, function in kernels.items()]
 
-    def _config(self, task: Any, index: int | None) -> Any:
-        from tvm.autotvm.task.space import FallbackConfigEntity
-
-        return FallbackConfigEntity() if index is None else task.config_space.get(index)
-
-    def _bind(self, task: TaskSpec, function: RuntimeModule, tensors: Sequence[Any]) -> Built:
+    def _bind(self, task: TaskSpec, built: BuiltPoint) -> Built:
         """Inputs for a built function: those of the reference where there is one, else random ones."""
-        shapes = tuple((tuple(int(d) for d in t.shape), str(t.dtype)) for t in tensors)
+        shapes = built.tensors
         if task not in self.references:
             self.references = {task: reference_of(task) if self.setup.check else None}
         reference = self.references[task]
@@ -247,7 +235,7 @@ class Worker:
             self.inputs[task, shapes] = [reference, weights, *arrays]
         reference, weights, *arrays = self.inputs[task, shapes]
         arrays = [self.tvm.nd.empty(*shapes[0], self.device), *arrays]
-        return self._built(function, arrays, reference, weights)
+        return self._built(built.function, arrays, reference, weights)
 
     def _built(
         self,
@@ -289,7 +277,7 @@ class Worker:
         except MemoryError:
             return TrialResult(failure="memory", error="out of memory while running")
         except Exception as error:  # noqa: BLE001 - as above
-            return TrialResult(failure="run", error=_short(error))
+            return TrialResult(failure="run", error=kind_and_last_line(error))
 
     def _first(self, built: Built | BuiltByVendor, limit_us: float) -> float:
         """Time of the first call; a short one, which an interrupt can double, gets two more chances to be fast."""
@@ -333,12 +321,6 @@ class Worker:
             TrialResult(samples_us=tuple(s), checked=b.reference is not None, kernel=getattr(b, "name", None))
             for s, b in zip(samples, built)
         ]
-
-
-def _short(error: BaseException) -> str:
-    from op_profiler.compilers.tvm_errors import last_line
-
-    return f"{type(error).__name__}: {last_line(error)}"
 
 
 def _make(setup: WorkerSetup) -> Worker:

@@ -10,20 +10,21 @@ if TYPE_CHECKING:
     from op_profiler.tuning.tuners.tuner import TunerFactory
 
 _HERE = "op_profiler.tuning.tuners"
+_AUTOTVM = "op_profiler.compilers.relay.tuners"
 
 TUNERS: Registry[TunerFactory] = Registry(
     "tuners",
     "tuner",
     f"{_HERE}.tuner:TunerFactory",
     {
-        "xgb_knob": Entry(f"{_HERE}.xgboost:knob", "simulated annealing over boosted trees on the knobs"),
-        "xgb": Entry(f"{_HERE}.xgboost:itervar", "the same on features of the loops"),
-        "xgb-rank": Entry(f"{_HERE}.xgboost:rank", "the same, trained to rank"),
-        "xgb_itervar": Entry(f"{_HERE}.xgboost:itervar", "another name of xgb"),
-        "xgb_curve": Entry(f"{_HERE}.xgboost:curve", "the same on the loops' curves of reuse"),
-        "ga": Entry(f"{_HERE}.autotvm:genetic", "a genetic algorithm"),
-        "random": Entry(f"{_HERE}.autotvm:random", "points drawn at random"),
-        "gridsearch": Entry(f"{_HERE}.autotvm:grid", "one point after the other"),
-        "droplet": Entry(f"{_HERE}.autotvm:droplet", "descent along the knobs (Droplet Search); may end early"),
+        "xgb_knob": Entry(f"{_AUTOTVM}.xgboost:knob", "simulated annealing over boosted trees on the knobs"),
+        "xgb": Entry(f"{_AUTOTVM}.xgboost:itervar", "the same on features of the loops"),
+        "xgb-rank": Entry(f"{_AUTOTVM}.xgboost:rank", "the same, trained to rank"),
+        "xgb_itervar": Entry(f"{_AUTOTVM}.xgboost:itervar", "another name of xgb"),
+        "xgb_curve": Entry(f"{_AUTOTVM}.xgboost:curve", "the same on the loops' curves of reuse"),
+        "ga": Entry(f"{_AUTOTVM}.autotvm:genetic", "a genetic algorithm"),
+        "random": Entry(f"{_AUTOTVM}.autotvm:random", "points drawn at random"),
+        "gridsearch": Entry(f"{_AUTOTVM}.autotvm:grid", "one point after the other"),
+        "droplet": Entry(f"{_AUTOTVM}.autotvm:droplet", "descent along the knobs (Droplet Search); may end early"),
     },
 )

@@ -1,13 +1,17 @@
-"""The contract of a tuner, in AutoTVM's terms: `autotvm.tuner.Tuner` and its subclasses are of it."""
+"""The contract of a tuner."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.tuning.tuners import TUNERS
+
+if TYPE_CHECKING:
+    from op_profiler.tuning.candidate import TrialResult
+    from op_profiler.tuning.task import Task
 
 
 class Tuner(Protocol):
@@ -16,31 +20,31 @@ class Tuner(Protocol):
     def has_next(self) -> bool:
         """Whether there is a point left to propose."""
 
-    def next_batch(self, batch_size: int) -> Sequence[Any]:
-        """At most so many `autotvm.task.space.ConfigEntity` of the task's space; fewer where it ends."""
+    def next_batch(self, count: int) -> Sequence[int]:
+        """At most so many valid points; fewer where the space ends."""
 
-    def update(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Learn from the last proposals.
-
-        Args:
-            inputs: `autotvm.measure.MeasureInput`, one a proposal.
-            results: `autotvm.measure.MeasureResult`, one a proposal; costs in seconds, 1e9 for a failure.
-        """
+    def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
+        """Learn from the last proposals; a failure has no samples."""
 
 
 class TunerFactory(Protocol):
-    """Makes a tuner for an `autotvm.task.Task`."""
+    """Makes a tuner for a task."""
 
-    def __call__(self, task: Any, seed: int) -> Tuner:
+    def __call__(self, task: Task, seed: int) -> Tuner:
         """The same seed gives the same proposals for the same results. Python's and numpy's global generators have this
-        seed already: AutoTVM draws from them."""
+        seed already: AutoTVM draws from them.
+
+        Raises:
+            UsageError: it searches the tasks of another compiler only.
+        """
 
 
-def make_tuner(name: str, task: Any, seed: int) -> Tuner:
+def make_tuner(name: str, task: Task, seed: int) -> Tuner:
     """The tuner of a name for a task.
 
     Raises:
         UnknownNameError: there is none of this name.
+        UsageError: it is none for this compiler.
     """
     factory = TUNERS.get(name)
     load_tvm()

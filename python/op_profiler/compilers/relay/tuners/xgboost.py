@@ -8,38 +8,43 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.relay.tuners.autotvm import AutoTvmTuner, of_autotvm
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.cores import usable_cores
 from op_profiler.lean_imports import load_xgboost
 from op_profiler.tuning.tuners.tuner import Tuner
 
+if TYPE_CHECKING:
+    from op_profiler.tuning.task import Task
+
 _PLAN = 32
 """Trials between two trainings of the cost model."""
 
 
-def knob(task: Any, seed: int) -> Tuner:
+def knob(task: Task, seed: int) -> Tuner:
     return _tuner(task, "knob", "reg")
 
 
-def itervar(task: Any, seed: int) -> Tuner:
+def itervar(task: Task, seed: int) -> Tuner:
     return _tuner(task, "itervar", "reg")
 
 
-def curve(task: Any, seed: int) -> Tuner:
+def curve(task: Task, seed: int) -> Tuner:
     return _tuner(task, "curve", "reg")
 
 
-def rank(task: Any, seed: int) -> Tuner:
+def rank(task: Task, seed: int) -> Tuner:
     return _tuner(task, "itervar", "rank-binary")  # xgboost 2 refuses graded relevance, which plain "rank" hands over
 
 
-def _tuner(task: Any, features: str, loss: str) -> Tuner:
+def _tuner(task: Task, features: str, loss: str) -> Tuner:
     from tvm.autotvm.tuner.model_based_tuner import ModelBasedTuner
     from tvm.autotvm.tuner.sa_model_optimizer import SimulatedAnnealingOptimizer
 
     cost_models: Any = _cost_models()
+    mine = of_autotvm(task)
 
     class CostModel(cost_models.XGBoostCostModel):
         def _reset_pool(self, space: Any, target: Target, task: Any) -> None:
@@ -47,10 +52,11 @@ def _tuner(task: Any, features: str, loss: str) -> Tuner:
             self.pool = _InProcess()
 
     steps = {"n_iter": 300, "parallel_size": 128} if features == "knob" else {"n_iter": 40, "parallel_size": 16}
-    optimizer = SimulatedAnnealingOptimizer(task, early_stop=30, log_interval=0, **steps)
-    model = CostModel(task, feature_type=features, loss_type=loss, num_threads=usable_cores(), log_interval=None)
-    tuner: Tuner = ModelBasedTuner(task, model, optimizer, _PLAN)
-    return tuner
+    optimizer = SimulatedAnnealingOptimizer(mine.autotvm, early_stop=30, log_interval=0, **steps)
+    model = CostModel(
+        mine.autotvm, feature_type=features, loss_type=loss, num_threads=usable_cores(), log_interval=None
+    )
+    return AutoTvmTuner(ModelBasedTuner(mine.autotvm, model, optimizer, _PLAN), mine)
 
 
 @functools.cache

@@ -1,0 +1,91 @@
+"""A task of AutoTVM's with its space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.relay.knobs import factors_of, knob_value, knob_values
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import kind_and_last_line
+from op_profiler.schedules.schedule import Schedule
+from op_profiler.schedules.templates import register_templates
+from op_profiler.tuning.task import BuiltPoint, Config, InvalidPointError, Task
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Target
+    from op_profiler.schedules.factors import Factors
+    from op_profiler.tuning.candidate import TaskSpec
+
+
+class AutoTvmTask(Task):
+    """Attributes:
+    autotvm: the `autotvm.task.Task`, whose space has the same points.
+    """
+
+    def __init__(self, spec: TaskSpec, target: Target) -> None:
+        register_templates()
+        self.spec = spec
+        self.autotvm = load_tvm().autotvm.task.create(spec.template, spec.arguments, target)
+        self._target = target
+        self._space = self.autotvm.config_space
+        self.knobs = {
+            str(name): [knob_value(e) for e in known.entities] for name, known in self._space.space_map.items()
+        }
+
+    def is_valid(self, point: int) -> bool:
+        return bool(self._space.is_index_valid(point))
+
+    def factors(self, knobs: Mapping[str, Any]) -> Factors:
+        return factors_of(self._space, knobs)
+
+    def default(self) -> Schedule:
+        config = self._filled_in()
+        knobs = knob_values(config)
+        return Schedule(self.spec.template, knobs, "trial", factors_of(config, knobs))
+
+    def config(self, point: int | None) -> Config:
+        if point is not None:
+            return dict(self._space.get(point).to_json_dict())
+        from tvm.autotvm.task.space import ConfigEntity
+
+        config = self._filled_in()
+        return dict(ConfigEntity(-1, None, dict(config._entity_map), list(config._constraints)).to_json_dict())
+
+    def build(self, point: int | None) -> BuiltPoint:
+        with self._target, _in_tuning():
+            try:
+                config = self._fallback() if point is None else self._space.get(point)
+                schedule, tensors = self.autotvm.instantiate(config)
+            except MemoryError:
+                raise
+            except Exception as error:  # whatever a template raises
+                raise InvalidPointError(kind_and_last_line(error)) from error
+            if not getattr(config, "valid", lambda: True)():
+                raise InvalidPointError(f"invalid schedule: {config.errors}")
+            function = load_tvm().build(schedule, tensors, self._target)
+        return BuiltPoint(function, tuple((tuple(int(d) for d in t.shape), str(t.dtype)) for t in tensors))
+
+    def _filled_in(self) -> Any:
+        """The configuration of the default, as the template fills it in."""
+        config = self._fallback()
+        with self._target:
+            self.autotvm.instantiate(config)
+        return config
+
+    def _fallback(self) -> Any:
+        from tvm.autotvm.task.space import FallbackConfigEntity
+
+        return FallbackConfigEntity()
+
+
+@contextmanager
+def _in_tuning() -> Iterator[None]:
+    """TVM's templates take packed inputs here instead of packing them."""
+    scope = load_tvm().autotvm.GLOBAL_SCOPE
+    before, scope.in_tuning = scope.in_tuning, True
+    try:
+        yield
+    finally:
+        scope.in_tuning = before

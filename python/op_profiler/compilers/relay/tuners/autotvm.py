@@ -1,0 +1,90 @@
+"""AutoTVM's own searches that need no cost model, and how its searches become tuners."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.relay.search_task import AutoTvmTask
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.errors import UsageError
+from op_profiler.tuning.tuners.tuner import Tuner
+
+if TYPE_CHECKING:
+    from op_profiler.tuning.candidate import TrialResult
+    from op_profiler.tuning.task import Task
+
+_POPULATION = 50
+_FAILED_SECONDS = 1e9  # AutoTVM's cost of a failure
+
+
+class AutoTvmTuner:
+    """A `Tuner` that asks one of AutoTVM's.
+
+    Args:
+        tuner: `autotvm.tuner.Tuner`, of the task's `autotvm`.
+    """
+
+    def __init__(self, tuner: Any, task: AutoTvmTask) -> None:
+        self._tuner = tuner
+        self._task = task
+
+    def has_next(self) -> bool:
+        return bool(self._tuner.has_next())
+
+    def next_batch(self, count: int) -> Sequence[int]:
+        return [int(config.index) for config in self._tuner.next_batch(count)]
+
+    def update(self, points: Sequence[int], results: Sequence[TrialResult]) -> None:
+        measure, task = load_tvm().autotvm.measure, self._task.autotvm
+        now = time.time()
+        inputs = [measure.MeasureInput(task.target, task, task.config_space.get(point)) for point in points]
+        answers = []
+        for result in results:
+            if result.samples_us:
+                costs = tuple(us / 1e6 for us in result.samples_us)
+                answers.append(measure.MeasureResult(costs, 0, result.build_seconds, now))
+            else:
+                error = measure.MeasureErrorNo.RUNTIME_DEVICE
+                answers.append(measure.MeasureResult((_FAILED_SECONDS,), error, 0.0, now))
+        self._tuner.update(inputs, answers)
+
+
+def of_autotvm(task: Task) -> AutoTvmTask:
+    """The task, which has to be one of AutoTVM's.
+
+    Raises:
+        UsageError: it is another compiler's.
+    """
+    if not isinstance(task, AutoTvmTask):
+        raise UsageError("this tuner is AutoTVM's, which searches for --compiler relay")
+    return task
+
+
+def genetic(task: Task, seed: int) -> Tuner:
+    from tvm.autotvm import tuner
+
+    mine = of_autotvm(task)
+    return AutoTvmTuner(tuner.GATuner(mine.autotvm, pop_size=min(_POPULATION, len(mine.autotvm.config_space))), mine)
+
+
+def random(task: Task, seed: int) -> Tuner:
+    from tvm.autotvm import tuner
+
+    mine = of_autotvm(task)
+    return AutoTvmTuner(tuner.RandomTuner(mine.autotvm), mine)
+
+
+def grid(task: Task, seed: int) -> Tuner:
+    from tvm.autotvm import tuner
+
+    mine = of_autotvm(task)
+    return AutoTvmTuner(tuner.GridSearchTuner(mine.autotvm), mine)
+
+
+def droplet(task: Task, seed: int) -> Tuner:
+    from tvm.autotvm import tuner
+
+    mine = of_autotvm(task)
+    return AutoTvmTuner(tuner.DropletTuner(mine.autotvm), mine)
