@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -201,7 +199,7 @@ def kill_workers(runner: TrialRunner) -> int:
     workers = [worker._process for worker in runner._workers if worker is not None]
     processes = [process for process in workers if process.is_alive()]
     for process in processes:
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.join()
     return len(processes)
 

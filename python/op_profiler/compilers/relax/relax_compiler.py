@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler, NotKept
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.relax.pipeline import Lowered
-    from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction, RuntimeDevice, Target
+    from op_profiler.compilers.tvm_types import DeviceArray, IRModule, PackedFunction, RuntimeDevice, Target
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
@@ -190,7 +190,7 @@ def _called(lowered: Lowered) -> list[Occurrence]:
     return [occurrence for occurrence in occurrences_of(lowered) if occurrence.label in called]
 
 
-def _finished(kernels: Any, target: Target) -> tuple[Any, dict[str, Schedule]]:
+def _finished(kernels: IRModule, target: Target) -> tuple[Any, dict[str, Schedule]]:
     """The executable of kernels that are not scheduled, but those of other pipelines, and the schedules by label."""
     from op_profiler.compilers.relax.pipeline import finish, scheduled
 
@@ -203,7 +203,7 @@ def _finished(kernels: Any, target: Target) -> tuple[Any, dict[str, Schedule]]:
 def _built(
     executable: Any,
     schedules: dict[str, Schedule],
-    kernels: Any,
+    kernels: IRModule,
     occurrences: list[Occurrence],
     started: float,
 ) -> BuiltModel:
