@@ -85,7 +85,8 @@ DeviceKey = Annotated[
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Measure on other machines: tcp://HOST:PORT of 'op-profiler scheduler', or local:N for N workers here.",
+        help="Measure on other machines: tcp://HOST:PORT of 'op-profiler scheduler', local:N for N workers here, or "
+        "slurm:FILE for jobs of SLURM.",
         rich_help_panel=_DEVICE,
     ),
 ]

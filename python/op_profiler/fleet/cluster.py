@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.cluster import Cluster as DaskCluster
 
-_FORMS = "tcp://HOST:PORT or tls://HOST:PORT of a scheduler, or local:N for N workers on this machine"
+_FORMS = (
+    "tcp://HOST:PORT or tls://HOST:PORT of a scheduler, local:N for N workers on this machine, or slurm:FILE for jobs"
+)
 _CONNECT_SECONDS = 10
 _WAIT_SECONDS = 300
 _AGAIN_SECONDS = 2.0
@@ -26,7 +29,7 @@ class Cluster:
     """Machines that measure, behind one address.
 
     Args:
-        name: ``tcp://HOST:PORT`` or ``tls://HOST:PORT`` of a scheduler, or ``local:N``.
+        name: ``tcp://HOST:PORT`` or ``tls://HOST:PORT`` of a scheduler, ``local:N``, or ``slurm:FILE``.
 
     Raises:
         UsageError: the address is none.
@@ -45,7 +48,7 @@ class Cluster:
             self.address, self._security = name, settings.security(name)
         else:
             self._own = _own_cluster(name)
-            self.address, self._security = self._own.scheduler_address, None
+            self.address, self._security = self._own.scheduler_address, settings.security(self._own.scheduler_address)
         self.client = self._connect()
 
     def __enter__(self) -> Cluster:
@@ -121,6 +124,10 @@ def _own_cluster(name: str) -> DaskCluster:
         return LocalCluster(
             n_workers=int(rest), threads_per_worker=1, host="127.0.0.1", dashboard_address=None, **_local(options)
         )
+    if kind == "slurm" and rest:
+        from op_profiler.fleet.slurm import slurm_cluster
+
+        return slurm_cluster(Path(rest))
     raise UsageError(f"--cluster {name} is no cluster; give {_FORMS}")
 
 

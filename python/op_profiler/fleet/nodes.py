@@ -69,20 +69,24 @@ async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
         await _until_told_to_end(scheduler.finished())
 
 
-def run_worker(address: str, say: Say) -> None:
+def run_worker(address: str, say: Say, name: str | None = None) -> None:
     """Measure on this machine what a scheduler asks for, until this process is told to end.
 
     A scheduler that is not there, or goes away, is waited for.
+
+    Args:
+        say: told what the worker is, and whether it is connected.
+        name: by which whoever started it knows it.
 
     Raises:
         UsageError: ``tls://`` without certificates.
         MissingPackageError: no Dask.
     """
     settings.configure()
-    asyncio.run(_work(address, say))
+    asyncio.run(_work(address, say, name))
 
 
-async def _work(address: str, say: Say) -> None:
+async def _work(address: str, say: Say, name: str | None) -> None:
     from distributed import Nanny
 
     machine, security = this_machine(), settings.security(address)
@@ -90,7 +94,7 @@ async def _work(address: str, say: Say) -> None:
     ended = asyncio.ensure_future(_until_told_to_end(asyncio.Event().wait()))
     told = False
     while not ended.done():
-        nanny = Nanny(address, security=security, **worker_options(machine))
+        nanny = Nanny(address, security=security, name=name, **worker_options(machine))
         try:
             async with nanny:
                 say(f"connected to {address}")
