@@ -32,7 +32,7 @@ def slurm_cluster(path: Path) -> DaskCluster:
         MissingPackageError: no dask-jobqueue.
     """
     try:
-        from dask_jobqueue import SLURMCluster
+        from dask_jobqueue.slurm import SLURMCluster
     except ImportError:
         raise MissingPackageError("dask-jobqueue", "--cluster slurm:FILE", extra="fleet") from None
     options = _read(path)
