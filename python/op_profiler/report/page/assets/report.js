@@ -4,6 +4,7 @@ import { section as analysis } from "#analysis";
 import { clear, resize } from "#chart";
 import { section as coruns } from "#coruns";
 import { section as comparison } from "#comparison";
+import { section as devices } from "#devices";
 import { choice, h } from "#dom";
 import * as format from "#format";
 import { section as explain } from "#explain";
@@ -19,7 +20,7 @@ import { section as timeline } from "#timeline";
 import { section as treemap } from "#treemap";
 import { section as tuning } from "#tuning";
 
-const SECTIONS = [comparison, coruns, analysis, overview, operators, explain, treemap, graph, roofline, timeline, tuning, prediction];
+const SECTIONS = [comparison, coruns, analysis, overview, devices, operators, explain, treemap, graph, roofline, timeline, tuning, prediction];
 const places = new Map();
 const waiting = new Set();
 
