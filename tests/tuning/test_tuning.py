@@ -31,7 +31,7 @@ STOCK = TaskSpec("dense_pack.x86", DENSE.arguments)
 @pytest.fixture(autouse=True)
 def early_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cost model is trained after eight trials."""
-    monkeypatch.setattr("op_profiler.tuning.tuners.xgboost._PLAN", 8)
+    monkeypatch.setattr("op_profiler.compilers.relay.tuners.xgboost._PLAN", 8)
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,7 @@ def load_tvm() -> ModuleType:
         raise OpProfilerError(f"TVM is not installed. {compiler.needs}")
     try:
         # Three parts of TVM import it, with scikit-learn and SciPy behind it, which takes longer than TVM itself. Only
-        # a search by a cost model has a use for it (`tuning.tuners.xgboost`).
+        # a search by a cost model has a use for it (`compilers.relay.tuners.xgboost`).
         with hidden("xgboost"):
             import tvm
 
