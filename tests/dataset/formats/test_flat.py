@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet as pyarrow_parquet
 
 from op_profiler.dataset import Dataset, export_table, flat_rows
-from op_profiler.dataset.formats.importing import import_table
+from op_profiler.dataset.formats.importing import import_table, store_flat
 from op_profiler.dataset.formats.parquet import FORMAT as PARQUET
 from op_profiler.errors import DatasetError
-from op_profiler.shipped import shipped_trials
+from op_profiler.shipped import shipped_operators, shipped_trials
 
 EACH = pytest.mark.parametrize("format", ["parquet", "csv", "jsonl"])
 
@@ -121,3 +123,19 @@ def test_a_file_from_before_a_column_was_added_is_read(tmp_path: Path) -> None:
     rows = [row for _, row in PARQUET.read(shipped)]
     assert len(rows) > 7000
     assert rows[0] is not None and rows[0]["timing_details"] is None and rows[0]["governor"] is None
+
+
+def test_a_file_of_an_older_version_is_read(other: Dataset) -> None:
+    """The file that ships was written before there were several compilers."""
+    path = shipped_operators()
+    if path is None:
+        pytest.skip("not a checkout")
+    assert "compiler" not in pyarrow_parquet.read_schema(path).names
+    done = store_flat(other, itertools.islice(PARQUET.read(path), 20), None)
+    assert (done.rows, done.unreadable) == (20, 0), done.problems
+    assert {device.compiler for device in map(other.find_device, keys_of(other)) if device} == {"relay"}
+
+
+def keys_of(dataset: Dataset) -> set[str]:
+    """Of the devices that something was measured on."""
+    return {row["device_key"] for row in flat_rows(dataset, columns=["device_key"])}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Table
+from sqlalchemy import DefaultClause, Table
 
 from op_profiler.dataset.convert import build
 from op_profiler.dataset.flat import COLUMNS
@@ -59,8 +59,14 @@ def row_of(flat: FlatRow) -> tuple[Operator, Row]:
 
 
 def _row_in(table: Table, flat: FlatRow) -> FlatRow:
-    """The row of a table of `schema`, by the names that its columns have there."""
-    return {column.name: flat[column.info["flat"]] for column in table.columns if column.doc}
+    """The row of a table of `schema`, by the names that its columns have there; what files from before a column do not
+    tell is what datasets from before it got."""
+    found = {column.name: flat[column.info["flat"]] for column in table.columns if column.doc}
+    given = {column.name: column.server_default for column in table.columns if not column.nullable}
+    return {
+        name: default.arg if value is None and isinstance(default := given.get(name), DefaultClause) else value
+        for name, value in found.items()
+    }
 
 
 def _finite(value: Any) -> Any:
