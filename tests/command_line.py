@@ -21,6 +21,7 @@ def op_profiler(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     libraries: Sequence[str] = (),
+    without_tvm: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run one command line in a process of its own, forked from one that has imported the package and TVM.
 
@@ -30,6 +31,7 @@ def op_profiler(
         folder: that it runs in; this process's by default.
         environment: changes to this process's.
         libraries: further modules that it will need, imported once for all commands after it.
+        without_tvm: it fails where it asks for TVM, whose import takes seconds.
 
     Raises:
         TimeoutExpired: it did not end.
@@ -43,6 +45,7 @@ def op_profiler(
             "folder": str(folder or Path.cwd()),
             "environment": {**os.environ, "PYTHONPATH": str(ROOT / "python"), **(environment or {})},
             "libraries": list(libraries),
+            "without_tvm": without_tvm,
             # A hook on the path, and another build of TVM, need a Python that starts.
             "forks_workers": "PYTHONPATH" not in (environment or {})
             and not any(word in argument for argument in arguments for word in ("cuda", "--compiler")),

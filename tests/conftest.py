@@ -32,11 +32,12 @@ os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "OPENBLAS_N
 
 
 LONGEST = (
-    *("boards/test_boards.py", "packaging/test_style.py", "collection/test_collection.py"),
-    *("collection/studies/test_tune.py", "tuning/test_tuning.py", "boards/test_twins.py", "frontends/test_local.py"),
-    *("frontends/test_sources.py", "malformed/test_models.py", "parallel/corun/test_run.py"),
+    *("boards/test_boards.py", "packaging/test_style.py", "malformed/test_models.py", "malformed/test_options.py"),
+    *("tuning/test_tuning.py", "boards/test_twins.py", "fleet/test_faults.py", "fleet/test_cluster.py"),
+    *("frontends/test_torch.py", "frontends/test_sources.py", "frontends/test_local.py", "collection/test_failures.py"),
+    *("collection/test_collection.py", "compilers/relax/test_relax.py", "parallel/corun/test_run.py"),
 )
-"""Files of most of a minute. Files are handed out one by one, so these have to begin first."""
+"""Files of a third of a minute and more. Files are handed out one by one, so these have to begin first."""
 
 
 @pytest.hookimpl(tryfirst=True)

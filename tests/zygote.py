@@ -67,6 +67,7 @@ def hurry() -> None:
     from op_profiler.fleet import cluster
     from op_profiler.measure import steadiness
     from op_profiler.measure.rounds import Limits, Rounds, Samples
+    from op_profiler.targets.remote import board
 
     def enough(self: Rounds, samples: dict[int, Samples], seconds: float) -> bool:
         return min(one.rounds for one in samples.values()) >= self._limits.minimum_rounds
@@ -74,6 +75,7 @@ def hurry() -> None:
     Limits.__init__.__kwdefaults__["window_seconds"] = 0.1  # type: ignore[index]
     Rounds._at_limit = enough  # type: ignore[method-assign]
     vars(cluster)["_CONNECT_SECONDS"] = 1
+    vars(board)["_WAIT_SECONDS"] = 10.0
     vars(steadiness)["beyond_caches_bytes"] = lambda wanted_bytes: 0
 
 
@@ -195,6 +197,11 @@ def command(order: dict[str, Any]) -> None:
         flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT
         os.dup2(os.open(name, flags), descriptor)
     sys.argv = ["op-profiler", *order["arguments"]]
+    if order["without_tvm"]:
+        from op_profiler.compilers.tvm_build import load_tvm
+
+        load_tvm.cache_clear()
+        sys.modules["tvm"] = None  # type: ignore[assignment]  # what Python's import looks for to refuse
     from op_profiler.cli import main
 
     if not order["forks_workers"]:

@@ -99,7 +99,7 @@ def compare(
     >>> import op_profiler
     >>> for label in ("before", "after"):
     ...     report = op_profiler.collect("mlp", threads=[1], label=label, db="sqlite:///mlp.db")
-    >>> found = op_profiler.compare("before", "after", rerun=True, seconds=5, db="sqlite:///mlp.db")
+    >>> found = op_profiler.compare("before", "after", rerun=True, seconds=2, db="sqlite:///mlp.db")
     >>> [(row.name, row.threads) for run, row in found.rows][:1]  # the whole model comes first
     [(None, 1)]
 

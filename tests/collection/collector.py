@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,11 @@ def hooked(folder: Path, code: str) -> str:
     return f"{folder}{os.pathsep}{ROOT / 'python'}"
 
 
-def run(folder: Path, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
-    """One ``op-profiler collect`` in a folder, with changes to the environment."""
-    return op_profiler("collect", *arguments, folder=folder, environment=changes)
+def run(
+    folder: Path, *arguments: str, libraries: Sequence[str] = (), **changes: str
+) -> subprocess.CompletedProcess[str]:
+    """One ``op-profiler collect`` in a folder, with changes to the environment; its model needs these libraries."""
+    return op_profiler("collect", *arguments, folder=folder, environment=changes, libraries=libraries)
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:

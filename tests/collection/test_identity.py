@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,10 @@ def net():
 """
 
 
-def collect(folder: Path, *arguments: str, **environment: str) -> tuple[int, int]:
+def collect(folder: Path, *arguments: str, libraries: Sequence[str] = (), **environment: str) -> tuple[int, int]:
     """Run the collector; how many operators it measured, and how many it found in the dataset."""
-    done = run(folder, *arguments, "--threads=1", "--quiet", "--summary-json=summary.json", **environment)
+    options = ("--threads=1", "--quiet", "--summary-json=summary.json")
+    done = run(folder, *arguments, *options, libraries=libraries, **environment)
     assert done.returncode == 0, done.stderr
     (entry,) = summary(folder)
     return entry["measured"], entry["reused"]
@@ -50,15 +53,16 @@ def test_a_function_of_the_users_is_what_it_returns(tmp_path: Path) -> None:
     weights.write_text("def weight(): return float(open('checkpoint').read())\n")
     (tmp_path / "checkpoint").write_text("0.5")
     network = ("--modelsource=file", "--modelname=net:net")
-    operators, reused = collect(tmp_path, *network)
+    measured = functools.partial(collect, tmp_path, *network, libraries=("torch",))
+    operators, reused = measured()
     assert operators > 0 and reused == 0
     sizes.write_text("# how many there are\nOUTPUTS = 2 + 2\n")
     (tmp_path / "net.py").write_text(NETWORK.replace("layer", "only_layer"))
-    assert collect(tmp_path, *network) == (0, operators)
+    assert measured() == (0, operators)
     sizes.write_text("OUTPUTS = 5\n")
-    assert collect(tmp_path, *network) == (operators, 0)
+    assert measured() == (operators, 0)
     (tmp_path / "checkpoint").write_text("0.25")
-    assert collect(tmp_path, *network) == (operators, 0)
+    assert measured() == (operators, 0)
 
 
 def test_a_twin_of_the_host_measures_for_itself(tmp_path: Path, url: str) -> None:

@@ -27,7 +27,8 @@ def net():
 
 
 def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return op_profiler("collect", *arguments, "--threads", "1", "--db", f"sqlite:///{folder / 'p.db'}", folder=folder)
+    options = ("--threads", "1", "--db", f"sqlite:///{folder / 'p.db'}")
+    return op_profiler("collect", *arguments, *options, folder=folder, libraries=("torch",))
 
 
 def test_three_precisions_stand_beside_each_other(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from op_profiler.frontends.zoo import classifiers
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = FRONTENDS.get("local")
 LIGHT = {
-    "resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "mnasnet0_5", "googlenet", "vit_b_32",
-    "bninception", "dpn68", "nasnetamobile",
+    "resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "mnasnet0_5", "googlenet", "bninception",
+    "dpn68",
 }  # fmt: skip
 ZOO = sorted({*classifiers.torchvision_names(), *classifiers.pretrainedmodels_names()} - set(LOCAL.default_names()))
 

@@ -29,9 +29,10 @@ STOCK = TaskSpec("dense_pack.x86", DENSE.arguments)
 
 
 @pytest.fixture(autouse=True)
-def early_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cost model is trained after eight trials."""
-    monkeypatch.setattr("op_profiler.compilers.relay.tuners.xgboost._PLAN", 8)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cost model is trained after six trials, and proposes the next six."""
+    monkeypatch.setattr("op_profiler.compilers.relay.tuners.xgboost._PLAN", 6)
+    monkeypatch.setattr("op_profiler.tuning.search._BATCH", 6)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ class Counting:
 
 @pytest.mark.parametrize("tuner", TUNERS)
 def test_every_tuner_makes_its_trials(tuner: str, runner: TrialRunner, target: Any) -> None:
-    trials = 16
+    trials = 12
     search = OperatorSearch([DENSE], target, runner, tuner=tuner, trials=trials).run()
     tried = len({t.candidate.index for t in search.trials})
     assert len(search.trials) == tried
