@@ -1,8 +1,8 @@
 """How much of the code do the tests run? Lines of each part of the package.
 
 The tests without those that are slow, folder by folder; what processes run that they start or fork counts too, but not
-in processes that are killed. It takes half as long again as the tests in one process, 20 to 40 minutes. The lines are
-kept by the folder of tests: a run that was interrupted goes on where it was, and a folder that is named is run again.
+in processes that are killed. It takes about twice as long as the tests. The lines are kept by the folder of tests: a run
+that was interrupted goes on where it was, and a folder that is named is run again.
 
     python benchmarks/covered_lines.py [--keep FOLDER] [FOLDER OF TESTS ...]
     python -m coverage report --data-file=build/covered_lines/all        (afterwards: every file)
@@ -59,11 +59,11 @@ def main() -> None:
 
 
 def run(tests: Path, kept: Path) -> None:
-    """Run a folder of tests, or a file of them, in one process, and keep which lines were run."""
+    """Run a folder of tests, or a file of them, and keep which lines were run."""
     partial = kept / f"{tests.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    ended = _coverage(kept, "run", f"--data-file={partial / tests.name}", "-m", "pytest", "-n", "0", "-q", str(tests))
+    ended = _coverage(kept, "run", f"--data-file={partial / tests.name}", "-m", "pytest", "-q", str(tests))
     print(f"{tests.name}: pytest ended with {ended}", flush=True)
     _coverage(kept, "combine", "--quiet", f"--data-file={kept / tests.name}", str(partial))
     shutil.rmtree(partial)

@@ -22,6 +22,7 @@ def op_profiler(
     environment: Mapping[str, str] | None = None,
     libraries: Sequence[str] = (),
     without_tvm: bool = False,
+    in_workers: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """Run one command line in a process of its own, forked from one that has imported the package and TVM.
 
@@ -32,6 +33,7 @@ def op_profiler(
         environment: changes to this process's.
         libraries: further modules that it will need, imported once for all commands after it.
         without_tvm: it fails where it asks for TVM, whose import takes seconds.
+        in_workers: code that its worker processes run first, such as a function of the package that is replaced.
 
     Raises:
         TimeoutExpired: it did not end.
@@ -43,7 +45,8 @@ def op_profiler(
         order = {
             "arguments": arguments,
             "folder": str(folder or Path.cwd()),
-            "environment": {**os.environ, "PYTHONPATH": str(ROOT / "python"), **(environment or {})},
+            "environment": {**os.environ, "PYTHONPATH": str(ROOT / "python"), **(environment or {})}
+            | {"OP_PROFILER_TESTS_IN_WORKERS": in_workers},
             "libraries": list(libraries),
             "without_tvm": without_tvm,
             # A hook on the path, and another build of TVM, need a Python that starts.

@@ -27,6 +27,8 @@ from typing import IO, Any
 import op_profiler
 from op_profiler.errors import MissingPackageError
 
+IN_WORKERS = "OP_PROFILER_TESTS_IN_WORKERS"
+"""Environment variable: code that worker processes of a collection run first."""
 _LEFT_OUT = (
     "op_profiler.tuning.trials.preload",  # changes the environment
     "op_profiler.frontends.zoo.transformers",  # imports torch
@@ -146,6 +148,7 @@ class Nursery:
         os.environ.clear()
         os.environ.update(environment)
         sys.argv = ["-c", str(events)]
+        exec(os.environ.get(IN_WORKERS, ""), {})
         from op_profiler.collection.worker import main
 
         os._exit(outcome(main))

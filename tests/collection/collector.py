@@ -33,18 +33,13 @@ def environment(**changes: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "python"), **changes}
 
 
-def hooked(folder: Path, code: str) -> str:
-    """``PYTHONPATH`` for processes that run some code before anything else."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "sitecustomize.py").write_text(code)
-    return f"{folder}{os.pathsep}{ROOT / 'python'}"
-
-
 def run(
-    folder: Path, *arguments: str, libraries: Sequence[str] = (), **changes: str
+    folder: Path, *arguments: str, libraries: Sequence[str] = (), in_workers: str = "", **changes: str
 ) -> subprocess.CompletedProcess[str]:
-    """One ``op-profiler collect`` in a folder, with changes to the environment; its model needs these libraries."""
-    return op_profiler("collect", *arguments, folder=folder, environment=changes, libraries=libraries)
+    """One ``op-profiler collect`` in a folder, with changes to the environment; the rest is as for `op_profiler`."""
+    return op_profiler(
+        "collect", *arguments, folder=folder, environment=changes, libraries=libraries, in_workers=in_workers
+    )
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:
@@ -80,7 +75,7 @@ def killed(
         endless_rounds: nothing settles, so that rounds go on until the kill.
         changes: to the environment.
     """
-    path = {"PYTHONPATH": hooked(folder / "endless", _ENDLESS_ROUNDS)} if endless_rounds else {}
+    path = {"PYTHONPATH": _endless(folder / "endless")} if endless_rounds else {}
     process = subprocess.Popen(
         [sys.executable, str(SCRIPT), *arguments],
         cwd=folder,
@@ -98,6 +93,13 @@ def killed(
         process.wait()
     assert workers
     _wait_for(lambda: all(map(_has_ended, workers)))
+
+
+def _endless(folder: Path) -> str:
+    """``PYTHONPATH`` for worker processes whose rounds do not end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sitecustomize.py").write_text(_ENDLESS_ROUNDS)
+    return f"{folder}{os.pathsep}{ROOT / 'python'}"
 
 
 def _wait_for(condition: Callable[[], object]) -> None:

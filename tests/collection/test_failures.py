@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .collector import hooked, rows, run, summary
+from .collector import rows, run, summary
 
 
 def test_operators_that_do_not_build_are_recorded_and_the_exit_code_says_so(tmp_path: Path) -> None:
@@ -45,16 +45,14 @@ def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: py
     done = run(
         tmp_path,
         *["--modelname", "mlp", "--threads", "1", "--summary-json", "summary.json"],
-        PYTHONPATH=hooked(
-            tmp_path / "hook",
-            "import os, signal, sys\n"
-            "if 'op_profiler.collection.worker' in ' '.join(sys.orig_argv):\n"
-            "    import op_profiler.measure.kernels as kernels\n"
-            "    def crash(self, index, original=kernels.GraphKernels.kernel_error):\n"
-            "        if 'softmax' in self.kernels[index].name and len(self.kernels) > 0:\n"
-            "            os.kill(os.getpid(), signal.SIGSEGV)\n"
-            "        return original(self, index)\n"
-            "    kernels.GraphKernels.kernel_error = crash\n",
+        in_workers=(
+            "import os, signal\n"
+            "import op_profiler.measure.kernels as kernels\n"
+            "def crash(self, index, original=kernels.GraphKernels.kernel_error):\n"
+            "    if 'softmax' in self.kernels[index].name and len(self.kernels) > 0:\n"
+            "        os.kill(os.getpid(), signal.SIGSEGV)\n"
+            "    return original(self, index)\n"
+            "kernels.GraphKernels.kernel_error = crash\n"
         ),
     )
     assert done.returncode == 1, done.stderr
@@ -81,21 +79,18 @@ def test_a_kernel_that_crashes_costs_itself_only(tmp_path: Path, monkeypatch: py
 
 
 def test_a_model_that_fails_as_a_whole_ends_with_the_same_code_and_words_when_repeated(tmp_path: Path) -> None:
-    path = hooked(
-        tmp_path / "hook",
-        "import sys\n"
-        "if 'op_profiler.collection.worker' in ' '.join(sys.orig_argv):\n"
-        "    from op_profiler.compilers.relay import graph_executor\n"
-        "    from op_profiler.errors import MeasureError\n"
-        "    def load(*words, original=graph_executor.load_graph):\n"
-        "        loaded = original(*words)\n"
-        "        if len(loaded.labels) > 1:\n"
-        "            raise MeasureError('the model does not run: broken on purpose')\n"
-        "        return loaded\n"
-        "    graph_executor.load_graph = load\n",
+    code = (
+        "from op_profiler.compilers.relay import graph_executor\n"
+        "from op_profiler.errors import MeasureError\n"
+        "def load(*words, original=graph_executor.load_graph):\n"
+        "    loaded = original(*words)\n"
+        "    if len(loaded.labels) > 1:\n"
+        "        raise MeasureError('the model does not run: broken on purpose')\n"
+        "    return loaded\n"
+        "graph_executor.load_graph = load\n"
     )
     for measured in (4, 0):
-        done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", PYTHONPATH=path)
+        done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
         (entry,) = summary(tmp_path)
         assert done.returncode == 1, done.stderr
         assert entry["failed"] == 0 and entry["measured"] == measured

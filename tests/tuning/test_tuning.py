@@ -33,6 +33,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cost model is trained after six trials, and proposes the next six."""
     monkeypatch.setattr("op_profiler.compilers.relay.tuners.xgboost._PLAN", 6)
     monkeypatch.setattr("op_profiler.tuning.search._BATCH", 6)
+    monkeypatch.setattr("op_profiler.tuning.search._FINAL_ROUNDS", 3)
 
 
 @pytest.fixture(scope="module")
