@@ -14,6 +14,12 @@ from .browser import DRAW_ALL, NARROW, PATIENCE_MS, Opened
 
 expect = pytest.importorskip("playwright.sync_api").expect
 expect.set_options(timeout=PATIENCE_MS)
+AREAS = """async () => {
+    const charts = (await import("#chart")).all();
+    const areas = charts.flatMap((one) => one.getOption().series).find(({ type }) => type === "treemap").data;
+    const withAll = (area) => [area, ...(area.children ?? []).flatMap(withAll)];
+    return areas.flatMap(withAll).map((area) => area.itemStyle?.color);
+}"""
 TAP_FIRST = """async () => {
     const graph = (await import("#graph")).current();
     const box = graph.container().getBoundingClientRect();
@@ -99,6 +105,12 @@ def test_a_row_opens_its_operator_and_keys_lead_on_and_back(opened: Opened, path
     page.keyboard.press("Escape")
     page.wait_for_selector("dialog", state="detached")
     assert "op=" not in page.url and first in names(page)
+
+
+def test_all_areas_have_colours_of_kinds(opened: Opened, path: Path) -> None:
+    """Of groups too: where their operators are too small to be drawn, they are seen."""
+    colours = opened.open(path).evaluate(AREAS)
+    assert len(colours) > 4 and all(colours)
 
 
 def test_what_operators_lose_is_told_and_how_to_get_to_know_it(opened: Opened, path: Path) -> None:

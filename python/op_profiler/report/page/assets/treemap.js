@@ -71,8 +71,14 @@ function leaf(model, operator, colour) {
 }
 
 function byKind(leaves, colours) {
-  return [...colours.keys()].map((kind) => ({ name: format.kind(kind), children: leaves.filter((one) => one.operator.anchor === kind) }))
-    .filter((group) => group.children.length);
+  return [...colours.keys()].map((kind) => [format.kind(kind), leaves.filter((one) => one.operator.anchor === kind)])
+    .filter(([, children]) => children.length).map(([name, children]) => group(name, children));
+}
+
+/** Where its children are too small to be drawn, it has the colour of the largest. */
+function group(name, children) {
+  const largest = children.reduce((most, one) => (one.value > most.value ? one : most));
+  return { name, children, value: total(children), itemStyle: { color: largest.itemStyle.color } };
 }
 
 /** By the first three parts of the layer that a call belongs to, which is that of its heavy op. */
@@ -92,7 +98,7 @@ function byLayer(leaves) {
   const build = ([name, node]) => {
     const inner = [...node.children];
     if (inner.length === 1 && !node.leaves.length) return build([`${name}.${inner[0][0]}`, inner[0][1]]);
-    return { name, children: [...inner.map(build), ...node.leaves] };
+    return group(name, [...inner.map(build), ...node.leaves]);
   };
   return [...root.children].map(build);
 }
