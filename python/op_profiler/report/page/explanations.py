@@ -38,4 +38,7 @@ def how_to_explain(model: Model) -> str:
     options = {"--batchsize": model.batch_size, "--sequence-length": asked.get("sequence_length")}
     given = "".join(f" {name} {value}" for name, value in options.items() if value not in (None, 1))
     command = f"op-profiler explain {shlex.quote(f'{model.source}:{model.name}')}{given}"
-    return f"`{command}` measures it in less than a minute, and keeps it in the dataset. Then make this page again."
+    text = f"`{command}` measures it in less than a minute, and keeps it in the dataset. Then make this page again."
+    if (model.recipe or {}).get("schedules"):
+        text += " Give it the `--schedules` that the model was collected with, where these were others than usual."
+    return text
