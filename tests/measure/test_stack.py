@@ -7,23 +7,21 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.relay.graph_executor import load_graph
-from op_profiler.measure import stack
-from op_profiler.measure.calls import StackProbe
+from op_profiler.measure.calls import ExecutorStackProbe, stack_places
 
 
 def test_a_call_begins_where_its_turn_wants_it(tvm: Any) -> None:
-    probe = StackProbe()
-    addresses = [probe.called(stack.arguments(turn)) for turn in range(64)]
-    lower = [(addresses[0] - address) % 64 for address in addresses]
-    assert lower == [16 * (turn % 4) for turn in range(64)]
+    probe, places = ExecutorStackProbe(), stack_places()
+    addresses = [probe.called(places.of_kernels(turn)) for turn in range(64)]
+    assert [(addresses[0] - address) % 64 for address in addresses] == [16 * (turn % 4) for turn in range(64)]
     assert len({address % 4096 // 64 for address in addresses}) > 16  # other lines of a page as well
 
 
 def test_the_model_and_its_kernels_begin_at_the_same_place(tvm: Any) -> None:
-    probe = StackProbe()
+    probe, places = ExecutorStackProbe(), stack_places()
     for turn in range(8):
-        walked = probe.called(stack.arguments(turn))
-        assert (walked - probe.called_by_executor(stack.arguments(turn, stack.executor_steps()))) % 64 == 0
+        by_itself, in_model = probe.called(places.of_kernels(turn)), probe.called_in_model(places.of_model(turn))
+        assert (by_itself - in_model) % 64 == 0
 
 
 def test_every_round_is_measured_from_another_place(tvm: Any, compiled_small: Any) -> None:

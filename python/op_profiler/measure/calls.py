@@ -19,6 +19,7 @@ import numpy as np
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import DeviceArray, Function, PackedFunction, RuntimeModule
+from op_profiler.measure.stack import More, StackPlaces
 
 DLTENSOR_HANDLE = 7
 """TVM's type code of a tensor as an argument."""
@@ -68,11 +69,11 @@ class Call:
             ctypes.addressof(self._result_code),
         )
 
-    def run(self, more: Sequence[ctypes.c_int64] = ()) -> bool:
+    def run(self, more: More = ()) -> bool:
         """Call it once.
 
         Args:
-            more: arguments that the function does not take (`measure/stack.py`).
+            more: arguments that it does not take (`measure/stack.py`).
         """
         return self._call(*self._arguments, *more) == 0
 
@@ -125,7 +126,7 @@ class TimedCalls:
         walk = _native()["walk"]
         self._walk = Kernel("walk", "", walk, [self._failed, tvm.nd.array(table), self._clock])
 
-    def run(self, more: Sequence[ctypes.c_int64] = ()) -> np.ndarray:
+    def run(self, more: More = ()) -> np.ndarray:
         """Make every call once; microseconds of each, shape (calls,), NaN where it failed.
 
         A time runs from one reading of the clock to the next: it holds the call (`call_overhead_us`).
@@ -152,8 +153,14 @@ def call_overhead_us() -> float:
     return float(walked_us - run_us) / _EMPTY_KERNELS
 
 
-class StackProbe:
-    """Tells where on the stack a kernel begins, as an address."""
+@functools.cache
+def stack_places() -> StackPlaces:
+    """The places that kernels are called from in the graph executor and in `TimedCalls`."""
+    return StackPlaces(ExecutorStackProbe())
+
+
+class ExecutorStackProbe:
+    """A `StackProbe` of the graph executor."""
 
     def __init__(self) -> None:
         tvm = load_tvm()
@@ -165,13 +172,11 @@ class StackProbe:
         self._executor = graph_executor.create(_chain("stack", 1, "int64"), library, tvm.cpu())
         self._run = TimedCalls([Call("run", self._executor.module["run"], [], [])])
 
-    def called(self, more: Sequence[ctypes.c_int64] = ()) -> int:
-        """In `TimedCalls`, which is given these arguments besides."""
+    def called(self, more: More = ()) -> int:
         self._kernel.run(more)
         return int(self._array.numpy()[0])
 
-    def called_by_executor(self, more: Sequence[ctypes.c_int64] = ()) -> int:
-        """In the graph executor, which is called by `TimedCalls`."""
+    def called_in_model(self, more: More = ()) -> int:
         self._run.run(more)
         return int(self._executor.get_output(0).numpy()[0])
 

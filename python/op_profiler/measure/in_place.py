@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -12,12 +11,13 @@ import numpy as np
 from op_profiler.compilers.tvm_types import DeviceArray
 from op_profiler.errors import MeasureError
 from op_profiler.measure.measurement import Cache
+from op_profiler.measure.stack import More, StackPlaces, drawn_turn
 
 
 class Timed(Protocol):
     """Calls that are made one right after the other."""
 
-    def run(self, more: Sequence[ctypes.c_int64] = ()) -> np.ndarray:
+    def run(self, more: More = ()) -> np.ndarray:
         """Make every call once; microseconds of each, shape (calls,), NaN where it failed."""
 
 
@@ -45,19 +45,39 @@ class InPlaceKernels(abc.ABC, Generic[Kernel]):
     Attributes:
         kernels: in execution order; what computes nothing (reshapes) is not among them.
         flush: gives the call that flushes the tensors of a kernel from the caches; None where the build cannot.
+        stack_turn: tells from which place on the stack it is timed (`measure/stack.py`).
     """
 
     kernels: tuple[Kernel, ...]
     flush: Callable[[Kernel], object] | None
+    stack_turn: int = 0
     _walks: dict[tuple[Cache, tuple[bool, ...]], Walk]
+
+    @abc.abstractmethod
+    def _run(self) -> None:
+        """Run the whole model."""
+
+    @property
+    @abc.abstractmethod
+    def _whole(self) -> Timed:
+        """The call that runs the whole model, to be timed."""
+
+    @property
+    @abc.abstractmethod
+    def _places(self) -> StackPlaces:
+        """On the stack, of the runtime that these calls are made with."""
 
     @abc.abstractmethod
     def _timed(self, calls: Sequence[object]) -> Timed:
         """Calls of kernels, and of `flush`, to be timed where they stand."""
 
-    def _more(self) -> Sequence[ctypes.c_int64]:
-        """What `Timed.run` is given in this round."""
-        return ()
+    def run_model(self) -> None:
+        """What is timed after it is called from another place on the stack."""
+        self.stack_turn = drawn_turn()
+        self._run()
+
+    def time_model(self) -> float:
+        return float(self._whole.run(self._places.of_model(self.stack_turn))[0])
 
     @property
     def labels(self) -> list[str]:
@@ -74,7 +94,9 @@ class InPlaceKernels(abc.ABC, Generic[Kernel]):
         if (cache, wanted) not in self._walks:
             self._walks[cache, wanted] = self._calls_of_walk(cache, wanted)
         calls, rows = self._walks[cache, wanted]
-        times: list[float] = np.where(wanted, calls.run(self._more())[rows], np.nan).tolist()
+        times: list[float] = np.where(
+            wanted, calls.run(self._places.of_kernels(self.stack_turn))[rows], np.nan
+        ).tolist()
         return times
 
     def _calls_of_walk(self, cache: Cache, timed: tuple[bool, ...]) -> Walk:

@@ -7,11 +7,9 @@ kernels are run here in the order of the graph, on the storage that the graph ex
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import functools
 import math
-import random
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -19,11 +17,19 @@ import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, GraphExecutor, PackedFunction
-from op_profiler.measure import stack
-from op_profiler.measure.calls import DLTENSOR_HANDLE, Call, Kernel, TimedCalls, array_address, call_overhead_us
+from op_profiler.measure.calls import (
+    DLTENSOR_HANDLE,
+    Call,
+    Kernel,
+    TimedCalls,
+    array_address,
+    call_overhead_us,
+    stack_places,
+)
 from op_profiler.measure.in_place import InPlaceKernels, Walk
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.placements import Placements
+from op_profiler.measure.stack import StackPlaces
 
 
 @dataclasses.dataclass(eq=False)
@@ -35,7 +41,6 @@ class GraphKernels(InPlaceKernels[Kernel]):
         executor: the graph executor that owns the buffers.
         outputs: the model's outputs.
         placements: what `moved` takes copies from; None where this is the only one.
-        stack_turn: tells from which place on the stack it is timed (`measure/stack.py`).
     """
 
     kernels: tuple[Kernel, ...]
@@ -52,10 +57,7 @@ class GraphKernels(InPlaceKernels[Kernel]):
         for name, value in inputs.items():
             self.executor.set_input(name, value)
 
-    def run_model(self) -> None:
-        """What is timed after it is called from another place on the stack, drawn at random: places in turn would
-        fall into step with thread counts or copies in turn."""
-        self.stack_turn = random.randrange(stack.TURNS)
+    def _run(self) -> None:
         self.run()
 
     def moved(self) -> GraphKernels:
@@ -76,14 +78,12 @@ class GraphKernels(InPlaceKernels[Kernel]):
     def _whole(self) -> TimedCalls:
         return TimedCalls([Call("run", self.run, [], [])])
 
-    def time_model(self) -> float:
-        return float(self._whole.run(stack.arguments(self.stack_turn, stack.executor_steps()))[0])
-
     def _timed(self, calls: Sequence[object]) -> TimedCalls:
         return TimedCalls(cast("Sequence[Call]", calls))
 
-    def _more(self) -> Sequence[ctypes.c_int64]:
-        return stack.arguments(self.stack_turn)
+    @property
+    def _places(self) -> StackPlaces:
+        return stack_places()
 
     def call_overhead_us(self) -> float:
         return call_overhead_us()

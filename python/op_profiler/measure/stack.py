@@ -17,48 +17,63 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import random
+from collections.abc import Sequence
+from typing import Protocol
 
-from op_profiler.measure.calls import StackProbe
-
-TURNS = 1024
-"""How many there are to draw from."""
+More = Sequence[ctypes.c_int64]
+"""Arguments that a function does not take."""
+_TURNS = 1024  # to draw from
 _PLACES = 4  # within a cache line
 _STEP, _LINE, _PAGE = 16, 64, 4096
 _MOST_ARGUMENTS = 128
 _STRIDE = 7  # so that lines that are used one after the other lie far apart
 
 
+class StackProbe(Protocol):
+    """Tells where on the stack a kernel begins, as an address; for one version of TVM's runtime."""
+
+    def called(self, more: More = ()) -> int:
+        """By the loop that calls kernels one by one, which is given these arguments besides."""
+
+    def called_in_model(self, more: More = ()) -> int:
+        """By what runs whole models, which that loop calls."""
+
+
+class StackPlaces:
+    """The places that kernels are called from with one version of TVM's runtime."""
+
+    def __init__(self, probe: StackProbe) -> None:
+        here = probe.called()
+        steps = (here - probe.called_in_model()) % _LINE // _STEP
+        counts: list[list[int]] = [[] for _ in range(_PLACES)]
+        for count in range(_MOST_ARGUMENTS):
+            lower = here - probe.called(_arguments(count))
+            if lower >= _PAGE:
+                break
+            counts[lower % _LINE // _STEP].append(count)
+        self._counts = [found or [0] for found in counts]  # where no arguments move a call, it stays
+        self._steps_of_model = steps
+
+    def of_kernels(self, turn: int) -> More:
+        """What the loop is given so that kernels begin `turn` steps of 16 bytes lower modulo 64.
+
+        Args:
+            turn: at least 0; in which line of a page a kernel begins, depends on it as well.
+        """
+        counts = self._counts[turn % _PLACES]
+        return _arguments(counts[turn // _PLACES * _STRIDE % len(counts)])
+
+    def of_model(self, turn: int) -> More:
+        """The same where the loop calls what runs the whole model, which has more on the stack."""
+        return self.of_kernels(turn - turn % _PLACES + (turn - self._steps_of_model) % _PLACES)
+
+
+def drawn_turn() -> int:
+    """A place by chance: places in turn would fall into step with thread counts or copies in turn."""
+    return random.randrange(_TURNS)
+
+
 @functools.cache
-def arguments(turn: int, steps: int = 0) -> tuple[ctypes.c_int64, ...]:
-    """What a call is given beyond its arguments, so that it begins `turn` steps of 16 bytes lower modulo 64.
-
-    Args:
-        turn: 0 to `TURNS` - 1; in which line of a page it begins, depends on it as well.
-        steps: that what is called goes lower by itself, as `executor_steps`.
-    """
-    counts = _counts()[(turn - steps) % _PLACES]
-    return (ctypes.c_int64(0),) * counts[turn // _PLACES * _STRIDE % len(counts)]
-
-
-@functools.cache
-def executor_steps() -> int:
-    """How many steps lower a kernel begins in the graph executor than where it is called by itself, modulo 4."""
-    probe = StackProbe()
-    return (probe.called() - probe.called_by_executor()) % _LINE // _STEP
-
-
-@functools.cache
-def _counts() -> tuple[tuple[int, ...], ...]:
-    """For each place within a cache line, numbers of arguments that move a call there: over a whole page.
-
-    No argument at all stands for a place to which none moves.
-    """
-    probe = StackProbe()
-    here = probe.called()
-    counts: list[list[int]] = [[] for _ in range(_PLACES)]
-    for count in range(_MOST_ARGUMENTS):
-        lower = here - probe.called((ctypes.c_int64(0),) * count)
-        if lower >= _PAGE:
-            break
-        counts[lower % _LINE // _STEP].append(count)
-    return tuple(tuple(found) or (0,) for found in counts)
+def _arguments(count: int) -> More:
+    return (ctypes.c_int64(0),) * count

@@ -15,6 +15,7 @@ import numpy as np
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
+from op_profiler.measure.stack import More, StackPlaces
 
 _INTEGER, _TENSOR = 1, 70  # TVM's type indices of arguments
 _WORDS = 4  # of `Call.addresses`
@@ -73,9 +74,13 @@ class Call:
             ctypes.addressof(self._result),
         )
 
-    def run(self) -> bool:
-        """Call it once."""
-        return bool(self._call(*self._bound) == 0)
+    def run(self, more: More = ()) -> bool:
+        """Call it once.
+
+        Args:
+            more: arguments that it does not take (`measure/stack.py`).
+        """
+        return bool(self._call(*self._bound, *more) == 0)
 
     def error(self) -> str | None:
         """Call it with TVM's checks: None, or what is wrong with it."""
@@ -97,9 +102,13 @@ class TimedCalls:
         table = np.array([call.addresses for call in calls], dtype=np.int64).reshape(-1, _WORDS)
         self._walk = Call("walk", _native()["walk"], [self._failed, tensor(table), self._clock])
 
-    def run(self, more: Sequence[ctypes.c_int64] = ()) -> np.ndarray:
-        """Make every call once; microseconds of each, shape (calls,), NaN where it failed. It takes nothing more."""
-        self._walk.run()
+    def run(self, more: More = ()) -> np.ndarray:
+        """Make every call once; microseconds of each, shape (calls,), NaN where it failed.
+
+        Args:
+            more: as in `Call.run`.
+        """
+        self._walk.run(more)
         read = self._clock.numpy()
         times = np.diff(read[:, 0] * 1_000_000_000 + read[:, 1]) / 1e3
         return np.where(self._failed.numpy() == 0, times, np.nan)
@@ -107,11 +116,12 @@ class TimedCalls:
 
 @functools.cache
 def _native() -> Any:
-    """The library with ``walk`` (calls what a table tells, reads the clock between) and ``nothing`` (a kernel)."""
+    """The library with ``walk`` (calls what a table tells, reads the clock between) and ``stack`` (a kernel that
+    writes where on the stack it is)."""
     tvm = load_tvm()
-    from op_profiler.compilers.relax.walk import nothing, walk
+    from op_profiler.compilers.relax.walk import stack, walk
 
-    module = tvm.IRModule({"walk": walk(), "nothing": nothing()})
+    module = tvm.IRModule({"walk": walk(), "stack": stack()})
     return tvm.tirx.build(module, target=tvm.target.Target("llvm"))
 
 
@@ -128,23 +138,59 @@ def call_overhead_us() -> float:
 
 
 @functools.cache
+def stack_places() -> StackPlaces:
+    """The places that kernels are called from in the virtual machine and in `TimedCalls`."""
+    return StackPlaces(VmStackProbe())
+
+
+class VmStackProbe:
+    """A `StackProbe` of the virtual machine."""
+
+    def __init__(self) -> None:
+        tvm = load_tvm()
+        from op_profiler.compilers.relax.walk import stack
+
+        self._array = tvm.runtime.tensor(np.zeros(1, dtype=np.int64))
+        self._kernel = TimedCalls([Call("stack", _native()["stack"], [self._array, self._array])])
+        self._machine = tvm.relax.VirtualMachine(_chain(stack(), 1, "int64"), tvm.cpu())
+        self._machine.save_function("main", "run", self._array, include_return=False)
+        self._run = TimedCalls([Call("run", self._machine.module["run"], [])])
+
+    def called(self, more: More = ()) -> int:
+        self._kernel.run(more)
+        return int(self._array.numpy()[0])
+
+    def called_in_model(self, more: More = ()) -> int:
+        self._run.run(more)
+        return int(self._array.numpy()[0])
+
+
+@functools.cache
 def _empty_model() -> tuple[TimedCalls, TimedCalls]:
     """The kernels of a chain that computes nothing, and the virtual machine that runs them."""
     tvm = load_tvm()
     from op_profiler.compilers.relax.kernels import load_kernels
-    from op_profiler.compilers.relax.pipeline import finish
     from op_profiler.compilers.relax.walk import nothing
 
-    relax, target = tvm.relax, tvm.target.Target("llvm")
+    executable = _chain(nothing(), _EMPTY_KERNELS, "float32")
+    loaded = load_kernels(executable, tvm.cpu(), {"data": np.zeros(1, dtype="float32")})
+    return TimedCalls(loaded.kernels), TimedCalls([loaded.whole])
+
+
+def _chain(function: Any, length: int, dtype: str) -> Any:
+    """A model that is built: each call of the kernel reads what the one before wrote, one number."""
+    tvm = load_tvm()
+    from op_profiler.compilers.relax.pipeline import finish
+
+    relax = tvm.relax
     builder = relax.BlockBuilder()
-    one = relax.TensorType((1,), "float32")
+    one = relax.TensorType((1,), dtype)
     data = value = relax.Var("data", one)
-    kernel = builder.add_func(nothing(), "nothing")
+    kernel = builder.add_func(function, "kernel")
     with builder.function("main", [data]):
         with builder.dataflow():
-            for _ in range(_EMPTY_KERNELS):
+            for _ in range(length):
                 value = builder.emit(relax.call_tir(kernel, [value], one))
             output = builder.emit_output(value)
         builder.emit_func_output(output)
-    loaded = load_kernels(finish(builder.get(), target), tvm.cpu(), {"data": np.zeros(1, dtype="float32")})
-    return TimedCalls(loaded.kernels), TimedCalls([loaded.whole])
+    return finish(builder.get(), tvm.target.Target("llvm"))

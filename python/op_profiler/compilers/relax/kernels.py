@@ -9,17 +9,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from op_profiler.compilers.relax.calls import Call, TimedCalls, call_overhead_us
+from op_profiler.compilers.relax.calls import Call, TimedCalls, call_overhead_us, stack_places
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import RuntimeDevice
 from op_profiler.measure.in_place import InPlaceKernels, Walk
 from op_profiler.measure.measurement import Cache
+from op_profiler.measure.stack import StackPlaces
 
 _BUILTIN = "vm.builtin"
 _RUN = "op_profiler_run"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class VmKernels(InPlaceKernels[Call]):
     """A model in the virtual machine, and its kernels in order over buffers of one of its runs (a `LoadedModel`).
 
@@ -37,15 +38,16 @@ class VmKernels(InPlaceKernels[Call]):
     def moved(self) -> VmKernels:
         return self
 
-    def run_model(self) -> None:
+    def _run(self) -> None:
         self.whole.run()
 
     @functools.cached_property
-    def _timed_whole(self) -> TimedCalls:
+    def _whole(self) -> TimedCalls:
         return TimedCalls([self.whole])
 
-    def time_model(self) -> float:
-        return float(self._timed_whole.run()[0])
+    @property
+    def _places(self) -> StackPlaces:
+        return stack_places()
 
     def _timed(self, calls: Sequence[object]) -> TimedCalls:
         return TimedCalls(cast("Sequence[Call]", calls))

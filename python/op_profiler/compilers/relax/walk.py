@@ -49,3 +49,20 @@ def nothing() -> Any:
         T.evaluate(0)
 
     return nothing.with_attr("global_symbol", "nothing")
+
+
+def stack() -> Any:
+    """A kernel of two tensors of one int64 that writes into both where on the stack it is, as an address."""
+    load_tvm()
+    from tvm.script import tirx as T
+
+    @T.prim_func(private=True, s_tir=True)
+    def stack(data_handle: T.handle, output_handle: T.handle) -> None:
+        data = T.match_buffer(data_handle, (1,), "int64")
+        output = T.match_buffer(output_handle, (1,), "int64")
+        with T.sblock("address"):  # Relax's passes look for a block
+            # TIR casts no pointer to a number; an address is above zero
+            data[0] = T.call_extern("int64", "labs", T.call_llvm_intrin("handle", "llvm.frameaddress.p0", 0))
+            output[0] = data[0]
+
+    return stack.with_attr("global_symbol", "stack")
