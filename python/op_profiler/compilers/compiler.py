@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction, RuntimeDevice, Target
     from op_profiler.frontends.frontend import Frontend, ModelRequest
+    from op_profiler.measure.in_place import BoundKernel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
@@ -59,6 +60,7 @@ class Compiler(abc.ABC):
         runs_own_kernels: the kernels of this package that tell how fast the machine is are written for its TVM.
         pipelines: names of its ways from models to kernels. Where there are several it takes a user's too, and goes
             the way of `op_profiler.compilers.pipelines.pipeline_in_use`.
+        native_flags: that C code which calls its kernels is compiled with.
         needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
     """
 
@@ -67,6 +69,7 @@ class Compiler(abc.ABC):
     beyond_collecting: ClassVar[frozenset[str]] = frozenset()
     runs_own_kernels: ClassVar[bool] = False
     pipelines: ClassVar[tuple[str, ...]] = (DEFAULT_PIPELINE,)
+    native_flags: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[str]
 
     def check(self, request: BuildRequest) -> None:
@@ -199,10 +202,14 @@ class Compiler(abc.ABC):
     def bind(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
     ) -> GraphKernels:
-        """As `load`, with a storage plan of the caller's, and without running it.
+        """As `load`, with a storage plan of the caller's, and without running it. On a processor plans bind kernels
+        themselves (`bound_kernel`).
 
         Args:
             blocks: of every tensor the number of its piece of memory, which is that of its tensor for a view.
+
+        Raises:
+            MeasureError: it runs plans on processors only.
         """
 
     @abc.abstractmethod
@@ -237,6 +244,25 @@ class Compiler(abc.ABC):
 
         Args:
             name: `KernelCall.name`.
+        """
+
+    @abc.abstractmethod
+    def bound_kernel(
+        self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
+    ) -> BoundKernel:
+        """A call of a kernel with its arguments bound.
+
+        Args:
+            name, label: as in `KernelCall`.
+            arrays: that it reads, and then those that it writes.
+        """
+
+    @abc.abstractmethod
+    def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+        """An array of TVM over memory of this machine, which it keeps.
+
+        Args:
+            memory: bytes from the beginning of a cache line on, as many as it needs.
         """
 
     def assembly(self, compiled: CompiledModel) -> str:

@@ -21,11 +21,17 @@ class Timed(Protocol):
         """Make every call once; microseconds of each, shape (calls,), NaN where it failed."""
 
 
-class KernelCall(Protocol):
+class BoundKernel(Protocol):
     """A call of a kernel with its arguments bound."""
 
+    name: str
     label: str
     arrays: list[DeviceArray]
+
+    @property
+    def addresses(self) -> tuple[int, int, int, int, int, int]:
+        """Function, values, their type codes, count, result and its code, as numbers that hold as long as this object;
+        0 for what this interface of TVM has not got."""
 
     def run(self) -> bool:
         """Call it once; False where it failed."""
@@ -34,7 +40,7 @@ class KernelCall(Protocol):
         """None, or what is wrong with it."""
 
 
-Kernel = TypeVar("Kernel", bound=KernelCall)
+Kernel = TypeVar("Kernel", bound=BoundKernel)
 Walk = tuple[Timed, list[int]]
 """The calls of a walk, and the numbers of the kernels' among them."""
 

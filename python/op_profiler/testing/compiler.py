@@ -16,6 +16,7 @@ from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.operators.cost import HEAVY
+from op_profiler.parallel.runtime.memory import bind_in_one_piece
 from op_profiler.schedules.records import Conditions
 from op_profiler.schedules.usable_records import UsableRecords
 
@@ -87,7 +88,11 @@ class CompilerSuite:
         blocks: list[int] = []
         for number, tensor in enumerate(compiled.tensors):
             blocks.append(number if tensor.view_of is None else blocks[tensor.view_of])
-        bound = [compiler.bind(compiled, device, inputs, blocks)] if "corun" in compiler.beyond_collecting else []
+        bound: list[Any] = []
+        if "corun" in compiler.beyond_collecting:
+            bound.append(bind_in_one_piece(compiled, blocks, inputs))
+        if bound and compiler.takes_builds_of_targets:  # plans on GPUs too
+            bound.append(compiler.bind(compiled, device, inputs, blocks))
         for kernels in (loaded, *bound):
             assert all(kernel.run() for kernel in kernels.kernels)
             for ours, theirs in zip(kernels.output_arrays(), expected, strict=True):

@@ -18,7 +18,7 @@ from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.measure.stack import More, StackPlaces
 
 _INTEGER, _TENSOR = 1, 70  # TVM's type indices of arguments
-_WORDS = 4  # of `Call.addresses`
+_WORDS = 6  # of `Call.addresses`
 _RUNS = 15
 _EMPTY_KERNELS = 64
 
@@ -47,10 +47,11 @@ class Call:
         label: the compiler's name of the kernel that it is.
         function: ``tvm_ffi.Function``.
         arguments: tensors and integers.
+        name: of the function, where that is another.
     """
 
-    def __init__(self, label: str, function: Any, arguments: Sequence[Any]) -> None:
-        self.label = label
+    def __init__(self, label: str, function: Any, arguments: Sequence[Any], name: str = "") -> None:
+        self.name, self.label = name or label, label
         self.function = function
         self.arguments = tuple(arguments)  # keeps what the table points to
         self.arrays = [argument for argument in arguments if not isinstance(argument, int)]
@@ -65,14 +66,10 @@ class Call:
         self._bound = (function.__chandle__(), self._values, len(arguments), ctypes.byref(self._result))
 
     @property
-    def addresses(self) -> tuple[int, int, int, int]:
-        """What ``TVMFFIFunctionCall`` takes, as numbers that hold as long as this object."""
-        return (
-            int(self.function.__chandle__()),
-            ctypes.addressof(self._values),
-            len(self.arguments),
-            ctypes.addressof(self._result),
-        )
+    def addresses(self) -> tuple[int, int, int, int, int, int]:
+        """What ``TVMFFIFunctionCall`` takes, in the places of `BoundKernel.addresses`; arguments have their types."""
+        values, result = ctypes.addressof(self._values), ctypes.addressof(self._result)
+        return int(self.function.__chandle__()), values, 0, len(self.arguments), result, 0
 
     def run(self, more: More = ()) -> bool:
         """Call it once.

@@ -8,16 +8,21 @@ from typing import Any
 from op_profiler.compilers.compiled_model import KernelCall, PlannedTensor
 from op_profiler.compilers.relax.describe import tensors_of
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.compilers.tvm_types import IRModule
+from op_profiler.compilers.tvm_types import DeviceArray, IRModule
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """As the fields of `CompiledModel` of the same names."""
+    """As the fields of `CompiledModel` of the same names.
+
+    Attributes:
+        weights: ``tvm.runtime.Tensor`` by the names that `PlannedTensor.given` has.
+    """
 
     calls: tuple[KernelCall, ...]
     tensors: tuple[PlannedTensor, ...]
     outputs: tuple[int, ...]
+    weights: dict[str, DeviceArray]
 
 
 def plan_of(kernels: IRModule) -> Plan:
@@ -27,7 +32,8 @@ def plan_of(kernels: IRModule) -> Plan:
         kernels: of `op_profiler.compilers.relax.pipeline.Lowered`.
     """
     walk = _Walk(kernels["main"])
-    return Plan(tuple(walk.calls), tuple(walk.tensors), walk.numbers(kernels["main"].body.body))
+    outputs = walk.numbers(kernels["main"].body.body)
+    return Plan(tuple(walk.calls), tuple(walk.tensors), outputs, walk.weights)
 
 
 class _Walk:
@@ -39,6 +45,7 @@ class _Walk:
         self._constant = tvm.ir.GenericConst
         self.calls: list[KernelCall] = []
         self.tensors: list[PlannedTensor] = []
+        self.weights: dict[str, DeviceArray] = {}
         self._numbers: dict[Any, tuple[int, ...]] = {}
         self._producers: dict[int, int] = {}
         for variable in function.params:
@@ -55,6 +62,8 @@ class _Walk:
             return self.numbers(value.tuple_value)[value.index : value.index + 1]
         if value not in self._numbers:
             given = f"constant {len(self._numbers)}" if isinstance(value, self._constant) else ""
+            if given:
+                self.weights[given] = value.value
             self._numbers[value] = self._new(value.ty, given=given)
         return self._numbers[value]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
 
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.relax.library import VmLibrary
     from op_profiler.compilers.relax.pipeline import Lowered
     from op_profiler.compilers.tvm_types import DeviceArray, IRModule, PackedFunction, RuntimeDevice, Target
     from op_profiler.frontends.frontend import Frontend, ModelRequest
+    from op_profiler.measure.in_place import BoundKernel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.schedule import Schedule
@@ -37,14 +40,13 @@ _ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedEr
 """What passes of TVM raise where they refuse a model."""
 
 
-_NO_PLANS = "the compiler relax has no plans"
-
-
 class RelaxCompiler(Compiler):
     """One module of Relax a model, run by its virtual machine."""
 
     name = "relax"
+    beyond_collecting = frozenset({"corun"})
     pipelines = (DEFAULT_PIPELINE, STOCK)
+    native_flags = ("-DTVM_FFI",)
     needs = f"The compiler relax needs a TVM of its own: {tvm_package.INSTALL}"
 
     def check(self, request: BuildRequest) -> None:
@@ -108,29 +110,42 @@ class RelaxCompiler(Compiler):
         return _built(executable, schedules, lowered.kernels, _called(lowered), started)
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
-        function: PackedFunction = compiled.library.mod.get_function(name, True)
-        return function
+        library: VmLibrary = compiled.library
+        return library.kernel(name)
+
+    def bound_kernel(
+        self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
+    ) -> BoundKernel:
+        from op_profiler.compilers.relax.calls import Call
+
+        return Call(label, function, arrays, name=name)
+
+    def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+        from op_profiler.compilers.tvm_build import load_tvm
+
+        array: DeviceArray = load_tvm().runtime.from_dlpack(memory.view(dtype).reshape(shape))
+        return array
 
     def load(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
     ) -> LoadedModel:
         from op_profiler.compilers.relax.kernels import load_kernels
 
-        return load_kernels(compiled.library, device, inputs)
+        return load_kernels(compiled.library.executable, device, inputs)
 
     def bind(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
     ) -> GraphKernels:
-        raise MeasureError(_NO_PLANS)
+        raise MeasureError("the compiler relax has plans on processors only")
 
     def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
-        raise MeasureError(_NO_PLANS)
+        return dict(compiled.library.weights)
 
     def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
-        raise MeasureError(_NO_PLANS)
+        return dataclasses.replace(compiled, library=compiled.library.with_own_weights())
 
     def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
-        raise MeasureError(_NO_PLANS)
+        return dataclasses.replace(compiled, library=compiled.library.exported(path))
 
     def load_dynamic(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
@@ -211,6 +226,7 @@ def _built(
     schedules: by label; of kernels that are not among them the pipeline is all that is known.
     started: when the compiler began, by `time.perf_counter`.
     """
+    from op_profiler.compilers.relax.library import VmLibrary
     from op_profiler.compilers.relax.plan import plan_of
     from op_profiler.schedules.schedule import Schedule
 
@@ -218,7 +234,7 @@ def _built(
     by_label = {occurrence.label: occurrence for occurrence in reversed(occurrences)}
     plan = plan_of(kernels)
     compiled = CompiledModel(
-        executable,
+        VmLibrary(executable, executable.mod, plan.weights),
         tuple(occurrences),
         by_label,
         time.perf_counter() - started,

@@ -8,7 +8,7 @@ from typing import Any
 from op_profiler.compilers.tvm_build import load_tvm
 
 _CLOCK = time.CLOCK_MONOTONIC
-_WORDS = 4
+_WORDS = 6
 
 
 def walk() -> Any:
@@ -29,8 +29,8 @@ def walk() -> Any:
                 "TVMFFIFunctionCall",
                 calls[row, 0],
                 calls[row, 1],
-                T.Cast("int32", calls[row, 2]),
-                calls[row, 3],
+                T.Cast("int32", calls[row, 3]),
+                calls[row, 4],
             )
             T.evaluate(T.call_extern("int32", "clock_gettime", _CLOCK, T.address_of(clock[row + 1, 0])))
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.relay.chosen import ChosenSchedules
     from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction, RuntimeDevice, Target
+    from op_profiler.measure.in_place import BoundKernel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
@@ -128,6 +129,18 @@ class RelayCompiler(Compiler):
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
         function: PackedFunction = compiled.library.get_lib().get_function(name, True)
         return function
+
+    def bound_kernel(
+        self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
+    ) -> BoundKernel:
+        from op_profiler.measure.calls import Kernel
+
+        return Kernel(name, label, function, arrays)
+
+    def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+        everything = load_tvm().nd.from_dlpack(memory)  # of truth values it would make numbers of 8 bits
+        array: DeviceArray = everything._create_view(shape, dtype)
+        return array
 
     def assembly(self, compiled: CompiledModel) -> str:
         return str(compiled.library.get_lib().get_source("asm")) if compiled.executor == "graph" else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel
     from op_profiler.compilers.tvm_types import PackedFunction, Target
-    from op_profiler.measure.kernels import GraphKernels
     from op_profiler.parallel.runtime.executor import Executor
     from op_profiler.parallel.runtime.plan_lanes import PlanLanes
     from op_profiler.parallel.runtime.schedule_variants import Variants
     from op_profiler.schedules.schedule import Schedule
-    from op_profiler.targets.machine import Machine
+    from op_profiler.targets.machine import LoadedModel, Machine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Models:
 
     graph: KernelGraph
     compiled: tuple[CompiledModel, ...]
-    loaded: tuple[GraphKernels, ...]
+    loaded: tuple[LoadedModel, ...]
     inputs: tuple[dict[str, np.ndarray], ...]
     batch_sizes: tuple[int, ...]
     contents: tuple[str, ...]
@@ -208,8 +207,7 @@ def load_models(
         found.append(found[first] if first < number else _built(request, merge, announce))
     announce("loading")
     machine = open_machine(requests[0].target, found[0].target, None)
-    placed = (compiler_in_use().load(one.model.compiled, machine.runtime, one.inputs) for one in found)
-    loaded = tuple(cast("GraphKernels", one) for one in placed)  # plans are Relay's alone
+    loaded = tuple(compiler_in_use().load(one.model.compiled, machine.runtime, one.inputs) for one in found)
     prepared = lanes.prepared([one.model.compiled for one in found])
     return Models(
         graph=kernel_graph([request.model.name for request in requests], prepared),

@@ -13,7 +13,7 @@ import numpy as np
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.measure.calls import Call, Kernel
+from op_profiler.measure.in_place import BoundKernel
 from op_profiler.parallel.planning.plan import ROWS
 from op_profiler.parallel.planning.rows import for_team
 from op_profiler.parallel.runtime.lanes import Lanes, LaneStep, run_on_lanes
@@ -76,7 +76,9 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
             for place, entry in enumerate(entries):
                 own = self._kernels[entry.node]
                 function = functions.get(entry.node)
-                call = own if function is None else Kernel(own.name, own.label, function, own.arrays)
+                call = own
+                if function is not None:
+                    call = compiler_in_use().bound_kernel(own.name, own.label, function, own.arrays)
                 self._lanes.replace(lane, place, call, same_loops=function is None)
 
     def outputs(self) -> list[np.ndarray]:
@@ -146,7 +148,7 @@ def load_side_by_side(
     inputs: Sequence[dict[str, np.ndarray]],
 ) -> list[Bound]:
     """Models over storage that allows for their kernels to run side by side; `before` is what `happens_before` says."""
-    on_processor = device.device_type == load_tvm().cpu().device_type
+    on_processor = device == load_tvm().cpu()
     loaded = []
     for model, (one, arrays) in enumerate(zip(compiled, inputs, strict=True)):
         nodes = graph.slice_of(model)
@@ -210,7 +212,7 @@ class Programme:
             last_on.update(dict.fromkeys((lane, *mates), step.node))
 
 
-def lane_tables(programme: Programme, kernels: Sequence[Call]) -> list[list[LaneStep]]:
+def lane_tables(programme: Programme, kernels: Sequence[BoundKernel]) -> list[list[LaneStep]]:
     """A programme with the calls of its nodes, for `Lanes`."""
     return [
         [LaneStep(kernels[entry.node], entry.waits, entry.posts, entry.mates, entry.loops) for entry in lane]

@@ -1,6 +1,6 @@
 /* Lanes: one thread a core, each walking through its table of kernel calls; see lanes.py.
  *
- * A lane waits for the signals that a step needs, calls the step's kernel through TVMFuncCall, and gives its signals.
+ * A lane waits for the signals that a step needs, calls the step's kernel through TVM's C interface, and gives its signals.
  * A kernel with parallel loops hands them to `lanes_launch`, which stands in for TVM's thread pool: the parts go to the
  * lanes of the step's other cores, which wait meanwhile and take them from their mailbox. So no core ever has two
  * threads that want it, and changing the number of threads from one step to the next costs nothing.
@@ -20,10 +20,6 @@
 
 enum { LINE = 64, MESSAGE = 512, SPINS = 2000, YIELDS = 4000, SYNC_STRIDE = 16, MOST_TASKS = 256 };
 
-/* TVM's C interface (runtime/c_runtime_api.h, c_backend_api.h); libtvm is loaded before this library. */
-int TVMFuncCall(void *function, void *values, int *codes, int count, void *result, int *result_code);
-const char *TVMGetLastError(void);
-void TVMAPISetLastError(const char *message);
 typedef struct {
     void *sync_handle;
     int32_t num_task;
@@ -38,6 +34,55 @@ typedef struct {
     int64_t first_loop, loops;                    /* in `loops` of the lane: how its parallel loops are cut */
     int64_t start_ns, end_ns, cpu, threads;       /* of the last run */
 } Step;
+
+/* TVM's C interface, which is loaded before this library: that of tvm/ffi/c_api.h from 0.25 on, before it that of
+ * runtime/c_runtime_api.h. What a message says holds until the next failure of the thread. */
+#ifdef TVM_FFI
+typedef struct {
+    const char *data;
+    size_t size;
+} Bytes;
+typedef struct { /* TVMFFIObject and the beginning of TVMFFIErrorCell */
+    uint64_t references;
+    int32_t type;
+    uint32_t padding;
+    int64_t deleter;
+    Bytes kind, message;
+} Error;
+int TVMFFIFunctionCall(void *function, void *arguments, int32_t count, void *result);
+void TVMFFIErrorMoveFromRaised(void **error);
+void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message);
+int TVMFFIObjectDecRef(void *object);
+
+static int call(const Step *step) {
+    return TVMFFIFunctionCall(step->function, step->values, (int32_t)step->count, step->result);
+}
+
+static void keep_error(char *message) {
+    void *raised = NULL;
+    TVMFFIErrorMoveFromRaised(&raised);
+    if (raised == NULL) return;
+    const Bytes *said = &((const Error *)raised)->message;
+    size_t size = said->size < MESSAGE - 1 ? said->size : MESSAGE - 1;
+    memcpy(message, said->data, size);
+    message[size] = 0;
+    TVMFFIObjectDecRef(raised);
+}
+
+static void raise_error(const char *message) { TVMFFIErrorSetRaisedFromCStr("RuntimeError", message); }
+#else
+int TVMFuncCall(void *function, void *values, int *codes, int count, void *result, int *result_code);
+const char *TVMGetLastError(void);
+void TVMAPISetLastError(const char *message);
+
+static int call(const Step *step) {
+    return TVMFuncCall(step->function, step->values, step->codes, (int)step->count, step->result, step->result_code);
+}
+
+static void keep_error(char *message) { strncpy(message, TVMGetLastError(), MESSAGE - 1); }
+
+static void raise_error(const char *message) { TVMAPISetLastError(message); }
+#endif
 
 typedef struct { /* a parallel loop that a team of lanes runs */
     Lambda lambda;
@@ -121,7 +166,7 @@ static int serve(Lane *me) {
     uint64_t posted = atomic_load_explicit(&box->posted, memory_order_acquire);
     if (posted == atomic_load_explicit(&box->finished, memory_order_relaxed)) return 0;
     box->result = run_share(box->loop, box->member);
-    if (box->result != 0) strncpy(me->message, TVMGetLastError(), MESSAGE - 1);
+    if (box->result != 0) keep_error(me->message);
     atomic_store_explicit(&box->finished, posted, memory_order_release);
     return 1;
 }
@@ -170,7 +215,7 @@ int lanes_launch(Lambda lambda, void *data, int wanted) {
         if (cut[0] > 0) parts = cut[0], rows = cut[1], by_rows = 1;
     }
     if (!by_rows && parts > MOST_TASKS) {
-        TVMAPISetLastError("a kernel asks for more than 256 parts");
+        raise_error("a kernel asks for more than 256 parts");
         return -1;
     }
     /* For TVMBackendParallelBarrier a counter a part, a cache line each; loops that are cut by rows have no barriers. */
@@ -196,7 +241,7 @@ int lanes_launch(Lambda lambda, void *data, int wanted) {
         for (unsigned looks = 0; atomic_load_explicit(&box->finished, memory_order_acquire) != posted; looks++)
             if (looks >= SPINS) sched_yield();
         if (box->result != 0 && result == 0) {
-            TVMAPISetLastError(mate->message);
+            raise_error(mate->message);
             result = box->result;
         }
     }
@@ -217,10 +262,9 @@ static void walk(Lane *me) {
         if (!atomic_load_explicit(&all->failed, memory_order_relaxed)) {
             me->step = step;
             me->loop = 0;
-            if (TVMFuncCall(step->function, step->values, step->codes, (int)step->count, step->result,
-                            step->result_code) != 0) {
+            if (call(step) != 0) {
                 me->failed_step = i;
-                strncpy(me->message, TVMGetLastError(), MESSAGE - 1);
+                keep_error(me->message);
                 atomic_store(&all->failed, 1);
             }
             me->step = NULL;

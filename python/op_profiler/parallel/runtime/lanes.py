@@ -21,10 +21,11 @@ import numpy as np
 
 from op_profiler.c_compiler import compiler, make_library
 from op_profiler.cache import cache_folder
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
 from op_profiler.files import atomic_file
-from op_profiler.measure.calls import Call
+from op_profiler.measure.in_place import BoundKernel
 
 _SOURCE = Path(__file__).with_name("lanes.c")
 # Columns of a step, as in lanes.c; all are 64 bits wide.
@@ -43,7 +44,7 @@ class LaneStep:
             that every lane gets neighbouring rows; (0, 0), as where there is no entry: a block for every lane.
     """
 
-    call: Call
+    call: BoundKernel
     waits: tuple[int, ...] = ()
     posts: tuple[int, ...] = ()
     mates: tuple[int, ...] = ()
@@ -97,7 +98,7 @@ class Lanes(contextlib.AbstractContextManager["Lanes"]):
         if self._library.lanes_run(self._handle):
             raise MeasureError("; ".join(self._failures()) or "a lane failed")
 
-    def replace(self, lane: int, step: int, call: Call, *, same_loops: bool) -> None:
+    def replace(self, lane: int, step: int, call: BoundKernel, *, same_loops: bool) -> None:
         """Make another call in a step, from the next run on.
 
         Args:
@@ -160,7 +161,7 @@ class _Table:
                 kept += new
             self.replace(number, step.call, same_loops=True)
 
-    def replace(self, step: int, call: Call, same_loops: bool) -> None:
+    def replace(self, step: int, call: BoundKernel, same_loops: bool) -> None:
         """Let a step make a call."""
         function, values, codes, count, result, result_code = call.addresses
         self.steps[step, _CALL:_WAITS] = function, values, codes, result, result_code, count
@@ -183,11 +184,12 @@ def native_library() -> ctypes.CDLL:
     Raises:
         MeasureError: there is no C compiler, or it fails.
     """
-    name = hashlib.sha256(_SOURCE.read_bytes() + " ".join(compiler()).encode()).hexdigest()[:16]
+    flags = compiler_in_use().native_flags
+    name = hashlib.sha256(_SOURCE.read_bytes() + " ".join([*compiler(), *flags]).encode()).hexdigest()[:16]
     path = cache_folder() / "lanes" / f"{name}.so"
     if not path.is_file():
         with atomic_file(path) as partial:
-            make_library(str(partial), [str(_SOURCE)])
+            make_library(str(partial), [str(_SOURCE)], flags)
     library = ctypes.CDLL(str(path))
     library.lanes_open.restype = ctypes.c_void_p
     library.lanes_open.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)

@@ -12,15 +12,13 @@ import dataclasses
 import math
 import mmap
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
 from op_profiler.compilers.compiler import compiler_in_use
-from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray
-from op_profiler.measure.calls import Kernel
+from op_profiler.measure.in_place import BoundKernel
 
 _LARGE_PAGE = 1 << 21
 _LINE = 64  # of a cache; what TVM aligns its own tensors to
@@ -30,7 +28,7 @@ _LINE = 64  # of a cache; what TVM aligns its own tensors to
 class Bound:
     """The kernels of a model over its tensors, in execution order, and its outputs."""
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[BoundKernel, ...]
     outputs: tuple[DeviceArray, ...]
 
     def output_arrays(self) -> list[np.ndarray]:
@@ -55,7 +53,9 @@ def bind_in_one_piece(compiled: CompiledModel, blocks: Sequence[int], inputs: Ma
         if tensor.given and tensor.given not in kept:
             buffers[number].copyfrom(inputs[tensor.given] if tensor.given in inputs else weights[tensor.given])
     kernels = tuple(
-        Kernel(c.name, c.label, compiler.kernel(compiled, c.name), [buffers[n] for n in (*c.reads, *c.writes)])
+        compiler.bound_kernel(
+            c.name, c.label, compiler.kernel(compiled, c.name), [buffers[n] for n in (*c.reads, *c.writes)]
+        )
         for c in compiled.calls
     )
     return Bound(kernels, tuple(buffers[number] for number in compiled.outputs))
@@ -68,16 +68,20 @@ def _arrays(tensors: Sequence[PlannedTensor], blocks: Sequence[int], without: se
     for _, tensor, block in planned:
         sizes[block] = max(sizes.get(block, 0), math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize, 1)
     memory = dict(zip(sizes, _blocks(list(sizes.values()))))
-    return {number: memory[block]._create_view(tensor.shape, tensor.dtype) for number, tensor, block in planned}
+    array_over = compiler_in_use().array_over
+    found = {}
+    for number, tensor, block in planned:
+        size = math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
+        found[number] = array_over(memory[block][:size], tensor.shape, tensor.dtype)
+    return found
 
 
-def _blocks(sizes_bytes: list[int]) -> list[Any]:
+def _blocks(sizes_bytes: list[int]) -> list[np.ndarray]:
     """Arrays of bytes that follow each other, each at the beginning of a cache line."""
-    from_dlpack = load_tvm().nd.from_dlpack
     ends = np.cumsum([math.ceil(size / _LINE) * _LINE for size in sizes_bytes]).tolist()
     memory = mmap.mmap(-1, (ends[-1] if ends else 0) + _LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # a system without large pages
         memory.madvise(mmap.MADV_HUGEPAGE)
     everything = np.frombuffer(memory, dtype=np.uint8)
     everything = everything[-everything.ctypes.data % _LARGE_PAGE :]
-    return [from_dlpack(everything[start : start + size]) for start, size in zip([0, *ends], sizes_bytes)]
+    return [everything[start : start + size] for start, size in zip([0, *ends], sizes_bytes)]

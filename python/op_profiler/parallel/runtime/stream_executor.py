@@ -18,6 +18,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.errors import MeasureError
 from op_profiler.measure.calls import Kernel
+from op_profiler.measure.in_place import BoundKernel
 from op_profiler.parallel.planning.plan import Group, Stage
 from op_profiler.parallel.runtime.lane_executor import Programme, happens_before, load_side_by_side
 
@@ -45,7 +46,7 @@ class Events(Protocol):
 class _Launch:
     """A kernel on the stream of a lane; `waits` and `posts` are numbers of events."""
 
-    kernel: Kernel
+    kernel: BoundKernel
     node: int
     lane: int
     waits: tuple[int, ...]

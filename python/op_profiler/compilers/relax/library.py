@@ -1,0 +1,46 @@
+"""What a model of Relax is built into."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from op_profiler.c_compiler import make_library
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction
+
+
+@dataclasses.dataclass(frozen=True)
+class VmLibrary:
+    """A model for the virtual machine.
+
+    Attributes:
+        executable: ``relax.VMExecutable``.
+        kernels: the ``tvm.runtime.Module`` that has its kernels.
+        weights: by the names that `PlannedTensor.given` has.
+    """
+
+    executable: Any
+    kernels: Any
+    weights: dict[str, DeviceArray]
+
+    def kernel(self, name: str) -> PackedFunction:
+        """The function of a kernel."""
+        function: PackedFunction = self.kernels.get_function(name, True)
+        return function
+
+    def with_own_weights(self) -> VmLibrary:
+        """The same over a copy of the weights."""
+        device = load_tvm().cpu()
+        return dataclasses.replace(self, weights={name: one.copyto(device) for name, one in self.weights.items()})
+
+    def exported(self, path: Path) -> VmLibrary:
+        """The same, its kernels from a shared library that is written and loaded.
+
+        Raises:
+            MeasureError: there is no C compiler, or it fails.
+        """
+        (code,) = self.executable.mod.imports
+        code.export_library(str(path), fcompile=make_library)
+        return dataclasses.replace(self, kernels=load_tvm().runtime.load_module(str(path)))
