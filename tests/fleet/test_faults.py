@@ -102,7 +102,7 @@ def test_a_model_that_takes_workers_down_is_put_aside(tmp_path: Path, sqlite_url
     assert "unknown" in str(second.error)  # it stood in line on the worker, and is not blamed
     (aside,) = [index for index, text in enumerate(listening.told) if "took 2 workers down" in text]
     assert listening.told.index("nothing-of-this-name") > 0 and aside > 0
-    with Dataset.open(sqlite_url, read_only=True) as dataset:
+    with Dataset.open(sqlite_url) as dataset:
         assert dataset.counts()["measurements"] == 0
 
 

@@ -284,7 +284,8 @@ class Dispatch:
         """How far this run is, for who asks the scheduler."""
         self._tell_again = time.monotonic() + _KNOWN_SECONDS
         client = self._cluster.client
-        client.log_event(work.RUNS, msgspec.to_builtins(work.Run(client.id, self._ended, total)))
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # work goes on though nobody hears of it
+            client.log_event(work.RUNS, msgspec.to_builtins(work.Run(client.id, self._ended, total)))
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:

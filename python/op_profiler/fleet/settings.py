@@ -41,7 +41,8 @@ def configure() -> None:
     try:
         import dask
 
-        dask.config.set({"logging": {"distributed": "error"}})  # Dask reads it when it is imported
+        # Dask reads it when it is imported. What goes wrong in its own threads comes to us as an error all the same.
+        dask.config.set({"logging": {"distributed": "error", "distributed.client": "critical"}})
         import distributed  # noqa: F401 - reads its own configuration, which would otherwise come on top
     except ImportError:
         raise MissingPackageError("distributed", "a cluster", extra="fleet") from None
