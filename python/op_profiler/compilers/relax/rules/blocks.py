@@ -119,3 +119,24 @@ def vectorize_and_unroll(schedule: Any, loops: Sequence[Any]) -> None:
     schedule.vectorize(loops[-1])
     for loop in loops[:-1]:
         schedule.unroll(loop)
+
+
+def loops_of_tile(schedule: Any, anchor: Any, at: Any, axes: int) -> tuple[list[Any], list[Any]]:
+    """Compute a reduction inside the second of two outer loops; gives its spatial loops there, and those that sum.
+
+    Args:
+        axes: how many spatial loops it has.
+    """
+    schedule.compute_at(anchor, at, preserve_unit_loops=True)
+    loops = schedule.get_loops(anchor)[2:]
+    return list(loops[:axes]), list(loops[axes:])
+
+
+def sum_in_registers(
+    schedule: Any, anchor: Any, outer: Sequence[Any], reduction: Sequence[Any], tile: Sequence[Any]
+) -> None:
+    """Give every value of a tile a register for its sum: its loops inside, unrolled, the last one vectorized."""
+    schedule.reorder(*outer, *reduction, *tile)
+    vectorize_and_unroll(schedule, tile)
+    init = schedule.decompose_reduction(anchor, reduction[0])
+    vectorize_and_unroll(schedule, schedule.get_loops(init)[-len(tile) :])

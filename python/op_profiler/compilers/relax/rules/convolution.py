@@ -11,9 +11,10 @@ from op_profiler.compilers.relax.rules.blocks import (
     epilogue,
     extent,
     inline,
+    loops_of_tile,
     name_of,
     spatial_count,
-    vectorize_and_unroll,
+    sum_in_registers,
 )
 from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
 from op_profiler.compilers.relax.transposed import NAME as PACKED_PHASES
@@ -21,6 +22,7 @@ from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
 
 _PADDED = ("pad", "dilate")
+_PHASED_AXES = 7  # n, channels, row, phase, column, phase, lane
 _ROWS_OF_DEPTHWISE = 2  # it reads as many vectors as it sums, so half of the registers hold operands
 
 
@@ -48,13 +50,8 @@ def blocked(schedule: Any, vectors: Vectors) -> Factors:
     schedule.reorder(batch, channel, row_outer, column_outer, row_inner, column_inner, lane)
     schedule.parallel(schedule.fuse(batch, channel, row_outer))
     schedule.vectorize(lane)
-    schedule.compute_at(anchor, column_outer, preserve_unit_loops=True)
-    inner = schedule.get_loops(anchor)[2:]
-    spatial, reduction = inner[: len("NCHWc")], inner[len("NCHWc") :]
-    schedule.reorder(*spatial[:2], *reduction, *spatial[2:])
-    vectorize_and_unroll(schedule, spatial[2:])
-    init = schedule.decompose_reduction(anchor, reduction[0])
-    vectorize_and_unroll(schedule, schedule.get_loops(init)[-3:])
+    spatial, reduction = loops_of_tile(schedule, anchor, column_outer, len("NCHWc"))
+    sum_in_registers(schedule, anchor, spatial[:2], reduction, spatial[2:])
     schedule_blocks(schedule, vectors, padded)
     return Factors(
         tile={"oc": block, "oh": rows, "ow": columns},
@@ -86,13 +83,9 @@ def transposed(schedule: Any, vectors: Vectors) -> Factors:
     schedule.reorder(batch, channel, down, right, row_outer, column_outer, row_inner, column_inner, lane)
     schedule.parallel(schedule.fuse(batch, channel, down, right, row_outer))
     schedule.vectorize(lane)
-    schedule.compute_at(anchor, column_outer, preserve_unit_loops=True)
-    spatial, reduction = schedule.get_loops(anchor)[2:-3], schedule.get_loops(anchor)[-3:]
+    spatial, reduction = loops_of_tile(schedule, anchor, column_outer, _PHASED_AXES)
     batch, channel, row, down, column, right, lane = spatial
-    schedule.reorder(batch, channel, down, right, *reduction, row, column, lane)
-    vectorize_and_unroll(schedule, [row, column, lane])
-    init = schedule.decompose_reduction(anchor, reduction[0])
-    vectorize_and_unroll(schedule, schedule.get_loops(init)[-3:])
+    sum_in_registers(schedule, anchor, [batch, channel, down, right], reduction, [row, column, lane])
     schedule_blocks(schedule, vectors, [*padded, after[-1]])
     return Factors(
         tile={"oc": block, "oh": rows, "ow": columns},
@@ -126,14 +119,9 @@ def plain(schedule: Any, vectors: Vectors) -> Factors:
     schedule.reorder(batch, channel_outer, *rows, column_outer, channel_inner, column_inner)
     schedule.parallel(schedule.fuse(batch, channel_outer, *rows))
     schedule.vectorize(column_inner)
-    schedule.compute_at(anchor, column_outer, preserve_unit_loops=True)
-    inner = schedule.get_loops(anchor)[2:]
-    spatial, reduction = inner[:axes], inner[axes:]
-    schedule.reorder(spatial[0], *spatial[2:-1], *reduction, spatial[1], spatial[-1])
-    vectorize_and_unroll(schedule, [spatial[1], spatial[-1]])
-    init = schedule.decompose_reduction(anchor, reduction[0])
-    loops = schedule.get_loops(init)
-    schedule.vectorize(loops[-1])
+    spatial, reduction = loops_of_tile(schedule, anchor, column_outer, axes)
+    batch, channel, *rows, column = spatial
+    sum_in_registers(schedule, anchor, [batch, *rows], reduction, [channel, column])
     schedule_blocks(schedule, vectors, padded)
     return Factors(
         tile={"oc": channels, "ow": lanes},

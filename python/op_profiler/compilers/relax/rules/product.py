@@ -10,9 +10,10 @@ from op_profiler.compilers.relax.rules.blocks import (
     epilogue,
     extent,
     inline,
+    loops_of_tile,
     name_of,
     spatial_count,
-    vectorize_and_unroll,
+    sum_in_registers,
 )
 from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
 from op_profiler.compilers.relax.vectors import Vectors, divisor, lanes_of
@@ -51,14 +52,8 @@ def product(schedule: Any, vectors: Vectors) -> Factors:
     schedule.reorder(*batch, column_outer, row_outer, row_inner, column_middle, column_inner)
     schedule.parallel(schedule.fuse(*batch, column_outer))
     schedule.vectorize(column_inner)
-    schedule.compute_at(anchor, row_outer, preserve_unit_loops=True)
-    inner = schedule.get_loops(anchor)[2:]
-    spatial, depth = inner[:axes], inner[axes:]
-    column_middle, column_inner = schedule.split(spatial[-1], [None, lanes])
-    schedule.reorder(*spatial[:-2], *depth, spatial[-2], column_middle, column_inner)
-    vectorize_and_unroll(schedule, [spatial[-2], column_middle, column_inner])
-    init = schedule.decompose_reduction(anchor, depth[0])
-    vectorize_and_unroll(schedule, schedule.get_loops(init)[-3:])
+    (*batch, row, column), depth = loops_of_tile(schedule, anchor, row_outer, axes)
+    sum_in_registers(schedule, anchor, batch, depth, [row, *schedule.split(column, [None, lanes])])
     schedule_blocks(schedule, vectors, before)
     return Factors(
         tile={"y": tall, "x": wide * lanes}, fuse=len(batch) + 1, vectorize=lanes, unroll="y x", parallel="b x"
