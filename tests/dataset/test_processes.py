@@ -11,7 +11,7 @@ from op_profiler.dataset import Dataset
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
-WRITERS, ROWS, KILLS = 4, 50, 4
+WRITERS, ROWS, KILLS = 3, 30, 3
 
 WRITE_MANY = """
 url, writer = sys.argv[1], int(sys.argv[2])
