@@ -163,7 +163,7 @@ def exported(url: str) -> dict[str, Any]:
     from op_profiler.dataset import Dataset, schema
 
     with Dataset.open(url, read_only=True) as dataset:
-        keys = sorted(row["key"] for row in dataset.rows(select(schema.devices.c.key)))
+        keys = sorted(row["key"] for row in dataset.rows(select(schema.devices.c.key)) if row["key"].startswith("x"))
     chosen = ", ".join(f"'{key}'" for key in keys[:_EXPORTED_DEVICES])
     with tempfile.TemporaryDirectory() as folder:
         words = ["export", "--db", url, "--output", str(Path(folder) / "some.parquet"), "--json"]
