@@ -36,7 +36,7 @@ def prepared(module: IRModule, target: Target) -> Any:
 
     passes = [
         transform.CanonicalizeBindings(),
-        transform.FoldBatchnormToConv2D(),
+        *([transform.FoldBatchnormToConv2D()] if _convolutions_are_read_once(module["main"]) else []),
         rewrite_calls("SimplerOps", {"relax.clip": _clip, "relax.nn.batch_norm": _batch_norm}),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
@@ -51,6 +51,31 @@ def prepared(module: IRModule, target: Target) -> Any:
     ]
     with target:
         return tvm.transform.Sequential(passes)(module)
+
+
+def _convolutions_are_read_once(function: Any) -> bool:
+    """TVM folds a batch norm into a convolution that others read too, and computes that convolution twice (densenet).
+
+    A batch norm that is not folded is a product and a sum that the kernel of its convolution takes in.
+    """
+    relax = load_tvm().relax
+    readers: dict[Any, int] = {}
+    convolutions = []
+
+    def read(value: Any) -> None:
+        if isinstance(value, relax.Var):
+            readers[value] = readers.get(value, 0) + 1
+        elif isinstance(value, relax.Tuple):
+            for field in value.fields:
+                read(field)
+
+    for binding in (binding for block in function.body.blocks for binding in block.bindings):
+        value = binding.value
+        for argument in getattr(value, "args", [getattr(value, "tuple_value", value)]):
+            read(argument)
+        if isinstance(value, relax.Call) and getattr(value.op, "name", "") == _CONV2D:
+            convolutions.append(binding.var)
+    return all(readers.get(variable, 0) <= 1 for variable in convolutions)
 
 
 def _clip(builder: Any, constant: Constant, call: Any) -> Any:

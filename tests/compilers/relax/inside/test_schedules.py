@@ -194,5 +194,20 @@ def test_a_batch_norm_that_no_convolution_takes_in() -> None:
     check(module(shape, body), shape)
 
 
+def test_a_convolution_that_a_batch_norm_and_another_op_read_is_computed_once() -> None:
+    shape = (1, 16, 6, 6)
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        made = builder.emit(relax.op.nn.conv2d(data, constant(16, 16, 3, 3), padding=1))
+        values = [relax.const(np.full(16, v, dtype="float32")) for v in (1.5, 0.5, 0.2, 2.0)]
+        normed = builder.emit(relax.op.nn.batch_norm(made, *values, axis=1, training=False))
+        return relax.op.concat([made, relax.op.nn.relu(relax.TupleGetItem(normed, 0))], axis=1)
+
+    model, target = module(shape, body), resolve_target("llvm")
+    labels = [str(name.name_hint) for name, _ in lower(model, target).kernels.functions_items()]
+    assert sum("conv2d" in label for label in labels) == 1
+    check(model, shape, BLOCKED)
+
+
 def test_a_network() -> None:
     check(small_network(), (1, 16, 12, 12), BLOCKED, "matmul", "rows")
