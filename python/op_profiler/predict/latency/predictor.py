@@ -204,7 +204,7 @@ class Predictor:
             if len(mine):
                 width[mine] = self.spread.half_width(query.take(mine), TIERS[number])
         known = np.flatnonzero(tier == MEASURED)
-        at = self.measured.find(query.take(known))[1]
+        at = self.measured.find(query)[1][known]
         latency[known], width[known] = self.measured.latency_us[at], self.measured.spread[at]
         outside = self._outside(query) & (tier > SAMPLED) & (tier < UNSUPPORTED)
         width = np.where(outside, 2 * width, width)  # a tree says the same beyond the data as at its edge
