@@ -6,8 +6,9 @@ import dataclasses
 import importlib.util
 import json
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..tables import TABLES
 from .harness import Commands
@@ -82,11 +83,9 @@ def write_models(folder: Path) -> dict[str, Model]:
         _write_onnx(folder / "x.onnx", folder / "archive.tar.gz")
         found["onnx"] = _of_file(folder / "x.onnx")
         found["tar.gz"] = _of_file(folder / "archive.tar.gz", "--modelsource", "remoteonnx")
-    if importlib.util.find_spec("mediapipe") is not None and importlib.util.find_spec("tflite") is not None:
-        spec = importlib.util.find_spec("mediapipe")
-        assert spec is not None and spec.origin is not None
-        smallest = min(Path(spec.origin).parent.glob("modules/*/*.tflite"), key=lambda file: file.stat().st_size)
-        found["tflite"] = _of_file(smallest)
+    if importlib.util.find_spec("tflite") is not None:
+        _write_tflite(folder / "x.tflite")
+        found["tflite"] = _of_file(folder / "x.tflite")
     if importlib.util.find_spec("torch") is not None:
         _write_torch(folder / "x.pt", folder / "x.pt2")
         found["pt2"] = _of_file(folder / "x.pt2")
@@ -127,6 +126,53 @@ def _write_onnx(path: Path, archive: Path) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(path, "folder/net.onnx")
+
+
+def _write_tflite(path: Path) -> None:
+    import flatbuffers
+    import tflite
+
+    made = flatbuffers.Builder(512)
+
+    def vector(start: Callable[[Any, int], Any], offsets: Sequence[int]) -> int:
+        start(made, len(offsets))
+        for offset in reversed(offsets):
+            made.PrependUOffsetTRelative(offset)
+        return int(made.EndVector())
+
+    def integers(*values: int) -> int:
+        made.StartVector(4, len(values), 4)
+        for value in reversed(values):
+            made.PrependInt32(value)
+        return int(made.EndVector())
+
+    def table(kind: str, **fields: int) -> int:
+        getattr(tflite, f"{kind}Start")(made)
+        for name, value in fields.items():
+            getattr(tflite, f"{kind}Add{name}")(made, value)
+        return int(getattr(tflite, f"{kind}End")(made))
+
+    texts = [made.CreateString(name) for name in ("x", "y")]
+    tensors = [table("Tensor", Shape=integers(1, 4, 4, 3), Type=tflite.TensorType.FLOAT32, Name=text) for text in texts]
+    relu = table("Operator", Inputs=integers(0), Outputs=integers(1))
+    graph = table(
+        "SubGraph",
+        Tensors=vector(tflite.SubGraphStartTensorsVector, tensors),
+        Inputs=integers(0),
+        Outputs=integers(1),
+        Operators=vector(tflite.SubGraphStartOperatorsVector, [relu]),
+    )
+    operator = tflite.BuiltinOperator.RELU
+    code = table("OperatorCode", DeprecatedBuiltinCode=operator, BuiltinCode=operator, Version=1)
+    model = table(
+        "Model",
+        Version=3,
+        OperatorCodes=vector(tflite.ModelStartOperatorCodesVector, [code]),
+        Subgraphs=vector(tflite.ModelStartSubgraphsVector, [graph]),
+        Buffers=vector(tflite.ModelStartBuffersVector, [table("Buffer")]),
+    )
+    made.Finish(model, b"TFL3")
+    path.write_bytes(bytes(made.Output()))
 
 
 def _write_torch(script: Path, exported: Path) -> None:
