@@ -6,6 +6,8 @@ import { layout } from "#layout";
 import { timeOf } from "#state";
 import { amountColour, css, inkOn } from "#theme";
 
+const LARGE = 300; // boxes, from which on what is drawn for each of them is felt
+
 let shown = null;
 let depth = 0;
 let turn = 0;
@@ -53,7 +55,7 @@ export const section = {
         layout: { name: "preset" },
         style: style(),
         minZoom: 0.02, maxZoom: 3,
-        boxSelectionEnabled: false, autoungrabify: true, hideEdgesOnViewport: nodes.length > 300, textureOnViewport: nodes.length > 300,
+        boxSelectionEnabled: false, autoungrabify: true, hideEdgesOnViewport: nodes.length > LARGE, textureOnViewport: nodes.length > LARGE,
       });
       start();
       place.dataset.boxes = nodes.length;
@@ -145,7 +147,7 @@ function find(words, status) {
   shown.batch(() => {
     shown.nodes(".hit").difference(hits).removeClass("hit");
     hits.addClass("hit");
-    const faded = wanted.length ? shown.nodes().difference(hits) : shown.collection();
+    const faded = wanted.length && shown.nodes().length <= LARGE ? shown.nodes().difference(hits) : shown.collection();
     shown.nodes(".faded").difference(faded).removeClass("faded");
     faded.addClass("faded");
   });
