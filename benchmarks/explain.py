@@ -314,13 +314,13 @@ def causes() -> list[dict[str, Any]]:
 def searched_operators() -> list[tuple[str, Any]]:
     """Small anchors of the models, with the model's name, each once; none that the trials which ship hold."""
     from op_profiler.collection.studies.tune import tunables_of
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.dataset import read_parquet
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.shipped import shipped_trials
     from op_profiler.targets.target import resolve_target
-    from op_profiler.tuning.tunable import own_tasks
 
     file = shipped_trials()
     known = {row["operator_key"] for row in read_parquet(file)} if file is not None else set()
@@ -328,7 +328,9 @@ def searched_operators() -> list[tuple[str, Any]]:
     found: dict[str, tuple[str, Any]] = {}
     for name in MODELS:
         model = load_cached(FRONTENDS.get("local"), ModelRequest(source="local", name=name))
-        items = [item for item in tunables_of(model, target)[0] if item.default and own_tasks(item.anchor)]
+        items = [
+            item for item in tunables_of(model, target)[0] if item.default and compiler_in_use().own_tasks(item.anchor)
+        ]
         for item in sorted(items, key=lambda item: item.anchor.flops):
             if item.anchor.key not in known and _FLOPS[0] < item.anchor.flops < _FLOPS[1]:
                 found.setdefault(item.anchor.key, (name, item))

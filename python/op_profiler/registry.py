@@ -34,7 +34,7 @@ REGISTRIES = {
     "frontends": "op_profiler.frontends:FRONTENDS",
     "compilers": "op_profiler.compilers:COMPILERS",
     "targets": "op_profiler.targets:TARGETS",
-    "templates": "op_profiler.schedules.templates:TEMPLATES",
+    "templates": "op_profiler.compilers.relay.templates:TEMPLATES",
     "tuners": "op_profiler.tuning.tuners:TUNERS",
     "formats": "op_profiler.dataset.formats:FORMATS",
     "resources": "op_profiler.resources:RESOURCES",

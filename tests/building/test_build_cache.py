@@ -108,7 +108,7 @@ def test_a_damaged_build_is_not_read(
 
 def record_of(target: Any, tvm: Any, arguments: Any) -> Record:
     """Of a convolution, with the first point of its space that its template can build."""
-    from op_profiler.schedules.templates import register_templates
+    from op_profiler.compilers.relay.templates import register_templates
     from op_profiler.tuning.candidate import TaskSpec
 
     register_templates()

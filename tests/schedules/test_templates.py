@@ -115,7 +115,7 @@ def test_the_factors_of_a_point_in_words(target: Any) -> None:
 
 
 def test_tile_sizes() -> None:
-    from op_profiler.schedules.nest import tile_sizes
+    from op_profiler.compilers.relay.templates.nest import tile_sizes
 
     assert tile_sizes(7) == [1, 7]
     assert tile_sizes(28) == [1, 2, 4, 7, 28]

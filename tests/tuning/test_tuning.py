@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.relay.chosen import chosen_schedules
 from op_profiler.compilers.relay.lower import compile_model
 from op_profiler.compilers.relay.tasks import anchor_of, tunables
+from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.errors import UnknownNameError
-from op_profiler.schedules.templates import SUFFIX, register_templates
+from op_profiler.schedules.schedule import OWN_TEMPLATE
 from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
 from op_profiler.tuning.search import OperatorSearch, Search
 from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
-from op_profiler.tuning.tunable import own_tasks
 from op_profiler.tuning.tuners import TUNERS
 from op_profiler.tuning.tuners.tuner import make_tuner
 
@@ -107,8 +108,12 @@ def test_own_tasks_are_those_that_a_build_asks_for(small_network: Any, target: A
     seen = 0
     for occurrence in compiled.occurrences:
         asked = [TaskSpec(*task) for task in choices.tasks_of(occurrence)]
-        own = [spec for spec in asked if spec.template.endswith(SUFFIX)]
-        mine = [spec for spec in (own_tasks(anchor_of(occurrence)) if own else ()) if "winograd" not in spec.template]
+        own = [spec for spec in asked if spec.template.endswith(OWN_TEMPLATE)]
+        mine = [
+            spec
+            for spec in (compiler_in_use().own_tasks(anchor_of(occurrence)) if own else ())
+            if "winograd" not in spec.template
+        ]
         assert mine == own
         seen += len(own)
     assert seen >= 4

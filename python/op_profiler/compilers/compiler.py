@@ -296,6 +296,11 @@ class Compiler(abc.ABC):
     def anchor(self, occurrence: Occurrence) -> Operator:
         """The heavy op of an operator, as an operator of its own."""
 
+    def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
+        """This project's templates for an anchor, with the arguments that a build gives them; empty where there are
+        none."""
+        return ()
+
     def prepare_search(self) -> None:
         """Import what building tasks needs, once, before the processes that do it are forked."""
         return

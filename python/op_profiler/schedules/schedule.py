@@ -10,6 +10,8 @@ from typing import Any, Literal
 from op_profiler.schedules.factors import Factors
 
 Origin = Literal["default", "tuned", "trial", "vendor"]
+OWN_TEMPLATE = ".op_profiler"
+"""Ends the name of each of this project's templates."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +19,8 @@ class Schedule:
     """How an operator's loops are arranged.
 
     Attributes:
-        template: name of the AutoTVM template or TOPI schedule, e.g. ``conv2d_NCHWc.x86``.
+        template: name of the AutoTVM template or TOPI schedule, e.g. ``conv2d_NCHWc.x86``; those of this project end
+            with `OWN_TEMPLATE`.
         knobs: knob name to value, as plain JSON values; empty where the schedule has none.
         origin: who chose the values.
         factors: what the knobs do to the loops; follows from template and knobs, so it is no part of the identity.

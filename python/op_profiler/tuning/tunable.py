@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from op_profiler.operators.operator import Operator
-from op_profiler.schedules.templates import TEMPLATES
 from op_profiler.tuning.candidate import TaskSpec
 
 
@@ -29,9 +28,3 @@ class Tunable:
     def specs(self) -> tuple[TaskSpec, ...]:
         """Every task that can compute the anchor."""
         return tuple(dict.fromkeys((*self.tasks, *([self.default] if self.default is not None else []))))
-
-
-def own_tasks(anchor: Operator) -> tuple[TaskSpec, ...]:
-    """The project's templates for an anchor, with the arguments that a build gives them; empty where there are none."""
-    found = [task for _, template in TEMPLATES.available() for task in template.tasks(anchor)]
-    return tuple(TaskSpec(name, arguments) for name, arguments in found)

@@ -219,8 +219,8 @@ def _winograd(point: Conv2d, target: Any) -> Record:
     """A record that makes a convolution one of Winograd's."""
     from op_profiler.collection.sampling.batches import operators_of_points
     from op_profiler.compilers.relay.chosen import chosen_schedules
-    from op_profiler.schedules.templates import register_templates
-    from op_profiler.schedules.templates.winograd import WINOGRAD
+    from op_profiler.compilers.relay.templates import register_templates
+    from op_profiler.compilers.relay.templates.winograd import WINOGRAD
     from op_profiler.tuning.candidate import TaskSpec
 
     (direct,) = operators_of_points([point], target, seed=0)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.predict.schedules.proposals import propose
 from op_profiler.predict.schedules.ranking import RankingModel, evaluate, examples
 from op_profiler.predict.schedules.suggestions import ScheduleQuery
 from op_profiler.schedules.records import Conditions, Record, keep
-from op_profiler.tuning.tunable import own_tasks
 
 from ...command_line import op_profiler
 
@@ -48,7 +48,7 @@ def cost(operator: Operator, knobs: dict[str, int]) -> float:
 def trials(operator: Operator, target: Any, count: int = 60) -> list[dict[str, Any]]:
     import dataclasses
 
-    (spec,) = own_tasks(operator)
+    (spec,) = compiler_in_use().own_tasks(operator)
     task = spec.create(target)
     random.seed(1)
     rows = []
@@ -78,7 +78,7 @@ def test_the_ranking_carries_over_to_operators_it_has_not_seen(rows: list[dict[s
 
 def test_proposals_are_better_than_chance(rows: list[dict[str, Any]], target: Any) -> None:
     operator = anchor(64, 192, 96)
-    tasks = [spec.create(target) for spec in own_tasks(operator)]
+    tasks = [spec.create(target) for spec in compiler_in_use().own_tasks(operator)]
     model = RankingModel.train(examples(rows))
     proposals = propose(operator, tasks, model, [], count=8, threads=2)
     assert len({p.candidate for p in proposals}) == 8
@@ -126,7 +126,7 @@ def test_what_is_known_is_of_one_device_and_one_set_of_conditions(
         (suggestion,) = known(*conditions).suggestions
         assert (suggestion.source, suggestion.latency_us) == ("measured", 1e-3)
     assert known(4, "cold", "d").suggestions[0].source == "predicted"
-    (spec,) = own_tasks(operator)
+    (spec,) = compiler_in_use().own_tasks(operator)
     config = spec.create(target).config(0)
     for conditions_, seconds in ((Conditions(2, "hot"), 1.0), (Conditions(1, "cold"), 1e-9)):
         keep(tmp_path / "x", Record("llvm", spec.template, spec.arguments, config, (seconds,), conditions=conditions_))

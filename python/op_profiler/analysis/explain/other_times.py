@@ -52,7 +52,6 @@ class KnownSchedules:
             peak_flops_per_us: of the processor, at the thread count that is asked about.
         """
         from op_profiler.compilers.compiler import compiler_in_use
-        from op_profiler.tuning.tunable import own_tasks
 
         if occurrence.operator.anchor not in HEAVY:
             return OtherTimes()
@@ -62,7 +61,7 @@ class KnownSchedules:
         vendor = [float(row["median_us"]) for row in mine if row["origin"] == "vendor"]
         best = min(searched, key=lambda row: float(row["median_us"]), default=None)
         tuned = None
-        if self.gain is not None and own_tasks(anchor):
+        if self.gain is not None and compiler_in_use().own_tasks(anchor):
             tuned = self.gain.predict(dataclasses.asdict(anchor), "hot", hot_us, peak_flops_per_us)
         return OtherTimes(
             best_us=float(best["median_us"]) if best is not None else None,

@@ -22,7 +22,7 @@ def applied(records: UsableRecords) -> Iterator[set[str]]:
         The computations that the compiler has looked for so far, whether there was a record or not.
     """
     if records.chosen:
-        from op_profiler.schedules.templates import register_templates
+        from op_profiler.compilers.relay.templates import register_templates
 
         register_templates()
     autotvm = load_tvm().autotvm

@@ -157,7 +157,7 @@ class RelayCompiler(Compiler):
     ) -> tuple[list[Tunable], list[Occurrence]]:
         from op_profiler.compilers.relay.chosen import chosen_schedules
         from op_profiler.compilers.relay.tasks import tunables
-        from op_profiler.schedules.templates import register_templates
+        from op_profiler.compilers.relay.templates import register_templates
 
         register_templates()
         occurrences = self.operators(model, target)
@@ -173,12 +173,17 @@ class RelayCompiler(Compiler):
 
         return anchor_of(occurrence)
 
+    def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
+        from op_profiler.compilers.relay.tasks import own_tasks
+
+        return own_tasks(anchor)
+
     def prepare_search(self) -> None:
         import tvm.autotvm.feature
         import tvm.relay
         import tvm.topi.testing  # noqa: F401
 
-        from op_profiler.schedules.templates import register_templates
+        from op_profiler.compilers.relay.templates import register_templates
 
         register_templates()
 
@@ -189,7 +194,8 @@ class RelayCompiler(Compiler):
 
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         from op_profiler.compilers.relay.chosen import chosen_schedules
-        from op_profiler.schedules.templates import SUFFIX, register_templates
+        from op_profiler.compilers.relay.templates import register_templates
+        from op_profiler.schedules.schedule import OWN_TEMPLATE
         from op_profiler.tuning.candidate import TaskSpec
 
         if occurrence.operator.anchor not in HEAVY:
@@ -198,7 +204,7 @@ class RelayCompiler(Compiler):
         with chosen_schedules() as choices:
             choices.weigh(occurrence, target)
         found = choices.tasks_of(occurrence)
-        return tuple(TaskSpec(name, arguments) for name, arguments in found if name.endswith(SUFFIX))
+        return tuple(TaskSpec(name, arguments) for name, arguments in found if name.endswith(OWN_TEMPLATE))
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:
         compiled_files.write_compiled(folder, compiled)

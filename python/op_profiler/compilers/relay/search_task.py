@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.relay.knobs import factors_of, knob_value, knob_values
+from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import kind_and_last_line
 from op_profiler.schedules.schedule import Schedule
-from op_profiler.schedules.templates import register_templates
 from op_profiler.tuning.task import BuiltPoint, Config, InvalidPointError, Task
 
 if TYPE_CHECKING:

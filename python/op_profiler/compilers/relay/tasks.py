@@ -7,12 +7,13 @@ import dataclasses
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relay.chosen import ChosenSchedules, anchor_call
 from op_profiler.compilers.relay.extract import describe
+from op_profiler.compilers.relay.templates import TEMPLATES
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Node
 from op_profiler.operators.operator import Operator
-from op_profiler.schedules.templates import SUFFIX
+from op_profiler.schedules.schedule import OWN_TEMPLATE
 from op_profiler.tuning.candidate import TaskSpec
-from op_profiler.tuning.tunable import Tunable, own_tasks
+from op_profiler.tuning.tunable import Tunable
 
 
 def tunables(occurrences: list[Occurrence], choices: ChosenSchedules) -> list[Tunable]:
@@ -26,7 +27,7 @@ def tunables(occurrences: list[Occurrence], choices: ChosenSchedules) -> list[Tu
         operator = occurrence.operator
         anchor = anchor_of(occurrence)
         others = [TaskSpec(name, arguments) for name, arguments in choices.tasks_of(occurrence)]
-        others = [spec for spec in others if not spec.template.endswith(SUFFIX)]
+        others = [spec for spec in others if not spec.template.endswith(OWN_TEMPLATE)]
         tasks = own_tasks(anchor) or tuple(others)
         if not tasks:
             continue
@@ -35,6 +36,12 @@ def tunables(occurrences: list[Occurrence], choices: ChosenSchedules) -> list[Tu
         default = others[-1] if others else None
         found[anchor.key] = Tunable(anchor, tasks, default, tuple(dict.fromkeys(operators)))
     return list(found.values())
+
+
+def own_tasks(anchor: Operator) -> tuple[TaskSpec, ...]:
+    """See `Compiler.own_tasks`."""
+    found = [task for _, template in TEMPLATES.available() for task in template.tasks(anchor)]
+    return tuple(TaskSpec(name, arguments) for name, arguments in found)
 
 
 def anchor_of(occurrence: Occurrence) -> Operator:

@@ -11,8 +11,7 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.parallel.planning.plan import PlanError
 from op_profiler.predict.schedules.proposals import good_schedules, propose
 from op_profiler.predict.schedules.ranking import RankingModel, examples
-from op_profiler.schedules.schedule import UNKNOWN, Schedule
-from op_profiler.schedules.templates import SUFFIX
+from op_profiler.schedules.schedule import OWN_TEMPLATE, UNKNOWN, Schedule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +38,7 @@ def proposals(
     Raises:
         OpProfilerError: there are too few trials.
     """
-    rows = [row for row in rows if str(row["template"]).endswith(SUFFIX)]
+    rows = [row for row in rows if str(row["template"]).endswith(OWN_TEMPLATE)]
     data = examples(rows)
     try:
         model = RankingModel.train(data)

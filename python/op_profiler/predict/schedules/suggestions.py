@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import OpProfilerError
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.schedules.proposals import good_schedules, propose
 from op_profiler.predict.schedules.ranking import RankingModel, Score, evaluate, examples
 from op_profiler.schedules import records
 from op_profiler.schedules.records import Conditions
-from op_profiler.schedules.schedule import Schedule
+from op_profiler.schedules.schedule import OWN_TEMPLATE, Schedule
 from op_profiler.tuning.candidate import Candidate, TaskSpec
-from op_profiler.tuning.tunable import own_tasks
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
@@ -68,7 +68,7 @@ class ScheduleQuery:
     def __init__(
         self, rows: Rows, target: Target, record_file: Path | None, conditions: Conditions, devices: Collection[str]
     ) -> None:
-        self._rows = [row for row in rows if str(row["template"]).endswith(".op_profiler")]
+        self._rows = [row for row in rows if str(row["template"]).endswith(OWN_TEMPLATE)]
         self._examples = examples(self._rows)
         self._target = target
         self._conditions = conditions
@@ -99,7 +99,7 @@ class ScheduleQuery:
         Args:
             runner: measures the first `verify` predictions in turns, and what is known beside them.
         """
-        tasks = [spec.create(self._target) for spec in own_tasks(anchor)]
+        tasks = [spec.create(self._target) for spec in compiler_in_use().own_tasks(anchor)]
         if not tasks:
             return Answer(anchor, ())
         known = self._known(anchor, [task.spec for task in tasks])

@@ -14,8 +14,7 @@ from op_profiler.dataset.statements import labelled
 from op_profiler.operators.operator import Operator as Described
 from op_profiler.report.page.document import Alone, Factor, Search, Trial, Tuning
 from op_profiler.report.page.operators import factors_part, tensor_text
-from op_profiler.schedules.schedule import Schedule
-from op_profiler.schedules.templates import SUFFIX
+from op_profiler.schedules.schedule import OWN_TEMPLATE, Schedule
 
 if TYPE_CHECKING:
     from op_profiler.dataset import Dataset
@@ -140,7 +139,7 @@ def _searches(rows: Sequence[Mapping[str, Any]]) -> list[Search]:
                 failed=len(trials) - len(timed),
                 progress=_progress(trials),
                 best=[_trial(row) for row in sorted(timed, key=lambda row: row["median_us"])[:_BEST]],
-                default_us=next((us for name, us in finalists.items() if not name.endswith(SUFFIX)), None),
+                default_us=next((us for name, us in finalists.items() if not name.endswith(OWN_TEMPLATE)), None),
                 best_us=min(finalists.values(), default=None),
             )
         )

@@ -13,14 +13,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from op_profiler.compilers.relay.templates.conv2d import CONV2D, PADDING, shape
+from op_profiler.compilers.relay.templates.conv2d import tasks as direct_tasks
+from op_profiler.compilers.relay.templates.nest import (
+    MAXIMUM_REGISTER_TILE,
+    UNROLLED,
+    output_of,
+    restrict,
+    tile_sizes,
+    value,
+)
+from op_profiler.compilers.relay.templates.template import Task, Template
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import Factors
-from op_profiler.schedules.nest import MAXIMUM_REGISTER_TILE, UNROLLED, output_of, restrict, tile_sizes, value
-from op_profiler.schedules.templates.conv2d import CONV2D, PADDING, shape
-from op_profiler.schedules.templates.conv2d import tasks as direct_tasks
-from op_profiler.schedules.templates.template import Task, Template
 
 WINOGRAD = "conv2d_NCHWc_winograd.op_profiler"
 TILE = 4

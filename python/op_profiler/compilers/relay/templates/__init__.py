@@ -13,12 +13,9 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.registry import Entry, Registry
 
 if TYPE_CHECKING:
-    from op_profiler.schedules.templates.template import Template
+    from op_profiler.compilers.relay.templates.template import Template
 
-SUFFIX = ".op_profiler"
-"""Ends the name of each of the project's templates."""
-
-_HERE = "op_profiler.schedules.templates"
+_HERE = "op_profiler.compilers.relay.templates"
 
 TEMPLATES: Registry[Template] = Registry(
     "templates",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from op_profiler.compilers.relay.templates.conv2d import shape
+from op_profiler.compilers.relay.templates.nest import Nest
+from op_profiler.compilers.relay.templates.strategy import offer
+from op_profiler.compilers.relay.templates.template import Task, Template, output_dtype, two_float_tensors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.operator import Operator
-from op_profiler.schedules.nest import Nest
-from op_profiler.schedules.templates.conv2d import shape
-from op_profiler.schedules.templates.strategy import offer
-from op_profiler.schedules.templates.template import Task, Template, output_dtype, two_float_tensors
 
 BATCH_MATMUL = "batch_matmul.op_profiler"
 _PACKED = "packed_b"
