@@ -15,10 +15,10 @@ from op_profiler.collection.sampling.kinds import (
     Conv2dTranspose,
     Dense,
     Elementwise,
-    Point,
     Pool2d,
     Softmax,
 )
+from op_profiler.collection.sampling.point import Point
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import UsageError
 from op_profiler.targets.target import resolve_target

@@ -23,9 +23,9 @@ from op_profiler.collection.sampling.kinds import (
     Dense,
     GrowingPast,
     LayerNorm,
-    Point,
     Softmax,
 )
+from op_profiler.collection.sampling.point import Point
 from op_profiler.collection.supervisor import Collection
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS

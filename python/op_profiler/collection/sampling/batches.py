@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 
-from op_profiler.collection.sampling.kinds import Point, Scope
+from op_profiler.collection.sampling.point import Point, Scope
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Target

@@ -10,7 +10,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from op_profiler.collection.sampling.kinds import BatchMatmul, Conv2d, Dense, Elementwise, Point, Pool2d, Softmax
+from op_profiler.collection.sampling.kinds import BatchMatmul, Conv2d, Dense, Elementwise, Pool2d, Softmax
+from op_profiler.collection.sampling.point import Point
 from op_profiler.errors import UsageError
 from op_profiler.operators import cost
 from op_profiler.operators.operator import Operator, TensorSpec

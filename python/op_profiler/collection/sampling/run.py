@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from op_profiler.collection.request import CollectRequest
-from op_profiler.collection.sampling.kinds import Point
+from op_profiler.collection.sampling.point import Point
 from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 

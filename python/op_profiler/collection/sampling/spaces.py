@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from op_profiler.collection.sampling import kinds
-from op_profiler.collection.sampling.kinds import Point
+from op_profiler.collection.sampling.point import Point
 from op_profiler.errors import UnknownNameError
 
 _LARGEST_OPERATIONS = 3e9
