@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from op_profiler.errors import MeasureError, OpProfilerError
+from op_profiler.measure.kernels import GraphKernels
 from op_profiler.parallel.corun.collaborate import Collaboration, batches, collaborate
 from op_profiler.parallel.corun.costs import Profile, measure_costs
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
@@ -126,7 +127,7 @@ class TestSchedulesInAPlan:
 
 
 def test_a_function_for_another_operator_fails_with_the_name_and_leaves_when_told(branching: Models) -> None:
-    kernels = branching.loaded[0].kernels
+    kernels = cast("GraphKernels", branching.loaded[0]).kernels
     with branching.executor(in_order(branching, 1)) as executor:
         executor.use({1: kernels[-1].function})
         with pytest.raises(MeasureError, match=kernels[1].name):

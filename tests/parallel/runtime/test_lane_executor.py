@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import psutil
@@ -18,7 +18,9 @@ import pytest
 
 from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
 from op_profiler.errors import MeasureError
-from op_profiler.measure.calls import Call, Kernel, array_address
+from op_profiler.measure.calls import Kernel, array_address
+from op_profiler.measure.in_place import BoundKernel
+from op_profiler.measure.kernels import GraphKernels
 from op_profiler.measure.threads import available_cores
 from op_profiler.parallel.corun.costs import measure_costs
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
@@ -154,7 +156,7 @@ def test_threads_are_what_the_plan_asks_for_where_a_loop_can_be_split(branching:
 def test_all_executors_of_a_model_read_one_copy_of_its_weights(branching: Models) -> None:
     weights = {_data(array) for array in branching.compiled[0].library.get_params().values()}
     assert len(weights) > 3
-    for kernels in (branching.loaded[0].kernels, _kernels(branching, branching.compiled[0])):
+    for kernels in (_loaded(branching).kernels, _kernels(branching, branching.compiled[0])):
         assert weights <= {_data(array) for kernel in kernels for array in kernel.arrays}
 
 
@@ -195,9 +197,13 @@ def test_tensors_of_every_type_lie_where_the_storage_plan_says(tvm: Any) -> None
     assert mask.numpy().tolist() == [[True, False, False], [False, False, False]]
 
 
-def _kernels(models: Models, compiled: CompiledModel) -> tuple[Kernel, ...]:
+def _kernels(models: Models, compiled: CompiledModel) -> tuple[BoundKernel, ...]:
     in_a_row = [(1 << node) - 1 for node in range(len(compiled.calls))]
     return bind_in_one_piece(compiled, plan_storage(compiled, in_a_row), models.inputs[0]).kernels
+
+
+def _loaded(models: Models) -> GraphKernels:
+    return cast("GraphKernels", models.loaded[0])
 
 
 def _data(array: Any) -> int:
@@ -207,7 +213,7 @@ def _data(array: Any) -> int:
 
 
 def test_a_kernel_that_fails_ends_the_run_with_its_name(branching: Models, tvm: Any) -> None:
-    kernels = branching.loaded[0].kernels
+    kernels = _loaded(branching).kernels
     wrong = tvm.nd.empty((3,), "float32")
     broken = Kernel("the_broken_one", "", kernels[1].function, [wrong] * len(kernels[1].arrays))
     before = _threads()
@@ -238,7 +244,7 @@ def test_signals_lie_on_cache_lines_of_their_own(tvm: Any) -> None:
     cores = available_cores()
     if len(cores) < 2:
         pytest.skip("one core only")
-    call = Call("nothing", tvm.runtime.convert(lambda: None), [], [])
+    call = Kernel("nothing", "", tvm.runtime.convert(lambda: None), [])
     first, second = LaneStep(call, posts=(0,)), LaneStep(call, waits=(0,))
     with Lanes(cores[:2], [[first], [second]], 1) as lanes:
         lanes.run()
