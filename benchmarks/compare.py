@@ -37,9 +37,9 @@ NAMES = [f"equal:{m}:{i}" for m in MODELS for i in range(_EQUAL)]
 NAMES += [f"planted:{i}" for i in range(_PLANTED)]
 _SHAPES = (64, 28), (96, 28), (128, 14), (48, 56), (192, 14)
 """Channels, and rows and columns, of the convolutions of a network that a slow-down is planted in."""
-_DRAWN = 10
+_DRAWN = 7
 _WANTED = 0.05
-_ROUNDS = 100
+_ROUNDS = 60
 _COPIES = 6
 
 
@@ -55,7 +55,7 @@ def equal(model: str, folder: Path) -> dict[str, Any]:
     from op_profiler.frontends.frontend import ModelRequest
 
     for label in ("before", "after"):
-        _collect(folder, ModelRequest(source="local", name=model), label, "none", "1,2")
+        _collect(folder, ModelRequest(source="local", name=model), label, "--schedules", "none", "--threads", "1,2")
     found = {}
     for method in ("stored", "in turns"):
         comparison = _compare(folder, rerun=method == "in turns")
@@ -81,7 +81,8 @@ def planted(number: int, folder: Path) -> dict[str, Any]:
     operator, records = _drawn(model, number)
     fast, slow = _nearest(model, operator, records, folder)
     for label, record in (("before", fast), ("after", slow)):
-        _collect(folder, model, label, str(_kept(model, record, folder / label)), "1")
+        schedules = str(_kept(model, record, folder / label))
+        _collect(folder, model, label, "--schedules", schedules, "--threads", "1", "--rounds", "11")  # timed later
     sides = ["before", "after"]
     truth = _row_of(_compare(folder, rerun=True), operator).change
     assert truth is not None
@@ -125,10 +126,9 @@ def _network(channels: int, size: int, folder: Path) -> ModelRequest:
     return ModelRequest(source="file", name=str(path))
 
 
-def _collect(folder: Path, model: ModelRequest, label: str, schedules: str, threads: str) -> None:
-    arguments = ["--modelsource", model.source, "--modelname", model.name, "--threads", threads]
-    arguments += ["--db", f"sqlite:///{folder}/runs.db", "--label", label, "--schedules", schedules]
-    code, _ = collect(arguments, folder)
+def _collect(folder: Path, model: ModelRequest, label: str, *options: str) -> None:
+    arguments = ["--modelsource", model.source, "--modelname", model.name, "--label", label, *options]
+    code, _ = collect([*arguments, "--db", f"sqlite:///{folder}/runs.db"], folder)
     assert code == 0, f"the collection of {model.name} ended with {code}"
 
 
