@@ -2,9 +2,9 @@
 
     python benchmarks/compare.py [NAME ...] [--keep FILE]     (1 hour; with --keep it goes on where it was stopped)
 
-A pair of equal collections (``equal:MODEL:NUMBER``) is of one model with nothing changed between, each into the same
-dataset under a label of its own. It is compared by the stored times and measured again in turns. Any change that is
-called real, of any operator or of the whole model at one or two threads, is a false alarm.
+A model is collected five times with nothing changed between (``equal:MODEL``), each into the same dataset under a label
+of its own: ten pairs. Each is compared by the stored times and measured again in turns. Any change that is called real,
+of any operator or of the whole model at one or two threads, is a false alarm.
 
 A planted slow-down (``planted:NUMBER``) is another schedule of the heaviest operator of a small network.
 One is drawn at random, and others that have one factor (a tile, a split, an order, an unrolled loop) otherwise; planted
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from op_profiler.schedules.records import Record
 
 MODELS = ("mlp", "squeezenet_v1.1")
-_EQUAL, _PLANTED = 10, 20  # pairs of each model; slow-downs, of which some turn out not to be near 5 %
-NAMES = [f"equal:{m}:{i}" for m in MODELS for i in range(_EQUAL)]
+_EQUAL, _PLANTED = 5, 16  # runs of each model; slow-downs, of which some turn out not to be near 5 %
+NAMES = [f"equal:{m}" for m in MODELS]
 NAMES += [f"planted:{i}" for i in range(_PLANTED)]
 _SHAPES = (64, 28), (96, 28), (128, 14), (48, 56), (192, 14)
 """Channels, and rows and columns, of the convolutions of a network that a slow-down is planted in."""
@@ -44,35 +44,38 @@ _COPIES = 6
 
 
 def measure(name: str) -> dict[str, Any]:
-    """One pair."""
-    kind, *rest = name.split(":")
+    """All pairs of a model, or one slow-down."""
+    kind, which = name.split(":")
     with tempfile.TemporaryDirectory() as folder:
-        return equal(rest[0], Path(folder)) if kind == "equal" else planted(int(rest[0]), Path(folder))
+        return equal(which, Path(folder)) if kind == "equal" else planted(int(which), Path(folder))
 
 
 def equal(model: str, folder: Path) -> dict[str, Any]:
-    """False alarms between two collections of the same."""
+    """False alarms between collections of the same."""
     from op_profiler.frontends.frontend import ModelRequest
 
-    for label in ("before", "after"):
+    labels = [f"run{number}" for number in range(_EQUAL)]
+    for label in labels:
         _collect(folder, ModelRequest(source="local", name=model), label, "--schedules", "none", "--threads", "1,2")
-    found = {}
-    for method in ("stored", "in turns"):
-        comparison = _compare(folder, rerun=method == "in turns")
-        rows = [row for _, row in comparison.rows if row.change is not None]
-        widths = [
-            (row.change.high - row.change.low) / 2
-            for row in rows
-            if row.change is not None and row.change.low is not None and row.change.high is not None
+    return {
+        "pairs": [
+            {"runs": f"{before} {after}", "method": method, **_alarms(_compare(folder, before, after, rerun=rerun))}
+            for before, after in itertools.combinations(labels, 2)
+            for method, rerun in (("in turns", True), ("stored", False))
         ]
-        changes = [abs(row.change.change) for row in rows if row.change is not None]
-        found[method] = {
-            "compared": comparison.judged,
-            "false_alarms": sum(row.change is not None and row.change.real is True for row in rows),
-            "largest_change_percent": round(100 * max(changes), 1),
-            "half_width_percent": round(100 * float(np.median(widths)), 2) if widths else None,
-        }
-    return found
+    }
+
+
+def _alarms(comparison: Comparison) -> dict[str, Any]:
+    """Of a comparison of equals."""
+    rows = [row.change for _, row in comparison.rows if row.change is not None]
+    widths = [(row.high - row.low) / 2 for row in rows if row.low is not None and row.high is not None]
+    return {
+        "compared": comparison.judged,
+        "false_alarms": sum(row.real is True for row in rows),
+        "largest_change_percent": round(100 * max(abs(row.change) for row in rows), 1),
+        "half_width_percent": round(100 * float(np.median(widths)), 2) if widths else None,
+    }
 
 
 def planted(number: int, folder: Path) -> dict[str, Any]:
@@ -220,9 +223,9 @@ def main() -> None:
     plants: list[dict[str, Any]] = []
     for name, commit, result in run.found:
         if name.startswith("equal"):
-            equals += [{"pair": name, "method": m, **row, "commit": commit} for m, row in result.items()]
+            equals += [{"model": name.split(":")[1], **pair, "commit": commit} for pair in result["pairs"]]
         else:
-            plants.append({"pair": name, **result, "commit": commit})
+            plants.append({"number": name.split(":")[1], **result, "commit": commit})
         print(name, result, flush=True)
     told = []
     for method in ("in turns", "stored"):
