@@ -20,7 +20,7 @@ from op_profiler.fleet.settings import TLS
 
 _SBATCH = """#!/bin/sh
 cp "$1" "$JOBS/script"
-setsid sh "$1" > "$JOBS/log" 2>&1 &
+setsid sh "$JOBS/script" > "$JOBS/log" 2>&1 &
 echo $! > "$JOBS/pid"
 echo "Submitted batch job 7"
 """
