@@ -85,7 +85,7 @@ def planted(number: int, folder: Path) -> dict[str, Any]:
     fast, slow = _nearest(model, operator, records, folder)
     for label, record in (("before", fast), ("after", slow)):
         schedules = str(_kept(model, record, folder / label))
-        _collect(folder, model, label, "--schedules", schedules, "--threads", "1", "--rounds", "11")  # timed later
+        _collect(folder, model, label, "--schedules", schedules, "--threads", "1")
     sides = ["before", "after"]
     truth = _row_of(_compare(folder, rerun=True), operator).change
     assert truth is not None
