@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -141,7 +142,10 @@ def _built(recipe: Recipe, announce: Callable[[str], None]) -> BuiltModel:
 
 
 def _side(machine: Machine, recipe: Recipe, built: BuiltModel, folder: Path) -> MeasuredSide:
-    """A model that is loaded anew each time, from files that nothing else changes."""
+    """A model that is loaded anew each time, from files of its own.
+
+    A file that is open is not mapped a second time: its code would lie where that of the pair before lies.
+    """
     from op_profiler.compilers.compiler import compiler_in_use
 
     compiler, inputs = compiler_in_use(), recipe.input_arrays()
@@ -149,7 +153,9 @@ def _side(machine: Machine, recipe: Recipe, built: BuiltModel, folder: Path) -> 
     compiler.write(folder, built.compiled)
 
     def load() -> LoadedModel:
-        return machine.load(compiler.read(folder), inputs, COPIES)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as copy:
+            shutil.copytree(folder, copy, dirs_exist_ok=True)
+            return machine.load(compiler.read(Path(copy)), inputs, COPIES)
 
     keys = [built.compiled.by_label[label].operator.key for label in load().labels]
     order = list(dict.fromkeys(keys))
