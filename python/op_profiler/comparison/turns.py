@@ -165,12 +165,12 @@ class Turns:
 
     def _times_of_copies(self, copies: Pair, turn: int) -> tuple[np.ndarray, np.ndarray]:
         """Medians over the rounds."""
-        for copy in copies:
-            copy.run_model()
+        for which in _order(turn):  # both find the caches as the other one left them
+            copies[which].run_model()
         rows: tuple[list[list[float]], list[list[float]]] = ([], [])
         until = time.monotonic() + _COPY_SECONDS
         while len(rows[0]) < _LEAST_ROUNDS or time.monotonic() < until:
-            for which in (0, 1) if turn % 2 == 0 else (1, 0):
+            for which in _order(turn):
                 copy = copies[which]
                 copy.run_model()
                 whole_us = copy.time_model()
@@ -205,3 +205,8 @@ class Turns:
                 if estimate is not None and half_width(estimate, self._comparisons) > _NARROW:
                     return False
         return True
+
+
+def _order(turn: int) -> tuple[int, int]:
+    """Which side comes first in a turn."""
+    return (0, 1) if turn % 2 == 0 else (1, 0)
