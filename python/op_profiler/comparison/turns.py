@@ -159,7 +159,7 @@ class Turns:
         """Medians over the copies: of the places on the stack that they are called from, a rare one costs three times
         the time."""
         self._machine.threads.use(threads)
-        rows = [self._times_of_copies((pair[0].moved(), pair[1].moved()), number + i) for i in range(COPIES)]
+        rows = [self._times_of_copies(_moved(pair, number + i), number + i) for i in range(COPIES)]
         before, after = (np.median([row[which] for row in rows], axis=0) for which in (0, 1))
         return before, after
 
@@ -210,3 +210,9 @@ class Turns:
 def _order(turn: int) -> tuple[int, int]:
     """Which side comes first in a turn."""
     return (0, 1) if turn % 2 == 0 else (1, 0)
+
+
+def _moved(pair: Pair, turn: int) -> Pair:
+    """Copies of both; one of them is made first in every second turn, since memory is dealt out in order."""
+    copies = {which: pair[which].moved() for which in _order(turn)}
+    return copies[0], copies[1]
