@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("distributed")
-pytest.importorskip("dask_jobqueue")
+if find_spec("dask_jobqueue") is None:  # importing it here would take Ctrl-C from all tests
+    pytest.skip("dask-jobqueue is not installed", allow_module_level=True)
 
 from processes import Listening, request
 
@@ -46,7 +49,9 @@ def test_a_job_measures_and_is_cancelled(tmp_path: Path, sqlite_url: str, monkey
         "scheduler_options: {host: 127.0.0.1}",
     ]
     (tmp_path / "slurm.yaml").write_text("\n".join([*lines, "job_extra_directives: [--exclusive]"]))
+    interrupt = signal.getsignal(signal.SIGINT)
     with Cluster(f"slurm:{tmp_path}/slurm.yaml") as cluster:
+        assert signal.getsignal(signal.SIGINT) is interrupt, "Ctrl-C is dask-jobqueue's"
         (report,) = runs.collect(cluster, [request(sqlite_url)], Listening())
         assert report.error is None and report.threads[1].measured > 0
     script = (tmp_path / "script").read_text()

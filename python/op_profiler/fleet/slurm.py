@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from op_profiler.errors import MissingPackageError, UsageError
 from op_profiler.fleet import settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from distributed.deploy.cluster import Cluster as DaskCluster
 
 _JOBS = "jobs"
@@ -31,17 +34,13 @@ def slurm_cluster(path: Path) -> DaskCluster:
         UsageError: the file cannot be used, or there are no certificates: jobs come over a network.
         MissingPackageError: no dask-jobqueue.
     """
-    try:
-        from dask_jobqueue.slurm import SLURMCluster
-    except ImportError:
-        raise MissingPackageError("dask-jobqueue", "--cluster slurm:FILE", extra="fleet") from None
     options = _read(path)
     jobs = options.pop(_JOBS, 1)
     if not isinstance(jobs, int) or jobs < 1:
         raise UsageError(f"{path}: jobs is {jobs!r}; give how many there shall be, 1 or more")
     scheduler = {"dashboard": False, "dashboard_address": ":0"} | options.pop("scheduler_options", {})
     try:
-        return SLURMCluster(
+        return _jobs_of_dask()(
             n_workers=jobs,
             processes=1,
             security=settings.security("tls://"),
@@ -51,6 +50,18 @@ def slurm_cluster(path: Path) -> DaskCluster:
         )
     except (TypeError, ValueError, OSError, RuntimeError) as error:
         raise UsageError(f"{path}: dask-jobqueue refuses it: {error}") from error
+
+
+def _jobs_of_dask() -> Callable[..., DaskCluster]:
+    """dask-jobqueue's cluster of SLURM's jobs. Importing it takes Ctrl-C for itself, so that it is given back."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        from dask_jobqueue.slurm import SLURMCluster
+    except ImportError:
+        raise MissingPackageError("dask-jobqueue", "--cluster slurm:FILE", extra="fleet") from None
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
+    return SLURMCluster
 
 
 def _read(path: Path) -> dict[str, Any]:
