@@ -5,13 +5,15 @@ two things, never that of samples inside one run, which know nothing of where an
 state it finds the machine. Student's t is used with as many degrees of freedom as the deviation is known by.
 
 Of hundreds of operators that did not change, one in twenty would look changed at 95 %. So p-values are adjusted by
-Benjamini and Hochberg's procedure (`scipy.stats.false_discovery_control`): of the changes that are called real, 5 % are
-not, on average; and where nothing changed, anything is called real in 5 % of the comparisons only. Holm's procedure
-keeps the second promise too, but finds less where many operators changed, as after a new compiler. Benjamini and
+Benjamini and Hochberg's procedure (`scipy.stats.false_discovery_control`): of the changes that are called real, 2 % are
+not, on average; and where nothing changed, anything is called real in 2 % of the comparisons only. (Not in 5 %: what is
+compared with every change of a project would cry wolf each month, and p-values as small as these come out of ten pairs
+of times half as large as they are.) Holm's procedure keeps the second promise too, but finds less where many operators
+changed, as after a new compiler. Benjamini and
 Yekutieli's variant for any dependence costs a factor of the logarithm; the operators of one run depend on each other
 through the state of the machine, which moves them the same way, and under that Benjamini and Hochberg's holds (1, 2).
 
-The intervals are the ones that belong to it (3): with R of m changes real, all are at the level 1 - 0.05 R / m. A
+The intervals are the ones that belong to it (3): with R of m changes real, all are at the level 1 - 0.02 R / m. A
 change is then real exactly where its interval leaves out zero.
 
 1. Benjamini, Hochberg: Controlling the false discovery rate. J. R. Stat. Soc. B 57 (1995).
@@ -27,7 +29,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-FALSE_SHARE = 0.05
+FALSE_SHARE = 0.02
 """Of the changes that are called real, how many may be none."""
 _RESOLUTION_US = 0.001
 """Of the clock; a difference of one tick is none."""
@@ -116,7 +118,7 @@ def judge(estimates: Sequence[Estimate | None]) -> tuple[list[Change | None], fl
     """All that are compared together.
 
     Returns:
-        A change for each estimate that is not None, and the level of their intervals (0.95 or more).
+        A change for each estimate that is not None, and the level of their intervals (1 - `FALSE_SHARE` or more).
     """
     from scipy import stats
 

@@ -155,7 +155,7 @@ def _side(machine: Machine, recipe: Recipe, built: BuiltModel, folder: Path) -> 
     def load() -> LoadedModel:
         with tempfile.TemporaryDirectory(dir=folder.parent) as copy:
             shutil.copytree(folder, copy, dirs_exist_ok=True)
-            return machine.load(compiler.read(Path(copy)), inputs, COPIES)
+            return machine.load(compiler.read(Path(copy), built.compiled), inputs, COPIES)
 
     keys = [built.compiled.by_label[label].operator.key for label in load().labels]
     order = list(dict.fromkeys(keys))

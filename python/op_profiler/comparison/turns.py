@@ -126,7 +126,8 @@ class Turns:
             foreign_load |= foreign
             self._pairs.append(found)
             late = time.monotonic() - started > seconds
-            if number + 1 >= FEWEST_PAIRS and (late or (number % 4 == 3 and self._known())):
+            both_ways = number % 2 == 1  # as many pairs with either side first
+            if both_ways and number + 1 >= FEWEST_PAIRS and (late or (number % 4 == 3 and self._known())):
                 break
         return Measured({n: self._times(n) for n in self._threads}, foreign_load)
 

@@ -323,8 +323,11 @@ class Compiler(abc.ABC):
         """
 
     @abc.abstractmethod
-    def read(self, folder: Path) -> CompiledModel:
+    def read(self, folder: Path, like: CompiledModel | None = None) -> CompiledModel:
         """What `write` wrote. Whoever calls has made sure that the files are as they were written.
+
+        Args:
+            like: the model, if it is known: only its code and its weights are read, in memory of their own.
 
         Raises:
             NotKept, OSError, ValueError, KeyError, TypeError: they are not.

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from op_profiler.comparison.changes import FALSE_SHARE
+
 if TYPE_CHECKING:
     from op_profiler.comparison.result import Compared, Comparison, RunComparison
     from op_profiler.comparison.runs import Run
@@ -111,7 +113,7 @@ def verdict(comparison: Comparison) -> str:
 
 def method(comparison: Comparison) -> str:
     """How sure it is, and why."""
-    level = f"intervals of {comparison.level:.2%} each: of the changes that are called real, 95 % are"
+    level = f"intervals of {comparison.level:.2%} each: of the changes that are called real, {1 - FALSE_SHARE:.0%} are"
     if comparison.method == "in turns":
         return f"both measured in turns on this machine; {level}"
     return f"by stored times, of different minutes; {level}; --rerun measures both in turns, and tells more"

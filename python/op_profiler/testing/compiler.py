@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,8 @@ class CompilerSuite:
             written.notes,
             written.loops,
         )
+        again = compiler.read(tmp_path, written)
+        assert again == dataclasses.replace(written, library=again.library) and again.library is not written.library
 
     def test_damaged_files_are_no_model(self, compiler: Compiler, built: BuiltModel, tmp_path: Path) -> None:
         _write(compiler, tmp_path, built.compiled)

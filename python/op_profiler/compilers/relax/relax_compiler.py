@@ -181,7 +181,7 @@ class RelaxCompiler(Compiler):
     def write(self, folder: Path, compiled: CompiledModel) -> None:
         raise NotKept("modules of Relax are built again")
 
-    def read(self, folder: Path) -> CompiledModel:
+    def read(self, folder: Path, like: CompiledModel | None = None) -> CompiledModel:
         raise NotKept("modules of Relax are built again")
 
 

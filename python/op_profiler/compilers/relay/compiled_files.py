@@ -124,8 +124,11 @@ def _write_module(folder: Path, name: str, module: RuntimeModule) -> str:
 
 
 @_tvm_errors()
-def read_compiled(folder: Path) -> CompiledModel:
+def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledModel:
     """What `write_compiled` wrote. Whoever calls has made sure that the files are as they were written.
+
+    Args:
+        like: as in `Compiler.read`.
 
     Raises:
         NotKept, OSError, ValueError, KeyError, TypeError: they are not.
@@ -145,6 +148,8 @@ def read_compiled(folder: Path) -> CompiledModel:
         text = (folder / _GRAPH).read_text()
         library = Library(text, kernels, dict(params))
         graph = json.loads(text)
+    if like is not None:
+        return dataclasses.replace(like, library=library)
     functions = tvm.ir.load_json((folder / _FUNCTIONS).read_text())
     occurrences = _occurrences([*about["occurrences"], *about["by_label"]], functions)
     in_order = len(about["occurrences"])

@@ -209,8 +209,8 @@ class RelayCompiler(Compiler):
     def write(self, folder: Path, compiled: CompiledModel) -> None:
         compiled_files.write_compiled(folder, compiled)
 
-    def read(self, folder: Path) -> CompiledModel:
-        return compiled_files.read_compiled(folder)
+    def read(self, folder: Path, like: CompiledModel | None = None) -> CompiledModel:
+        return compiled_files.read_compiled(folder, like)
 
 
 RELAY = RelayCompiler()
