@@ -101,6 +101,7 @@ class Examples:
         gauge_bytes: size of the data that the probe's memory kernel read; times of two sizes cannot be compared.
         whole_model_us: median of the whole model at that thread count; NaN where it is not known.
         left_out: how many rows were not used, by reason.
+        loops: what the loops of `operators` do (`op_profiler.predict.latency.loops.loops_of`); None: not asked for.
     """
 
     operators: list[Operator]
@@ -119,6 +120,7 @@ class Examples:
     gauge_bytes: np.ndarray
     whole_model_us: np.ndarray
     left_out: dict[str, int]
+    loops: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.latency_us)
