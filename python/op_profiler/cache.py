@@ -23,6 +23,7 @@ KINDS = {
     "relay": "lowered models",
     "networks": "lowered models, for predictions",
     "outputs": "outputs in float32, to compare other precisions with",
+    "loops": "loops of operators, for predictions",
     "predictors": "fitted predictors",
     "samples": "batches of sampled operators",
     "downloads": "downloaded models",

@@ -163,6 +163,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
             schedules="none",
         )
         network = _network(build, input_dtype, status.step)
+        network = network.told(found, counts, target=build.target, note=status.step)
         each_regressor = format == "csv" and name.endswith(".tflite")
         parts = {
             choice: _predictor(choice, db, device, None, status.step)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
-from op_profiler.errors import UsageError
+from op_profiler.errors import ModelError, UsageError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.loop_nest import LoopNest
     from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction, RuntimeDevice, Target
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.measure.in_place import BoundKernel
@@ -312,6 +313,15 @@ class Compiler(abc.ABC):
     @abc.abstractmethod
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         """This project's templates that can take the place of an operator's kernel as it stands in a built model."""
+
+    def loop_nests(self, operator: Operator, target: Target) -> tuple[LoopNest, ...]:
+        """The loops of an operator's kernel under the schedule that a build would give it; known before code is
+        generated, within some hundredths of a second.
+
+        Raises:
+            ModelError: this compiler does not tell them, of this operator or at all.
+        """
+        raise ModelError(f"{self.name} does not tell the loops of {operator.name}")
 
     @abc.abstractmethod
     def write(self, folder: Path, compiled: CompiledModel) -> None:

@@ -21,6 +21,11 @@ def shipped_operators() -> Path | None:
     return _existing("operators.parquet")
 
 
+def shipped_loops() -> Path | None:
+    """The arrays of what the loops of `shipped_operators` do; None where it was removed."""
+    return _existing("operator_loops.npz")
+
+
 def shipped_predictor() -> Path | None:
     """The predictor that was fitted to `shipped_operators`; None where it was removed."""
     return _existing("predictor.zip")

@@ -78,6 +78,7 @@ def examples_of(operators: list[Operator], rng: np.random.Generator, noise: floa
         models=[f"model {i}" for i in range(_MODELS)],
         sampled=np.arange(_MODELS) < 2 * _MODELS // 3,
         traffic_bytes=traffic[model[operator]],
+        working_set_bytes=traffic[model[operator]],
         gauge_us=np.full((len(rows), 2), np.nan),
         gauge_bytes=np.zeros(len(rows), dtype=int),
         whole_model_us=whole,

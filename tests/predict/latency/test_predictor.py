@@ -92,7 +92,7 @@ def test_a_sampled_time_is_corrected_for_a_network(law_us: Law, known: Examples)
     alone = query_of(known).take(rows)
     measured = fitted.predict(alone)
     assert set(measured.tiers()) == {"measured"}
-    inside = fitted.predict(alone.under(alone.threads, alone.traffic_bytes, np.ones(len(rows), dtype=bool)))
+    inside = fitted.predict(dataclasses.replace(alone, network=np.ones(len(rows), dtype=bool)))
     assert set(inside.tiers()) == {"sampled"}
     truth = np.array([law_us(known.operators[i], n) for i, n in zip(known.operator[rows], known.threads[rows])])
     assert np.median(np.abs(measured.latency_us / truth - 1)) > 0.5

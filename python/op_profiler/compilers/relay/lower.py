@@ -59,7 +59,7 @@ def fuse(
     layers = Layers()
     instruments = [shortcuts(), layers.carrier()]
     settings = {"config": _config(), "disabled_pass": _left_out(module), "instruments": instruments}
-    with _quiet(), tvm.transform.PassContext(opt_level=3, **settings):
+    with quiet(), tvm.transform.PassContext(opt_level=3, **settings):
         optimized, _ = tvm.relay.optimize(layers.marked(module), target=target, params=params)
     return extract(optimized, layers, weights)
 
@@ -108,7 +108,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
         with tvm.transform.PassContext(opt_level=3, instruments=instruments, **settings):
             return build(module, target=target, params=model.params)
 
-    with _quiet(), _compile_errors(model):
+    with quiet(), _compile_errors(model):
         try:
             library = built()
         except tvm.TVMError as error:
@@ -203,7 +203,7 @@ def _label_capture() -> Any:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence the compiler's advice about tuning; restored afterwards."""
     loggers = [logging.getLogger(n) for n in ("te_compiler", "autotvm", "strategy", "topi", "compile_engine")]
     levels = [logger.level for logger in loggers]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.loop_nest import LoopNest
     from op_profiler.compilers.relay.chosen import ChosenSchedules
     from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction, RuntimeDevice, Target
     from op_profiler.measure.in_place import BoundKernel
@@ -151,6 +152,12 @@ class RelayCompiler(Compiler):
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
         compiled, choices, asked = _compile(self.single_operator(occurrence), target, records, "graph")
         return BuiltModel(compiled, {occurrence.operator.key: choices.schedule_of(occurrence)}, asked)
+
+    def loop_nests(self, operator: Operator, target: Target) -> tuple[LoopNest, ...]:
+        from op_profiler.compilers.relay.loop_nests import loop_nests
+        from op_profiler.compilers.relay.rebuilt import relay_function
+
+        return loop_nests(relay_function(operator)[0], target)
 
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None

@@ -63,7 +63,9 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
         )
     device = few.devices[int(few.device[0])]
     above_bound = np.log(few.latency_us / source.roofline.bound_us(query.amounts, query.threads))
-    corrected = Corrected(source.choice, source.models, source.roofline, _vector_ratio(source.device, device))
+    # Nothing is said of its loops: the source has not learned what they mean on the new device.
+    plain = source.base.plain(source.method, source.models)
+    corrected = Corrected(source.choice, plain, source.roofline, _vector_ratio(source.device, device))
     # The source is closer than usual on operators that it has learned from.
     learned = source.measured.find(query)[0] | source.measured.find(query.sampled())[0]
     seen = np.where(learned, source.spread.half_width(query, "regressed"), 0.0)
@@ -72,6 +74,7 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
     return dataclasses.replace(
         source,
         device=device,
+        base=dataclasses.replace(source.base, kernels=None),
         models=[corrected],
         measured=measured_of(few, query),
         interpolation=None,

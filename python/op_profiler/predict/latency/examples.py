@@ -97,10 +97,12 @@ class Examples:
         occurrences: how often that model calls the operator.
         models: names, one a model; `sampled`: whether it is a batch of sampled operators.
         traffic_bytes: what all calls of that model read and write, which goes through the caches between two calls.
+        working_set_bytes: the same if each operator were called once.
         gauge_us: shape (entries, kernels of the probe), how long they took meanwhile; NaN where it is not known.
         gauge_bytes: size of the data that the probe's memory kernel read; times of two sizes cannot be compared.
         whole_model_us: median of the whole model at that thread count; NaN where it is not known.
         left_out: how many rows were not used, by reason.
+        loops: what the loops of `operators` do (`op_profiler.predict.latency.loops.loops_of`); None: not asked for.
     """
 
     operators: list[Operator]
@@ -115,10 +117,12 @@ class Examples:
     models: list[str]
     sampled: np.ndarray
     traffic_bytes: np.ndarray
+    working_set_bytes: np.ndarray
     gauge_us: np.ndarray
     gauge_bytes: np.ndarray
     whole_model_us: np.ndarray
     left_out: dict[str, int]
+    loops: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.latency_us)
@@ -126,7 +130,7 @@ class Examples:
     def where(self, mask: np.ndarray) -> Examples:
         """The entries of a mask; operators, devices and models stay as they are."""
         names = ["operator", "threads", "latency_us", "half_width", "device", "model", "occurrences"]
-        names += ["traffic_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
+        names += ["traffic_bytes", "working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
     def of_device(self, key: str) -> Examples:
@@ -274,6 +278,7 @@ def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Exam
     latency = np.array([row["median_us"] - _call_us(row) for row in rows], dtype=np.float64)
     low, high = (_numbers(rows, name) for name in ("ci_low_us", "ci_high_us"))
     moved = np.array([o.bytes_read + o.bytes_written for o in found], dtype=np.float64)
+    traffic, working_set = _traffic(operator, model, occurrences, moved, len(labels))
     return Examples(
         operators=found,
         operator=operator,
@@ -286,7 +291,8 @@ def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Exam
         occurrences=occurrences,
         models=labels,
         sampled=np.array(sampled, dtype=bool),
-        traffic_bytes=_traffic(operator, model, occurrences, moved, len(labels))[model],
+        traffic_bytes=traffic[model],
+        working_set_bytes=working_set[model],
         gauge_us=np.array([_gauge(row) for row in rows], dtype=np.float64).reshape(len(rows), len(PROBE_NAMES)),
         gauge_bytes=np.array([_gauge_bytes(row) for row in rows], dtype=np.int64),
         whole_model_us=_numbers(rows, "whole_model_us"),
@@ -310,9 +316,11 @@ def _gauge_bytes(row: Mapping[str, Any]) -> int:
 
 def _traffic(
     operator: np.ndarray, model: np.ndarray, occurrences: np.ndarray, moved: np.ndarray, models: int
-) -> np.ndarray:
-    """Bytes that all calls of each model move, shape (models,): each operator once, whatever the thread counts."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes that all calls of each model move, shape (models,), and one call of each of its operators; whatever the
+    thread counts."""
     pairs, first = np.unique(np.stack([model, operator]), axis=1, return_index=True)
-    total = np.zeros(models)
+    total, once = np.zeros(models), np.zeros(models)
     np.add.at(total, pairs[0], moved[pairs[1]] * occurrences[first])
-    return total
+    np.add.at(once, pairs[0], moved[pairs[1]])
+    return total, once

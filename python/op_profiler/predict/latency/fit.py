@@ -9,13 +9,13 @@ import numpy as np
 
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import PREDICTORS
+from op_profiler.predict.latency.base import Base
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import Spread, conformal_quantile, first_half
 from op_profiler.predict.latency.method import Method
 from op_profiler.predict.latency.predictor import Measured, Predictor, query_of
 from op_profiler.predict.latency.query import Query
-from op_profiler.predict.latency.regression import Regressor, fit_all
 from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.steady_times import steady
 
@@ -27,6 +27,7 @@ _FEWEST_REPEATED = 20
 _UNKNOWN_SPREAD = 0.1
 _LIGHT_US = 5.0
 """Below this a time is mostly the cost of the call; such operators count for less."""
+_LEAST_WEIGHT, _IN_NETWORK = 0.3, 3.0
 
 
 def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: int = _FOLDS) -> Predictor:
@@ -55,7 +56,8 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
     target = np.log(examples.latency_us / bound)
     families = families_of(query)
     weight = weights_of(examples)
-    errors = _held_out(examples, query, families, target, weight, method, seed, folds)
+    base = Base.fit(roofline, query, examples.latency_us, weight)
+    errors = _held_out(examples, query, families, target, weight, method, base, seed, folds)
     # Families are chosen on one half of the operators, and how far off they are is told by the other.
     chosen_on = first_half(query)
     trusted = _better_interpolated(
@@ -68,13 +70,13 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
     interpolated = np.where(usable, errors["interpolated"], np.nan)
     judged = errors | {"interpolated": np.where(chosen_on & selects, np.nan, interpolated)}
     spread = Spread.of(query, judged, target)
-    models = _fitted(method.regressors(seed), query, target, weight)
+    models = base.trained(method, seed, query, target, weight)
     measured = measured_of(examples, query)
     final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
     return Predictor(
         device=device,
         choice=choice,
-        roofline=roofline,
+        base=base,
         measured=measured,
         models=models,
         interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
@@ -89,9 +91,9 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
 
 
 def weights_of(examples: Examples) -> np.ndarray:
-    """How much each measurement counts when something is fitted to it: 0.1 to 1."""
-    weights: np.ndarray = np.clip(examples.latency_us / _LIGHT_US, 0.1, 1.0)
-    return weights
+    """How much each measurement counts when something is fitted to it: 0.3 to 1, and three times that in a network."""
+    weights: np.ndarray = np.clip(examples.latency_us / _LIGHT_US, _LEAST_WEIGHT, 1.0)
+    return np.where(examples.sampled[examples.model], weights, _IN_NETWORK * weights)
 
 
 def fingerprint(examples: Examples) -> str:
@@ -101,11 +103,6 @@ def fingerprint(examples: Examples) -> str:
     digest = hashlib.sha256(keys[order].tobytes())
     digest.update(examples.threads[order].tobytes() + examples.latency_us[order].tobytes())
     return digest.hexdigest()[:16]
-
-
-def _fitted(models: list[Regressor], query: Query, target: np.ndarray, weight: np.ndarray) -> list[Regressor]:
-    fit_all(models, query.columns, target, weight)
-    return models
 
 
 def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -126,6 +123,7 @@ def _held_out(
     target: np.ndarray,
     weight: np.ndarray,
     method: Method,
+    base: Base,
     seed: int,
     folds: int,
 ) -> dict[str, np.ndarray]:
@@ -135,27 +133,21 @@ def _held_out(
     for train, held in _splits(examples, folds, seed):
         if not train.any():
             continue
-        models = _fitted(method.regressors(seed), query.take(train), target[train], weight[train])
+        models = base.trained(method, seed, query.take(train), target[train], weight[train], plain=False)
         asked = query.take(held)
         if models:
-            found = _regressed(models, method, asked)
+            found = base.regressed(method, models, asked)
             errors["regressed"][held] = found - target[held]
         if models and method.corrects_samples:
-            alone = asked.sampled()
-            known, at = measured.find(alone)
-            alone = alone.under(asked.threads, measured.traffic_bytes[at])
-            change = found - _regressed(models, method, alone)
+            known, at = measured.find(asked.sampled())
+            alone = asked.sampled(measured.traffic_bytes[at])
+            change = found - base.regressed(method, models, alone)
             off = np.log(measured.latency_us[at] / examples.latency_us[held]) + change
             errors["sampled"][held] = np.where(known & asked.network, off, np.nan)
         if method.interpolates != "nowhere":
             grid = Interpolation(query.take(train), families[train], target[train])
             errors["interpolated"][held] = grid.predict(asked, families[held]) - target[held]
     return errors
-
-
-def _regressed(models: list[Regressor], method: Method, query: Query) -> np.ndarray:
-    columns = query.columns
-    return method.combined([model.predict(columns) for model in models])
 
 
 def _better_interpolated(families: np.ndarray, interpolated: np.ndarray, regressed: np.ndarray) -> np.ndarray:

@@ -167,7 +167,8 @@ def _predicted(fitted: Predictor, examples: Examples, model: int) -> Iterator[He
     for threads in np.unique(examples.threads[mine]):
         rows = np.flatnonzero(mine & (examples.threads == threads))
         operators = [examples.operators[i] for i in examples.operator[rows]]
-        network = Network.of_calls(examples.models[model], operators, examples.occurrences[rows].tolist())
+        loops = None if examples.loops is None else examples.loops[examples.operator[rows]]
+        network = Network.of_calls(examples.models[model], operators, examples.occurrences[rows].tolist(), loops)
         whole = float(examples.whole_model_us[rows[0]])
         if np.isfinite(whole) and int(threads) in fitted.thread_counts:
             yield HeldOutNetwork(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.predict.latency import PREDICTORS
+from op_profiler.predict.latency.query import unknown_loops
 from op_profiler.shipped import shipped_operators, shipped_predictor
 
 if TYPE_CHECKING:
@@ -51,10 +55,10 @@ def open_predictor(
         else:
             if device is None or _is(found.device, device):
                 return found
-    return _fitted(examples_for(db=db, device=device), predictor, note)
+    return _fitted(examples_for(db=db, device=device, note=note), predictor, note)
 
 
-def examples_for(*, db: str | None, device: str | None) -> Examples:
+def examples_for(*, db: str | None, device: str | None, note: Callable[[str], None] = lambda text: None) -> Examples:
     """The measurements of one device in a dataset, or in what ships.
 
     Raises:
@@ -66,7 +70,18 @@ def examples_for(*, db: str | None, device: str | None) -> Examples:
     if db is None and file is None:
         raise DatasetError("there is no dataset to learn from; give one with --db (op-profiler sample makes one)")
     examples = load_examples(db=db, file=file)
-    return examples.of_device(_chosen(examples.devices, device).key)
+    chosen = _chosen(examples.devices, device)
+    return with_loops(examples.of_device(chosen.key), chosen.target, note)
+
+
+def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:
+    """The same measurements with what the loops of their operators do."""
+    from op_profiler.predict.latency.loops import loops_of
+
+    used = np.unique(examples.operator)
+    loops = unknown_loops(len(examples.operators)).copy()
+    loops[used] = loops_of([examples.operators[at] for at in used], target, note)
+    return dataclasses.replace(examples, loops=loops)
 
 
 def _chosen(devices: list[DeviceName], wanted: str | None) -> DeviceName:

@@ -12,6 +12,7 @@ import numpy as np
 from op_profiler.errors import UsageError
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency import PREDICTORS
+from op_profiler.predict.latency.base import Base
 from op_profiler.predict.latency.examples import DeviceName, Examples
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
@@ -19,6 +20,7 @@ from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.regression import Fitted
 from op_profiler.predict.latency.roofline import Roofline
+from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
@@ -109,7 +111,7 @@ class Predictor:
 
     device: DeviceName
     choice: str
-    roofline: Roofline
+    base: Base
     measured: Measured
     models: Sequence[Fitted]
     interpolation: Interpolation | None
@@ -163,8 +165,13 @@ class Predictor:
             from op_profiler.targets.target import resolve_target
 
             occurrences = compiler_in_use().operators(model, resolve_target(self.device.target))
-            model = Network.of_occurrences(model.name, occurrences)
+            model = Network.of_occurrences(model.name, occurrences).told(self, [threads])
         return predict_network(self, model, threads=threads)
+
+    @property
+    def roofline(self) -> Roofline:
+        """What the device attains."""
+        return self.base.roofline
 
     @functools.cached_property
     def method(self) -> Method:
@@ -229,20 +236,31 @@ class Predictor:
         for words in (self.vocabulary, frozenset({"an op that nobody has seen"})):
             features = np.zeros((len(self.thread_counts), len(NAMES)), dtype=np.float32)
             count = len(features)
+            loops = np.ones((count, len(LOOP_NAMES)), dtype=np.float32)
             self.predict(
                 Query(
                     keys=self.measured.keys[:1].repeat(count)
                     if len(self.measured.keys)
                     else np.zeros(count, np.uint64),
                     features=features,
+                    loops=loops,
                     work=np.ones((count, 3)),
                     threads=np.array(self.thread_counts),
                     traffic_bytes=np.ones(count),
+                    working_set_bytes=np.ones(count),
                     network=np.ones(count, dtype=bool),
+                    calls=np.ones(count, dtype=np.int64),
                     vocabulary=np.zeros(count, dtype=np.intp),
                     op_sets=(words,),
                 )
             )
+
+    def sees_loops(self, query: Query) -> np.ndarray:
+        """Mask of the entries whose estimate is closer where `Query.loops` tells their loops."""
+        if self.base.kernels is None:
+            return np.zeros(len(query), dtype=bool)
+        looked_up = self.measured.find(query)[0] if self.method.looks_up else np.zeros(len(query), dtype=bool)
+        return np.asarray(~looked_up)
 
     def check_threads(self, threads: Sequence[int] | np.ndarray) -> None:
         """Refuse thread counts that were never measured.
@@ -295,17 +313,15 @@ class Predictor:
     def _in_network(self, query: Query) -> np.ndarray:
         """Log of time over bound of operators that were sampled: as measured, and what regressions say that a network
         changes about it."""
-        alone = query.sampled()
-        at = self.measured.find(alone)[1]
-        alone = alone.under(query.threads, self.measured.traffic_bytes[at])
+        at = self.measured.find(query.sampled())[1]
+        alone = query.sampled(self.measured.traffic_bytes[at])
         change = self._regressed(query) - self._regressed(alone)
         bound = self.roofline.bound_us(query.amounts, query.threads)
         corrected: np.ndarray = np.log(self.measured.latency_us[at] / bound) + change
         return corrected
 
     def _regressed(self, query: Query) -> np.ndarray:
-        columns = query.columns
-        return self.method.combined([model.predict(columns) for model in self.models])
+        return self.base.regressed(self.method, self.models, query)
 
     def _regress(self, query: Query, at: np.ndarray, tier: np.ndarray, log_ratio: np.ndarray) -> None:
         """Fill in what regressions and interpolation say of the entries `at`."""
@@ -337,6 +353,12 @@ class Predictor:
 
 def query_of(examples: Examples) -> Query:
     """The operators of examples as a query, one an entry of the examples."""
-    distinct = Query.of(examples.operators)
-    network = ~examples.sampled[examples.model]
-    return distinct.take(examples.operator).under(examples.threads, examples.traffic_bytes, network)
+    distinct = Query.of(examples.operators, loops=examples.loops)
+    return dataclasses.replace(
+        distinct.take(examples.operator),
+        threads=examples.threads,
+        traffic_bytes=examples.traffic_bytes,
+        working_set_bytes=examples.working_set_bytes,
+        network=~examples.sampled[examples.model],
+        calls=examples.occurrences,
+    )

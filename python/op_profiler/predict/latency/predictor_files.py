@@ -20,18 +20,21 @@ import numpy as np
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import whole_file
 from op_profiler.predict.latency import PREDICTORS
+from op_profiler.predict.latency.base import Base
 from op_profiler.predict.latency.corrected import Corrected
 from op_profiler.predict.latency.examples import DeviceName
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation
 from op_profiler.predict.latency.intervals import Spread
+from op_profiler.predict.latency.kernel_model import KernelModel
 from op_profiler.predict.latency.predictor import Measured, Predictor
-from op_profiler.predict.latency.query import SETTING_NAMES, Query
+from op_profiler.predict.latency.query import SETTING_NAMES, Query, unknown_loops
 from op_profiler.predict.latency.regression import Boosted, Regressor
 from op_profiler.predict.latency.roofline import Roofline
+from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
 _FORMAT = "op_profiler predictor"
-_VERSION = 2
+_VERSION = 3
 _CONTENTS = "contents.json"
 _LARGEST_CONTENTS_BYTES = 1 << 24
 _LARGEST_BYTES = 1 << 30
@@ -49,6 +52,7 @@ def save(predictor: Predictor, path: Path) -> None:
         "limits": predictor.limits,
         "interpolated_families": predictor.interpolated_families,
         **{f"roofline_{f.name}": getattr(predictor.roofline, f.name) for f in dataclasses.fields(Roofline)},
+        **{f"kernels_{f.name}": getattr(predictor.base.kernels, f.name) for f in _kernel_fields(predictor)},
         **{f"measured_{f.name}": getattr(predictor.measured, f.name) for f in dataclasses.fields(Measured)},
     }
     op_sets: list[list[str]] = []
@@ -63,7 +67,7 @@ def save(predictor: Predictor, path: Path) -> None:
     contents = {
         "format": _FORMAT,
         "version": _VERSION,
-        "columns": [*NAMES, *SETTING_NAMES],
+        "columns": _COLUMNS,
         "device": dataclasses.asdict(predictor.device),
         "choice": predictor.choice,
         "vocabulary": sorted(predictor.vocabulary),
@@ -104,7 +108,8 @@ def load(path: Path) -> Predictor:
     return found
 
 
-_POINTS = ("keys", "features", "work", "threads", "traffic_bytes", "network", "vocabulary")
+_COLUMNS = [*NAMES, *SETTING_NAMES, *LOOP_NAMES]
+_POINTS = tuple(field.name for field in dataclasses.fields(Query) if field.name not in ("loops", "op_sets"))
 
 
 def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
@@ -113,7 +118,7 @@ def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     found = json.loads(archive.read(_CONTENTS))
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise DatasetError(f"{path} is no predictor of op_profiler")
-    if found.get("version") != _VERSION or found.get("columns") != [*NAMES, *SETTING_NAMES]:
+    if found.get("version") != _VERSION or found.get("columns") != _COLUMNS:
         raise DatasetError(
             f"{path} is from another version of op_profiler, which described operators differently; fit it again: "
             "op-profiler predict --db ... (or leave out --predictor)"
@@ -143,14 +148,15 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
     interpolation = None
     if "points_target" in arrays:
         points = {name: arrays[f"points_{name}"] for name in _POINTS}
-        query = Query(**points, op_sets=tuple(frozenset(words) for words in contents["op_sets"]))
+        op_sets = tuple(frozenset(words) for words in contents["op_sets"])
+        query = Query(**points, loops=unknown_loops(len(points["keys"])), op_sets=op_sets)
         interpolation = Interpolation(query, arrays["points_families"], arrays["points_target"])
     scale = Boosted.from_bytes(members["scale.ubj"]) if "scale.ubj" in members else None
     spread = Spread(scale, contents["quantiles"], contents["typical_above_bound"], contents["bound_width"])
     return Predictor(
         device=DeviceName(**contents["device"]),
         choice=contents["choice"],
-        roofline=Roofline(**{f.name: arrays[f"roofline_{f.name}"] for f in dataclasses.fields(Roofline)}),
+        base=_base(arrays),
         measured=Measured(**{f.name: arrays[f"measured_{f.name}"] for f in dataclasses.fields(Measured)}),
         models=_models(contents["choice"], members),
         interpolation=interpolation,
@@ -162,6 +168,17 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
         usual_traffic_bytes=contents["usual_traffic_bytes"],
         fingerprint=contents["fingerprint"],
     )
+
+
+def _kernel_fields(predictor: Predictor) -> tuple[dataclasses.Field[Any], ...]:
+    return () if predictor.base.kernels is None else dataclasses.fields(KernelModel)
+
+
+def _base(arrays: dict[str, np.ndarray]) -> Base:
+    roofline = Roofline(**{f.name: arrays[f"roofline_{f.name}"] for f in dataclasses.fields(Roofline)})
+    if "kernels_threads" not in arrays:
+        return Base(roofline, None)
+    return Base(roofline, KernelModel(**{f.name: arrays[f"kernels_{f.name}"] for f in dataclasses.fields(KernelModel)}))
 
 
 def _models(choice: str, members: dict[str, bytes]) -> list[Regressor]:

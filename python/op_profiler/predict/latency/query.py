@@ -11,11 +11,13 @@ import numpy as np
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.features import NAMES, matrix, transcendental_work
 from op_profiler.predict.latency.roofline import Work
+from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
-SETTING_NAMES = ("threads", "traffic", "network")
-"""Columns of `Query.columns` behind those of the operator: thread count, log2 of the bytes that all calls of the model
-move, and whether that is a network (1) or a batch of sampled operators (0)."""
-_ARRAYS = ("keys", "features", "work", "threads", "traffic_bytes", "network")
+SETTING_NAMES = ("threads", "traffic", "working_set", "between_calls", "network", "calls")
+"""Columns of `Query.columns` behind those of the operator: thread count; log2 of the bytes that all calls of the model
+move, of those that are left if each operator is called once, and of those between two calls of this one; whether the
+model is a network (1) or a batch of sampled operators (0); and log2 of how often it calls the operator."""
+_ARRAYS = ("keys", "features", "loops", "work", "threads", "traffic_bytes", "working_set_bytes", "network", "calls")
 _KEPT = 1 << 16
 
 
@@ -26,20 +28,27 @@ class Query:
     Attributes:
         keys: workload keys as numbers, uint64.
         features: shape (entries, len(NAMES)), float32; see `op_profiler.predict.latency.features`.
+        loops: shape (entries, len(LOOP_NAMES)), float32; see `op_profiler.predict.latency.traffic`. NaN where it is not
+            known.
         work: operations, bytes read and written, and transcendental functions, shape (entries, 3).
         threads: thread count.
         traffic_bytes: what all calls of the model around the operator read and write: decides how cold its caches are.
+        working_set_bytes: the same if it called each of its operators once: what may stay in a cache.
         network: whether that model is a network and no batch of sampled operators.
+        calls: how often that model calls the operator: a recurrent cell finds its weights in the cache.
         vocabulary: index of the operator's set of op names in `op_sets`.
         op_sets: distinct sets of op names with the dtypes of their tensors.
     """
 
     keys: np.ndarray
     features: np.ndarray
+    loops: np.ndarray
     work: np.ndarray
     threads: np.ndarray
     traffic_bytes: np.ndarray
+    working_set_bytes: np.ndarray
     network: np.ndarray
+    calls: np.ndarray
     vocabulary: np.ndarray
     op_sets: tuple[frozenset[str], ...]
 
@@ -53,18 +62,30 @@ class Query:
         *,
         threads: int | np.ndarray = 1,
         traffic_bytes: float | np.ndarray = 0.0,
+        working_set_bytes: float | None = None,
+        calls: int | np.ndarray = 1,
+        loops: np.ndarray | None = None,
     ) -> Query:
-        """One entry an operator; `threads` and `traffic_bytes` for all of them or one each."""
+        """One entry an operator; `threads`, `traffic_bytes` and `calls` for all of them or one each.
+
+        Args:
+            working_set_bytes: None: as many as `traffic_bytes`, for a model that calls each operator once.
+            loops: of `op_profiler.predict.latency.loops.loops_of`; None: not known.
+        """
         count = len(operators)
         sets: dict[frozenset[str], int] = {}
         vocabulary = [sets.setdefault(_words(operator), len(sets)) for operator in operators]
+        traffic = np.broadcast_to(np.asarray(traffic_bytes, dtype=np.float64), (count,))
         return cls(
             keys=np.fromiter((int(o.key, 16) for o in operators), dtype=np.uint64, count=count),
             features=matrix(operators),
+            loops=unknown_loops(count) if loops is None else loops,
             work=np.array([_work(operator) for operator in operators], dtype=np.float64).reshape(count, 3),
             threads=np.broadcast_to(np.asarray(threads, dtype=np.int64), (count,)),
-            traffic_bytes=np.broadcast_to(np.asarray(traffic_bytes, dtype=np.float64), (count,)),
+            traffic_bytes=traffic,
+            working_set_bytes=traffic if working_set_bytes is None else np.full(count, float(working_set_bytes)),
             network=np.ones(count, dtype=bool),
+            calls=np.broadcast_to(np.asarray(calls, dtype=np.int64), (count,)),
             vocabulary=np.array(vocabulary, dtype=np.intp),
             op_sets=tuple(sets),
         )
@@ -83,19 +104,40 @@ class Query:
         names = (*_ARRAYS, "vocabulary")
         return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
-    def under(self, threads: np.ndarray, traffic_bytes: np.ndarray, network: np.ndarray | None = None) -> Query:
-        """The same operators under other settings, one an entry; None keeps `network`."""
-        network = self.network if network is None else network
-        return dataclasses.replace(self, threads=threads, traffic_bytes=traffic_bytes, network=network)
+    def at(self, threads: int) -> Query:
+        """The same operators at another thread count."""
+        return dataclasses.replace(self, threads=np.full(len(self), threads))
 
-    def sampled(self) -> Query:
-        """The same operators in batches of sampled operators."""
-        return dataclasses.replace(self, network=np.zeros(len(self), dtype=bool))
+    @property
+    def has_loops(self) -> np.ndarray:
+        """Mask of the entries whose loops are known."""
+        return np.asarray(np.isfinite(self.loops).all(axis=1))
+
+    def without_loops(self) -> Query:
+        """The same operators where no compiler tells their loops."""
+        return dataclasses.replace(self, loops=unknown_loops(len(self)))
+
+    def sampled(self, traffic_bytes: np.ndarray | None = None) -> Query:
+        """The same operators in batches of sampled operators, each called once.
+
+        Args:
+            traffic_bytes: of the batch of each; None: as here.
+        """
+        traffic = self.traffic_bytes if traffic_bytes is None else traffic_bytes
+        return dataclasses.replace(
+            self,
+            traffic_bytes=traffic,
+            working_set_bytes=traffic,
+            network=np.zeros(len(self), dtype=bool),
+            calls=np.ones(len(self), dtype=np.int64),
+        )
 
     @property
     def columns(self) -> np.ndarray:
-        """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: what regressions see."""
-        settings = np.stack([self.threads, np.log2(np.maximum(self.traffic_bytes, 1.0)), self.network], axis=1)
+        """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: operators and settings, without their loops."""
+        amounts = self.traffic_bytes, self.working_set_bytes, self.traffic_bytes / self.calls, self.calls
+        *moved, calls = (np.log2(np.maximum(amount, 1.0)) for amount in amounts)
+        settings = np.stack([self.threads, *moved, self.network, calls], axis=1)
         return np.concatenate([self.features, settings.astype(np.float32)], axis=1)
 
     @property
@@ -107,6 +149,11 @@ class Query:
         """One of `NAMES`."""
         values: np.ndarray = self.features[:, NAMES.index(name)]
         return values
+
+
+def unknown_loops(count: int) -> np.ndarray:
+    """`Query.loops` of operators of which nothing is known; takes no memory and is not for writing."""
+    return np.broadcast_to(np.float32(np.nan), (count, len(LOOP_NAMES)))
 
 
 @functools.lru_cache(maxsize=_KEPT)

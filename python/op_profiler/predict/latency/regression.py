@@ -58,10 +58,12 @@ class Regressor(Fitted, Protocol):
         """Learn `target` (shape (rows,)) from `columns` (shape (rows, columns))."""
 
 
-def fit_all(models: Sequence[Regressor], columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
-    """Let each learn the same, as many at a time as there are cores."""
+def fit_all(
+    models: Sequence[Regressor], columns: np.ndarray, targets: Sequence[np.ndarray], weight: np.ndarray
+) -> None:
+    """Let each learn its target (shape (rows,)), as many at a time as there are cores."""
     with ThreadPoolExecutor(usable_cores()) as pool:
-        for done in [pool.submit(model.fit, columns, target, weight) for model in models]:
+        for done in [pool.submit(model.fit, columns, target, weight) for model, target in zip(models, targets)]:
             done.result()
 
 

@@ -1,0 +1,151 @@
+"""What each group of features, the model of kernels and the data bring to predictions: left out one by one.
+
+    python benchmarks/ablation.py [DB]         (default: the dataset that ships; some minutes)
+
+The families of networks are divided into five groups. Each group is predicted by regressions that were fitted without
+its networks, without what was sampled from them, and without their operators wherever else those were measured. Nothing
+is looked up or interpolated.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from common import provenance, store
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from op_profiler.predict.latency.base import Base
+    from op_profiler.predict.latency.examples import Examples
+    from op_profiler.predict.latency.query import Query
+
+    Columns = Callable[[Base, Query], np.ndarray]
+
+_GROUPS = 5
+
+
+def variants() -> dict[str, tuple[Columns, bool]]:
+    """What regressions see, and whether every second one starts from the model of kernels; by what is left out."""
+    from op_profiler.predict.latency import default_schedule
+    from op_profiler.predict.latency.features import NAMES
+    from op_profiler.predict.latency.query import SETTING_NAMES
+    from op_profiler.predict.latency.traffic import NAMES as LOOPS
+
+    everything = [*NAMES, *SETTING_NAMES, *LOOPS, "model"]
+
+    def without(names: tuple[str, ...], starts: bool = True) -> tuple[Columns, bool]:
+        kept = [at for at, name in enumerate(everything) if name not in names]
+        return (lambda base, query: base.columns(query)[:, kept]), starts
+
+    def of(*words: str) -> tuple[str, ...]:
+        return tuple(name for name in LOOPS if any(word in name for word in words))
+
+    return {
+        "nothing": without(()),
+        "all that loops tell": without((*LOOPS, "model"), starts=False),
+        "the model of kernels": without(("model",), starts=False),
+        "starting from that model": without((), starts=False),
+        "how often a network calls": without(("calls",)),
+        "loops: traffic of caches": without(of("from_l", "from_memory", "to_memory")),
+        "loops: strides and evictions": without(of("stride", "aliasing", "evicted")),
+        "loops: instructions and sums": without((*of("instructions", "chain", "calls", "loads"), "main_accumulators")),
+        "loops: what one thread does": without(of("serial", "stages", "packed")),
+        "rules of default schedules": without(default_schedule.NAMES),
+    }
+
+
+def predicted(examples: Examples, variant: tuple[Columns, bool], keep: Callable[[Examples], np.ndarray]) -> np.ndarray:
+    """Microseconds of every entry of a network, NaN for sampled operators.
+
+    Args:
+        variant: of `variants`.
+        keep: mask of what may be learned from.
+    """
+    import numpy as np
+
+    from op_profiler.predict.latency import PREDICTORS
+    from op_profiler.predict.latency.base import Base
+    from op_profiler.predict.latency.fit import weights_of
+    from op_profiler.predict.latency.held_out import family_of
+    from op_profiler.predict.latency.predictor import query_of
+    from op_profiler.predict.latency.regression import fit_all
+    from op_profiler.predict.latency.roofline import Roofline
+
+    device, query, weight = examples.devices[0], query_of(examples), weights_of(examples)
+    roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
+    bound = roofline.bound_us(query.amounts, query.threads)
+    target, found = np.log(examples.latency_us / bound), np.full(len(examples), np.nan)
+    families = np.array([family_of(name) for name in examples.models])
+    networks = list(dict.fromkeys(families[np.unique(examples.model[~examples.sampled[examples.model]])]))
+    method, usable, (columns, starts) = PREDICTORS.get("default"), keep(examples), variant
+    for group in (networks[n::_GROUPS] for n in range(_GROUPS)):
+        held = np.isin(families[examples.model], group)
+        train = usable & ~np.isin(examples.operator, np.unique(examples.operator[held]))
+        base = Base.fit(roofline, query.take(train), examples.latency_us[train], weight[train])
+        models = method.regressors(0)
+        law = np.nan_to_num(base.columns(query)[:, -1].astype(np.float64))
+        start = [law if starts and number % 2 else np.zeros(len(query)) for number in range(len(models))]
+        fit_all(models, columns(base, query.take(train)), [(target - s)[train] for s in start], weight[train])
+        asked = columns(base, query.take(held))
+        estimates = [model.predict(asked) + s[held] for model, s in zip(models, start)]
+        found[held] = bound[held] * np.exp(method.combined(estimates))
+    return found
+
+
+def errors(examples: Examples, latency_us: np.ndarray) -> dict[str, Any]:
+    """Of operators of networks above 20 us, and of whole networks."""
+    import numpy as np
+
+    from op_profiler.predict.latency.held_out import HEAVY_US
+
+    inside = ~examples.sampled[examples.model]
+    heavy = inside & (examples.latency_us > HEAVY_US)
+    runs = np.unique(np.stack([examples.model[inside], examples.threads[inside]]), axis=1).T
+    wholes = []
+    for model, threads in runs:
+        mine = (examples.model == model) & (examples.threads == threads)
+        whole = examples.whole_model_us[mine][0]
+        if np.isfinite(whole):
+            wholes.append(float((latency_us[mine] * examples.occurrences[mine]).sum() / whole - 1))
+    size = np.abs(wholes)
+    return {
+        "operators_percent": round(100 * float(np.abs(latency_us / examples.latency_us - 1)[heavy].mean()), 1),
+        "networks_percent": round(100 * float(size.mean()), 1),
+        "within_10_percent": round(100 * float((size <= 0.1).mean())),
+        "worst_percent": round(100 * float(size.max())),
+        "networks": len(size),
+    }
+
+
+def main() -> None:
+    import numpy as np
+
+    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.predict.latency.steady_times import steady
+
+    print(provenance())
+    examples = steady(examples_for(db=sys.argv[1] if len(sys.argv) > 1 else None, device=None, note=print))
+    half = np.random.default_rng(0).permutation(len(examples.operators)) % 2 == 0
+    keeps: dict[str, Callable[[Examples], np.ndarray]] = {
+        "half of the operators": lambda e: half[e.operator],
+        "all sampled operators": lambda e: ~e.sampled[e.model],
+    }
+    everything = variants()
+    runs = [(name, variant, lambda e: np.ones(len(e), dtype=bool)) for name, variant in everything.items()]
+    runs += [(name, everything["nothing"], keep) for name, keep in keeps.items()]
+    rows = []
+    for name, variant, keep in runs:
+        rows.append({"left_out": name, **errors(examples, predicted(examples, variant, keep))})
+        print(rows[-1], flush=True)
+    headline = (
+        f"networks {rows[0]['networks_percent']} % off on average, {rows[1]['networks_percent']} % without what loops "
+        f"tell; operators above 20 us {rows[0]['operators_percent']} and {rows[1]['operators_percent']} %"
+    )
+    store(__file__, headline, {"left_out": rows}, whole=len(sys.argv) == 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The loops of a kernel as plain values: what a compiler tells of a schedule before it generates code."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """One loop around a statement.
+
+    Attributes:
+        kind: ``serial``, ``parallel`` (over threads), ``vectorized`` or ``unrolled``.
+    """
+
+    extent: int
+    kind: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """One tensor that a statement reads or writes.
+
+    Attributes:
+        tensor: number within the kernel; `argument`: whether it is the kernel's input, weight or output, and no
+            intermediate result of its own.
+        item_bytes: of one element; `elements`: of the whole tensor.
+        strides: how far apart two neighbouring iterations of each loop are, in elements.
+        gathers: whether the place depends on data.
+    """
+
+    tensor: int
+    argument: bool
+    written: bool
+    item_bytes: int
+    elements: int
+    strides: tuple[int, ...]
+    gathers: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopNest:
+    """One statement of a kernel that stores a value, in its loops.
+
+    Attributes:
+        loops: from the outermost to the innermost. A loop over several fused axes stands as one loop an axis.
+        accesses: every tensor that is read, in the order of the expression; the one that is written is the last.
+        operations: how many of each one iteration has: ``add`` (subtractions, minima and maxima too), ``mul``, ``div``,
+            ``fma`` (multiplications that an addition takes up; they are among ``mul`` too), ``select``, ``call`` (exp,
+            erf, tanh and the like).
+        guards: conditions around the statement.
+    """
+
+    loops: tuple[Loop, ...]
+    accesses: tuple[Access, ...]
+    operations: dict[str, int]
+    guards: int

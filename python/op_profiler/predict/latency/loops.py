@@ -1,0 +1,130 @@
+"""What the loops of operators do, found once an operator: shipped, kept in the cache, or told by the compiler."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from op_profiler.cache import cache_folder
+from op_profiler.errors import OpProfilerError
+from op_profiler.operators.operator import Operator
+from op_profiler.predict.latency.traffic import NAMES
+from op_profiler.shipped import shipped_loops
+
+_SAID_FROM = 40
+"""Operators whose lowering takes seconds."""
+
+
+def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
+    """The columns `op_profiler.predict.latency.traffic.NAMES` of operators under a target's default schedules.
+
+    Returns:
+        Shape (operators, columns), float32; NaN where no compiler tells them.
+    """
+    found = np.full((len(operators), len(NAMES)), np.nan, dtype=np.float32)
+    known = _shipped(target)
+    missing = []
+    for at, operator in enumerate(operators):
+        if operator.key in known:
+            found[at] = known[operator.key]
+        else:
+            missing.append(at)
+    if missing:
+        found[missing] = _kept_or_asked([operators[at] for at in missing], target, note)
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _shipped(target: str) -> Mapping[str, np.ndarray]:
+    """By workload key, what ships for the operators that ship; nothing for another target."""
+    path = shipped_loops()
+    if path is None:
+        return {}
+    with np.load(path, allow_pickle=False) as file:
+        if str(file["target"]) != target or file["names"].tolist() != list(NAMES):
+            return {}
+        return dict(zip(file["keys"].tolist(), file["loops"]))
+
+
+def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, target: str) -> None:
+    """Write what `loops_of` found, as it ships; operators without loops are written too."""
+    keys = np.array([operator.key for operator in operators])
+    with path.open("wb") as file:  # by its name numpy would add a suffix
+        np.savez_compressed(file, target=np.array(target), names=np.array(NAMES), keys=keys, loops=loops)
+
+
+def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
+    """From the cache folder; what is not there the compiler tells, and it is kept. A full disk costs the cache only."""
+    found = np.full((len(operators), len(NAMES)), np.nan, dtype=np.float32)
+    with contextlib.ExitStack() as stack:
+        kept: sqlite3.Connection | None = None
+        with contextlib.suppress(OSError, sqlite3.Error):
+            kept = stack.enter_context(_opened())
+        about = _about(target)
+        unknown = []
+        for at, operator in enumerate(operators):
+            row = _read(kept, about, operator.key)
+            if row is None:
+                unknown.append(at)
+            else:
+                found[at] = row
+        if len(unknown) >= _SAID_FROM:
+            note(f"reading the loops of {len(unknown)} operators; this is done once")
+        for at in unknown:
+            found[at] = _asked(operators[at], target)
+            _write(kept, about, operators[at].key, found[at])
+    return found
+
+
+def _asked(operator: Operator, target: str) -> np.ndarray:
+    from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.predict.latency.traffic import traffic_features
+    from op_profiler.targets.target import resolve_target
+
+    try:
+        return traffic_features(compiler_in_use().loop_nests(operator, resolve_target(target)))
+    except (OpProfilerError, ImportError):  # no TVM, or one that does not tell: predictors do without
+        return np.full(len(NAMES), np.nan, dtype=np.float32)
+
+
+@contextlib.contextmanager
+def _opened() -> Iterator[sqlite3.Connection]:
+    path = cache_folder() / "loops" / "loops.db"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.closing(sqlite3.connect(path, timeout=10, isolation_level=None)) as connection:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS loops (about TEXT, operator TEXT, row BLOB, PRIMARY KEY (about, operator))"
+        )
+        yield connection
+
+
+def _about(target: str) -> str:
+    """Of all that decides what the loops are and how they are described."""
+    import op_profiler
+    from op_profiler.targets.llvm.identity import processor_name
+    from op_profiler.targets.target import tvm_identity
+
+    parts = (op_profiler.__version__, *NAMES, target, tvm_identity(target), processor_name())
+    return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
+
+
+def _read(kept: sqlite3.Connection | None, about: str, key: str) -> np.ndarray | None:
+    if kept is None:
+        return None
+    with contextlib.suppress(sqlite3.Error):
+        row = kept.execute("SELECT row FROM loops WHERE about = ? AND operator = ?", (about, key)).fetchone()
+        if row is not None and len(row[0]) == 4 * len(NAMES):
+            return np.frombuffer(row[0], dtype=np.float32)
+    return None
+
+
+def _write(kept: sqlite3.Connection | None, about: str, key: str, row: np.ndarray) -> None:
+    if kept is not None:
+        with contextlib.suppress(sqlite3.Error):
+            kept.execute("INSERT OR REPLACE INTO loops VALUES (?, ?, ?)", (about, key, row.tobytes()))

@@ -1,0 +1,277 @@
+"""What the loops of a kernel move through each cache, and what else makes them slow: from `LoopNest` to numbers.
+
+The footprint of the innermost loops is what they touch, in cache lines. As long as it fits into a cache, the next loop
+finds there what the one before it left; from where it does not fit, every iteration fetches anew. Lines whose addresses
+are a multiple of the cache's way apart share its sets and evict each other earlier, as far as a set has no more ways.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from op_profiler.compilers.loop_nest import Access, LoopNest
+
+LINE_BYTES = 64
+_VECTOR_BYTES = 64
+_PAGE_BYTES = 4096
+_LARGE_BYTES = 1 << 14
+_MOST_IN_REGISTERS = 512
+_CHAIN_CYCLES = 4.0
+"""From one multiply-add to the next one of the same sum."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheLevel:
+    """A cache, as far as it decides what stays in it."""
+
+    size_bytes: int
+    ways: int
+    sets: int
+
+
+LEVELS = (CacheLevel(48 << 10, 12, 64), CacheLevel(1 << 20, 16, 1024), CacheLevel(32 << 20, 16, 32768))
+"""Of the processor whose measurements ship. On another one the numbers are those of a cache of this size, which it
+learns the meaning of."""
+
+TERMS = ("instructions", "chain", "loads", "scalar_loads", "gathers", "calls", "divisions", "selects")
+MOVED = ("from_l2", "from_l3", "from_memory")
+NAMES: tuple[str, ...] = (
+    *(f"{part}_{name}" for part in ("parallel", "serial") for name in (*TERMS, *MOVED)),
+    "multiply_adds",
+    "evicted_l1",
+    "evicted_l2",
+    "arguments_from_memory",
+    "stored_to_memory",
+    "packed_bytes",
+    "stages",
+    "parallel_stages",
+    "main_share",
+    "main_accumulators",
+    "main_vector",
+    "main_instructions",
+    "main_from_l2",
+    "main_from_l3",
+    "main_from_memory",
+    "main_parallel",
+    "main_uneven",
+    "main_stride",
+    "main_aliasing",
+)
+"""Names of the columns that `traffic_features` returns, sizes as logarithms to base 2."""
+_PLAIN = {"stages", "parallel_stages", "main_share", "main_uneven", "evicted_l1", "evicted_l2"}
+_PLAIN |= {"main_from_l2", "main_from_l3", "main_from_memory"}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Footprint:
+    """Lines that some loops touch; `apart`: byte strides and extents of the loops whose steps leave gaps."""
+
+    lines: float
+    together: int
+    apart: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, access: Access, extents: Sequence[int], strides: Sequence[int]) -> _Footprint:
+        span, pieces = access.item_bytes, 1
+        apart: list[tuple[int, int]] = []
+        for stride, extent in sorted((s * access.item_bytes, n) for s, n in zip(strides, extents) if s and n > 1):
+            if stride <= max(span, LINE_BYTES):
+                span += (extent - 1) * stride
+            else:
+                pieces *= extent
+                apart.append((stride, extent))
+        together = max(-(-span // LINE_BYTES), 1)
+        most = max(-(-access.elements * access.item_bytes // LINE_BYTES), 1)
+        return cls(float(min(pieces * together, most)), together, tuple(apart))
+
+    def overflows(self, level: CacheLevel) -> bool:
+        """Whether its lines do not find room in the sets that their addresses lead to."""
+        if not self.apart:
+            return False
+        reached = self.together
+        for stride, extent in self.apart:
+            distinct = level.sets // math.gcd(stride // LINE_BYTES, level.sets) if stride % LINE_BYTES == 0 else extent
+            reached = min(reached * min(extent, distinct), level.sets)
+        return self.lines > reached * level.ways
+
+
+@dataclasses.dataclass
+class _Stage:
+    """One statement as numbers."""
+
+    terms: dict[str, float]
+    moved: np.ndarray
+    without_eviction: np.ndarray
+    from_memory: np.ndarray
+    accesses: list[Access]
+    parallel: int
+    vector: int
+    accumulators: int
+    multiply_adds: float
+
+    @property
+    def cycles(self) -> float:
+        """Roughly, to tell which stage is the main one."""
+        terms, (l2, l3, memory) = self.terms, self.moved
+        busy = max(terms["instructions"] / 2, terms["chain"], terms["loads"] / 2, l2 / 48, l3 / 24, memory / 8)
+        return float(busy + 4 * terms["calls"] + terms["gathers"])
+
+
+def traffic_features(nests: Sequence[LoopNest]) -> np.ndarray:
+    """The columns `NAMES` of one kernel, float32; at least one statement."""
+    stages = [_stage(nest) for nest in nests]
+    main = int(np.argmax([stage.cycles for stage in stages]))
+    values = dict.fromkeys(NAMES, 0.0)
+    for stage in stages:
+        part = "parallel" if stage.parallel else "serial"
+        for name, amount in zip((*TERMS, *MOVED), (*stage.terms.values(), *stage.moved)):
+            values[f"{part}_{name}"] += amount
+        values["multiply_adds"] += stage.multiply_adds
+        values["parallel_stages"] += bool(stage.parallel)
+        for access, moved in zip(stage.accesses, stage.from_memory):
+            values["arguments_from_memory"] += moved * access.argument
+            values["stored_to_memory"] += moved * access.written
+            size = access.elements * access.item_bytes
+            values["packed_bytes"] += size * (access.written and not access.argument and size > _LARGE_BYTES)
+    moved, clean = (sum(part) for part in zip(*((stage.moved, stage.without_eviction) for stage in stages)))
+    values["evicted_l1"], values["evicted_l2"] = (moved / np.maximum(clean, 1.0))[:2]
+    values["stages"] = len(stages)
+    values |= _of_main(stages[main], nests[main], sum(stage.cycles for stage in stages))
+    plain = ((name, float(values[name])) for name in NAMES)
+    return np.array([v if name in _PLAIN else math.log2(max(v, 0.0) + 1.0) for name, v in plain], dtype=np.float32)
+
+
+def _of_main(stage: _Stage, nest: LoopNest, cycles: float) -> dict[str, float]:
+    """What the stage is like in which most time goes."""
+    instructions = max(stage.terms["instructions"], 1.0)
+    steps = [stride * access.item_bytes for access in stage.accesses for stride in access.strides]
+    far = [step for step in steps if step >= LINE_BYTES]
+    return {
+        "main_share": stage.cycles / max(cycles, 1e-9),
+        "main_accumulators": stage.accumulators,
+        "main_vector": stage.vector,
+        "main_instructions": instructions,
+        **dict(zip(("main_from_l2", "main_from_l3", "main_from_memory"), stage.moved / instructions)),
+        "main_parallel": stage.parallel,
+        "main_uneven": math.ceil(stage.parallel / 2) * 2 / stage.parallel if stage.parallel else 2.0,
+        "main_stride": max((a.strides[-1] * a.item_bytes for a in stage.accesses if a.strides), default=0),
+        "main_aliasing": max((math.gcd(step, _PAGE_BYTES) for step in far), default=1),
+    }
+
+
+def _stage(nest: LoopNest) -> _Stage:
+    extents = [loop.extent for loop in nest.loops]
+    kinds = [loop.kind for loop in nest.loops]
+    iterations = math.prod(extents)
+    distinct: dict[tuple[int, tuple[int, ...]], Access] = {}
+    for access in nest.accesses:  # what is read and written at one place is one access
+        place = access.tensor, access.strides
+        written = access.written or (place in distinct and distinct[place].written)
+        distinct[place] = dataclasses.replace(access, written=written)
+    accesses = list(distinct.values())
+    stored = accesses[-1] if accesses[-1].written else next(a for a in accesses if a.written)
+    sums = sum((a.tensor, a.strides) == (stored.tensor, stored.strides) for a in nest.accesses) > 1
+    vector, vectorized = _vector(nest, accesses, stored)
+    instructions = iterations / vector * math.ceil(vector * stored.item_bytes / _VECTOR_BYTES)
+    accumulators = _accumulators(nest, stored) if sums else 1
+    loads, gathers = _loads(nest, accesses, stored if sums else None, vector, vectorized, accumulators)
+    count = nest.operations.get
+    evicting, clean = (_moved(nest, accesses, evicts=evicts) for evicts in (True, False))
+    return _Stage(
+        terms={
+            "instructions": instructions,
+            "chain": _CHAIN_CYCLES * instructions / accumulators if sums else 0.0,
+            "loads": loads,
+            "scalar_loads": loads if vector == 1 else 0.0,
+            "gathers": gathers,
+            "calls": float(count("call", 0) * iterations),
+            "divisions": count("div", 0) * instructions,
+            "selects": (count("select", 0) + nest.guards) * instructions,
+        },
+        moved=evicting.sum(axis=1),
+        without_eviction=clean.sum(axis=1),
+        from_memory=evicting[-1],
+        accesses=accesses,
+        parallel=math.prod(n for n, kind in zip(extents, kinds) if kind == "parallel") if "parallel" in kinds else 0,
+        vector=vector,
+        accumulators=accumulators,
+        multiply_adds=count("fma", 0) * instructions if sums else 0.0,
+    )
+
+
+def _moved(nest: LoopNest, accesses: Sequence[Access], *, evicts: bool) -> np.ndarray:
+    """Bytes that come from behind each level, shape (levels, accesses)."""
+    extents = [loop.extent for loop in nest.loops]
+    inner = range(len(extents), -1, -1)
+    prints = [[_Footprint.of(a, extents[i:], a.strides[i:]) for a in accesses] for i in inner]
+    moved = np.full((len(LEVELS), len(accesses)), float(LINE_BYTES))
+    for depth, (before, after) in enumerate(zip(prints, prints[1:])):
+        extent = extents[len(extents) - 1 - depth]
+        touched = sum(one.lines for one in before) * LINE_BYTES
+        for n, level in enumerate(LEVELS):
+            for a, (small, large) in enumerate(zip(before, after)):
+                stays = touched <= level.size_bytes and not (evicts and small.overflows(level))
+                moved[n, a] *= large.lines / small.lines if stays else extent
+    return moved
+
+
+def _vector(nest: LoopNest, accesses: Sequence[Access], stored: Access) -> tuple[int, int]:
+    """Iterations that one instruction takes, and the loop that they are of; LLVM makes vectors of plain copies too."""
+    kinds = [loop.kind for loop in nest.loops]
+    if not kinds:
+        return 1, -1
+    if "vectorized" in kinds:
+        at = len(kinds) - 1 - kinds[::-1].index("vectorized")
+        return nest.loops[at].extent, at
+    last = len(kinds) - 1
+    steady = all(access.strides[last] in (0, 1) and not access.gathers for access in accesses)
+    if nest.guards == 0 and stored.strides[last] == 1 and steady:
+        return min(_VECTOR_BYTES // stored.item_bytes, nest.loops[last].extent), last
+    return 1, last
+
+
+def _accumulators(nest: LoopNest, stored: Access) -> int:
+    """Vectors of independent sums inside the innermost loop that adds up."""
+    found = 1
+    for loop, stride in zip(reversed(nest.loops), reversed(stored.strides)):
+        if stride == 0 and loop.kind == "serial" and loop.extent > 1:
+            break
+        if stride and loop.kind == "vectorized":
+            found *= math.ceil(loop.extent * stored.item_bytes / _VECTOR_BYTES)
+        elif stride and loop.kind == "unrolled":
+            found *= loop.extent
+        elif stride:
+            break
+    return found
+
+
+def _loads(
+    nest: LoopNest,
+    accesses: Sequence[Access],
+    summed: Access | None,
+    vector: int,
+    vectorized: int,
+    accumulators: int,
+) -> tuple[float, float]:
+    """Instructions that load or store, and elements that are gathered one by one."""
+    loads = gathers = 0.0
+    iterations = math.prod(loop.extent for loop in nest.loops)
+    for access in accesses:
+        if access is summed and accumulators * vector <= _MOST_IN_REGISTERS:
+            continue
+        each = 1.0
+        for at, (loop, stride) in enumerate(zip(nest.loops, access.strides)):
+            if at == vectorized and vector > 1 and stride == 1:
+                whole = loop.kind == "vectorized"
+                each *= math.ceil(loop.extent * access.item_bytes / _VECTOR_BYTES) if whole else loop.extent / vector
+            elif at == vectorized and vector > 1 and stride > 1:
+                gathers += iterations
+                each *= loop.extent
+            elif stride or (loop.kind not in ("vectorized", "unrolled") and at < len(nest.loops) - 1):
+                each *= loop.extent
+        loads += each
+    return loads, gathers

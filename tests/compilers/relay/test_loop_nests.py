@@ -1,0 +1,110 @@
+"""The loops of kernels, read before code is generated, and operators made again from their description."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from op_profiler.collection.sampling.batches import operators_of_points
+from op_profiler.collection.sampling.described import described
+from op_profiler.collection.sampling.kinds import (
+    BatchMatmul,
+    Concatenate,
+    Conv2d,
+    Conv2dTranspose,
+    Dense,
+    LayerNorm,
+    Mean,
+    Pool2d,
+    Softmax,
+    Transpose,
+)
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.loop_nest import LoopNest
+from op_profiler.compilers.relay.rebuilt import relay_function
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.errors import ModelError
+from op_profiler.operators.operator import Operator
+from op_profiler.targets.target import resolve_target
+
+TARGET = "llvm -mcpu=skylake-avx512"
+
+
+def nests_of(operator: Operator) -> tuple[LoopNest, ...]:
+    load_tvm()
+    return compiler_in_use().loop_nests(operator, resolve_target(TARGET))
+
+
+def reduction(nests: tuple[LoopNest, ...]) -> LoopNest:
+    """The statement with most multiply-adds."""
+    return max(nests, key=lambda n: n.operations.get("fma", 0) * math.prod(loop.extent for loop in n.loops))
+
+
+def test_a_convolution_does_as_many_multiply_adds_as_it_has_to() -> None:
+    operator = described(Conv2d(1, 32, 14, 14, 48, 3, 1, epilogue="bias_relu"))
+    nest = reduction(nests_of(operator))
+    assert 2 * math.prod(loop.extent for loop in nest.loops) == 2 * 48 * 14 * 14 * 32 * 9
+    assert nest.loops[0].kind == "parallel"
+    assert (nest.loops[-1].kind, nest.loops[-1].extent) == ("vectorized", 16)
+    data, weight = (next(a for a in nest.accesses if a.elements == size) for size in (32 * 16 * 16, 48 * 32 * 9))
+    assert weight.argument and not data.argument  # what is read is the padded copy
+    assert weight.strides[-1] == 1 and data.strides[-1] == 0
+    assert nest.accesses[-1].written
+
+
+def test_rows_that_no_tile_divides_read_the_weights_once_a_row() -> None:
+    rows = {n: reduction(nests_of(described(Dense(n, 64, 128, "bias")))) for n in (8, 197)}
+    unrolled = {n: math.prod(loop.extent for loop in nest.loops if loop.kind == "unrolled") for n, nest in rows.items()}
+    assert unrolled[197] == 1
+    assert rows[197] != rows[8]
+
+
+def test_a_transposed_convolution_repacks_its_weights_serially() -> None:
+    load_tvm()
+    target = resolve_target(TARGET)
+    operator = operators_of_points([Conv2dTranspose(64, 4, 32)], target, 0)[0].operator
+    weights = 64 * 32 * 16
+    copies = [n for n in nests_of(operator) if not n.operations and n.accesses[-1].elements == weights]
+    serial = [n for n in copies if all(loop.kind != "parallel" for loop in n.loops)]
+    assert len(serial) == 1
+    assert 32 * 16 in serial[0].accesses[0].strides  # from one input channel to the next
+
+
+def test_functions_are_called_and_places_come_from_data() -> None:
+    softmax = nests_of(described(Softmax(2, 5, 9)))
+    assert sum(n.operations.get("call", 0) for n in softmax) == 1
+    assert not any(a.gathers for n in softmax for a in n.accesses)
+
+
+def test_operators_are_made_again_from_their_description() -> None:
+    load_tvm()
+    points = [
+        Conv2d(1, 16, 8, 8, 32, 3, 2, epilogue="bias_swish"),
+        Conv2d(1, 32, 8, 8, 32, 3, 1, 32, "bias"),
+        Dense(3, 20, 30, "bias_gelu"),
+        BatchMatmul(2, 5, 6, 7),
+        Pool2d(1, 32, 9, 9, 3, 2, "avg"),
+        LayerNorm(4, 64),
+        Transpose((1, 4, 3, 8), (0, 2, 1, 3)),
+        Concatenate((1, 2, 5, 5, 16), 3),
+        Mean(4, 64),
+        Conv2dTranspose(8, 4, 4),
+    ]
+    found = [o.operator for o in operators_of_points(points, resolve_target(TARGET), 0)]
+    assert len(found) > len(points)
+    for operator in found:
+        function, constant = relay_function(operator)
+        assert len(function.params) == len(constant)
+        assert sum(constant) == len(operator.params)
+
+
+def test_a_description_that_does_not_tell_is_refused() -> None:
+    operator = described(Dense(2, 8, 4))
+    for structure in ("nn.unheard_of(i0,p1)", "nn.contrib_dense_pack(i0,p7)", "nn.contrib_dense_pack(i0.1,i1.2)"):
+        with pytest.raises(ModelError, match="cannot be made again"):
+            relay_function(dataclasses.replace(operator, structure=structure))
+    other = dataclasses.replace(operator, outputs=operator.inputs)
+    with pytest.raises(ModelError, match="another operator"):
+        relay_function(other)

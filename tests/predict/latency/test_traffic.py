@@ -1,0 +1,94 @@
+"""What loops move through the caches, on nests that can be counted by hand; and the model of a kernel's time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from op_profiler.compilers.loop_nest import Access, Loop, LoopNest
+from op_profiler.predict.latency.kernel_model import KernelModel
+from op_profiler.predict.latency.traffic import LEVELS, NAMES, traffic_features
+
+L1, L2, L3 = (level.size_bytes for level in LEVELS)
+
+
+def feature(nests: list[LoopNest], name: str) -> float:
+    return float(traffic_features(nests)[NAMES.index(name)])
+
+
+def amount(nests: list[LoopNest], name: str) -> float:
+    return float(2.0 ** feature(nests, name) - 1)
+
+
+def copy(elements: int, kind: str = "serial") -> LoopNest:
+    accesses = (Access(0, True, False, 4, elements, (1,)), Access(1, True, True, 4, elements, (1,)))
+    return LoopNest((Loop(elements, kind),), accesses, {}, 0)
+
+
+def product(rows: int, columns: int, inner: int, tile: int = 1) -> LoopNest:
+    """rows x columns over inner, `tile` rows in registers, 16 columns a vector; the weights are packed."""
+    loops = (
+        Loop(rows // tile, "parallel"),
+        Loop(columns // 16, "serial"),
+        Loop(inner, "serial"),
+        Loop(tile, "unrolled"),
+        Loop(16, "vectorized"),
+    )
+    sums = Access(3, False, True, 4, tile * 16, (0, 0, 0, 16, 1))
+    data = Access(0, True, False, 4, rows * inner, (tile * inner, 0, 1, inner, 0))
+    weights = Access(1, True, False, 4, columns * inner, (0, 16 * inner, 16, 0, 1))
+    return LoopNest(loops, (sums, data, weights, sums), {"add": 1, "mul": 1, "fma": 1}, 0)
+
+
+def test_a_copy_moves_every_byte_once_through_every_level() -> None:
+    elements = 4 * L3
+    for name in ("serial_from_l2", "serial_from_l3", "serial_from_memory"):
+        assert amount([copy(elements)], name) == pytest.approx(2 * 4 * elements, rel=1e-3)
+    assert amount([copy(elements, "parallel")], "serial_from_memory") == 0
+    assert feature([copy(64)], "main_vector") == pytest.approx(np.log2(17))
+
+
+def test_weights_that_fit_no_cache_come_again_for_each_row() -> None:
+    columns, inner = 1024, 1024  # 4 MiB: more than the second level, less than the third
+    weights = 4 * columns * inner
+    for rows, tile, times in ((8, 1, 8), (8, 8, 1), (4, 2, 2)):
+        nest = product(rows, columns, inner, tile)
+        assert amount([nest], "parallel_from_l3") == pytest.approx(times * weights, rel=0.05)
+        assert amount([nest], "parallel_from_memory") == pytest.approx(weights, rel=0.05)
+    assert L1 > 4 * 64 * 64
+    assert amount([product(8, 64, 64)], "parallel_from_l2") < 2 * (4 * 64 * 64 + 4 * 8 * 64)
+
+
+def test_sums_in_registers_hide_each_other() -> None:
+    chains = {tile: amount([product(8, 64, 256, tile)], "parallel_chain") for tile in (1, 4)}
+    assert chains[1] == pytest.approx(4 * chains[4], rel=1e-3)
+    assert feature([product(8, 64, 256, 4)], "main_accumulators") == pytest.approx(np.log2(5))
+
+
+def test_strides_of_a_power_of_two_evict_what_others_keep() -> None:
+    def transposed(columns: int) -> LoopNest:
+        """Reads [512, columns] down its columns."""
+        loops = (Loop(columns, "serial"), Loop(512, "serial"))
+        read = Access(0, True, False, 4, 512 * columns, (1, columns))
+        return LoopNest(loops, (read, Access(1, True, True, 4, 512 * columns, (512, 1))), {}, 0)
+
+    assert feature([transposed(1024)], "evicted_l1") > 5
+    assert feature([transposed(1040)], "evicted_l1") == pytest.approx(1.0, abs=0.2)
+    assert feature([transposed(1024)], "main_aliasing") == pytest.approx(np.log2(4097))
+
+
+def test_the_model_of_kernels_learns_costs_that_made_the_times() -> None:
+    rng = np.random.default_rng(0)
+    shapes = rng.choice([16, 32, 64, 128, 256, 512], size=(300, 3))
+    rows = [traffic_features([product(int(m), int(n), int(k)), copy(int(m * n))]) for m, n, k in shapes]
+    traffic, threads = np.repeat(rows, 2, axis=0), np.tile([1, 2], len(rows))
+    around = np.full(len(traffic), 1e9)
+    nothing = np.full_like(traffic, np.nan)
+    start = KernelModel.fit(nothing, threads, around, np.ones(len(traffic)), np.ones(len(traffic)))
+    truth = KernelModel(start.threads, start.log_costs + rng.normal(0, 0.7, start.log_costs.shape))
+    latency = truth.time_us(traffic, threads, around)
+    learned = KernelModel.fit(traffic[:400], threads[:400], around[:400], latency[:400], np.ones(400))
+    off = learned.time_us(traffic, threads, around)[400:] / latency[400:] - 1
+    assert np.abs(off).mean() < 0.1
+    unknown = learned.time_us(np.full((1, len(NAMES)), np.nan), np.array([1]), around[:1])
+    assert np.isnan(unknown).all()
