@@ -337,7 +337,8 @@ model_timings = Table(
     _column("user_revision", Text, "git's of the folder that the command ran in; empty: none", since=6),
     _column("details", Json, nullable=False),
     *_time_columns("model_timings"),
-    Index("model_timings_of_model", "model_key"),
+    # All three, since every row of the flat table asks for the timing of its model.
+    Index("model_timings_of_run", "model_key", "device_key", "settings_key"),
 )
 
 failures = Table(

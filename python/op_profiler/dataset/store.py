@@ -61,7 +61,7 @@ class Dataset:
 
     def close(self) -> None:
         """Let go of the database; nothing is pending."""
-        self._engine.dispose()
+        self._engine.pool.dispose()  # the engine would make another pool for what comes next
 
     def __enter__(self) -> Dataset:
         return self
