@@ -50,6 +50,15 @@ def create(connection: Connection, now: str) -> None:
     connection.execute(schema.schema_version.insert(), {"version": schema.VERSION, "since": now})
 
 
+def is_complete(connection: Connection) -> bool:
+    """Whether all tables and columns are there. A version grows in place until it is released."""
+    tables = inspect(connection).get_multi_columns()
+    there = {(table, column["name"]) for (_, table), columns in tables.items() for column in columns}
+    return all(
+        (table.name, column.name) in there for table in schema.metadata.sorted_tables for column in table.columns
+    )
+
+
 def upgrade(connection: Connection, found: int, now: str) -> None:
     """Take a database from version `found` to the newest, inside the caller's transaction; no row is lost."""
     _add_what_is_missing(connection)
