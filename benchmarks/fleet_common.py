@@ -14,6 +14,9 @@ from common import ROOT
 
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "fleet")]
 
+SHARE = float(os.environ.get("BENCHMARK_SHARE", "1"))
+"""Of a benchmark that is run, as of the number of its requests: less than all tries it out, and nothing is stored."""
+
 _WAITING = """
 import time
 

@@ -12,7 +12,6 @@ Goal: all requests finish, no row is missing, none is there twice.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 import tempfile
@@ -24,9 +23,9 @@ from typing import Any
 
 import psutil
 from common import ROOT, run_of, store
-from fleet_common import cluster_of, postgresql_server, small_requests
+from fleet_common import SHARE, cluster_of, postgresql_server, small_requests
 
-_TASKS = int(os.environ.get("FLEET_FAULTS_TASKS", "200"))
+_TASKS = int(200 * SHARE)
 _WORKERS = 4
 _EVERY_SECONDS = 20.0
 _STOPPED_SECONDS = 60.0
@@ -118,7 +117,7 @@ def main() -> None:
     headline = f"{row['finished']} of {row['requests']} requests finished, {max(lost, 0)} measurements lost, "
     headline += f"{row['models_doubled']} models doubled, after {row['workers_killed']} killed workers"
     row["errors"] = "; ".join(row["errors"]) or "none"
-    store(__file__, headline, {"faults": [row]}, whole=run.whole and _TASKS == 200)
+    store(__file__, headline, {"faults": [row]}, whole=run.whole and SHARE == 1)
 
 
 if __name__ == "__main__":

@@ -259,12 +259,14 @@ def test_an_export_that_fails_keeps_the_older_file(
         yield {column.name: None for column in COLUMNS}
         raise OSError(28, "No space left on device")
 
-    def broken_columns(*_: Any, **__: Any) -> Any:
-        yield [(None,) for _ in COLUMNS]
+    def broken_batches(_dataset: Dataset, _flat: Any, schema: Any, **__: Any) -> Any:
+        import pyarrow
+
+        yield pyarrow.RecordBatch.from_pylist([{}], schema=schema)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("op_profiler.dataset.formats.flat_format.flat_rows", broken)
-    monkeypatch.setattr("op_profiler.dataset.formats.parquet.flat_columns", broken_columns)
+    monkeypatch.setattr("op_profiler.dataset.formats.parquet.arrow_batches", broken_batches)
     with pytest.raises(OpProfilerError, match="No space left on device; give another path"):
         export_table(filled, path, format=format)
     assert path.read_text() == "older"

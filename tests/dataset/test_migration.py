@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 from sqlalchemy import Table
 
-from op_profiler.dataset import Dataset, flat_rows, migrations, schema
+from op_profiler.dataset import Dataset, flat_rows, keys, migrations, schema
+from op_profiler.dataset.engine import parse_url
 from op_profiler.dataset.row import Model
+from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import RESOURCE_FIELDS, Device, Measurement, Settings
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.factors import NAMES as FACTOR_NAMES
@@ -63,6 +66,17 @@ def test_an_upgraded_dataset_has_the_columns_of_a_new_one(old: str, sqlite_url: 
     assert columns(old) == columns(sqlite_url)
 
 
+def test_what_the_newest_version_got_before_its_release_is_added(url: str) -> None:
+    with Dataset.open(url), sqlalchemy.create_engine(parse_url(url)).begin() as connection:
+        connection.exec_driver_sql("DROP TABLE explanations")
+        connection.exec_driver_sql("ALTER TABLE models DROP COLUMN reads")
+    with pytest.raises(DatasetError, match="open it once for writing"):
+        Dataset.open(url, read_only=True)
+    Dataset.open(url).close()
+    with Dataset.open(url, read_only=True) as dataset:
+        assert dataset.models() == [] and dataset.rows(schema.explanations.select()) == []
+
+
 @pytest.mark.parametrize(
     ("kind", "table"),
     [
@@ -110,7 +124,7 @@ def test_failures_of_an_older_dataset_are_kept_with_their_cause(old: str) -> Non
         assert (whole["error"], whole["error_cause"], whole["schedule_key"]) == (threads, "machine", None)
         (operator,) = failures.values()
         assert operator["error_cause"] == "operator" and operator["model_key"] == "m"
-        key = schema.failure_key(operator["measured_key"], operator["error"])
+        key = keys.failure_key(operator["measured_key"], operator["error"])
         assert operator["key"] == key and operator["machine_state"] is None
         by_error = {row["error"]: row for row in flat_rows(dataset)}
         assert by_error[operator["error"]]["error_cause"] == "operator"
@@ -130,11 +144,11 @@ def test_whether_an_older_timing_settled_is_told_by_a_column(old: str, example: 
 def test_keys_are_those_of_version_3(example: Any) -> None:
     """Computed by the code before there were resources."""
     assert example.settings.key == "c1e927b8660276d0"
-    assert schema.measurement_key("o", "s", "d", example.settings, "m") == "a76640a3e1bada04d63602d84eea2df6"
-    assert schema.timing_key("m", "d", example.settings) == "61fd2d52874a946749ef4af3735e147c"
+    assert keys.measurement_key("o", "s", "d", example.settings, "m") == "a76640a3e1bada04d63602d84eea2df6"
+    assert keys.timing_key("m", "d", example.settings) == "61fd2d52874a946749ef4af3735e147c"
     read_back = example.changed(governor_effective="powersave", numa_node_effective=0)
-    assert schema.timing_key("m", "d", read_back) == "61fd2d52874a946749ef4af3735e147c"
-    asked = {schema.timing_key("m", "d", example.changed(**{name: 1})) for name in RESOURCE_FIELDS}
+    assert keys.timing_key("m", "d", read_back) == "61fd2d52874a946749ef4af3735e147c"
+    asked = {keys.timing_key("m", "d", example.changed(**{name: 1})) for name in RESOURCE_FIELDS}
     assert len(asked | {"61fd2d52874a946749ef4af3735e147c"}) == len(RESOURCE_FIELDS) + 1
 
 

@@ -113,7 +113,6 @@ class Turns:
             seconds: with loading; at most, once there are `FEWEST_PAIRS`.
         """
         meter = self._machine.meter(max(self._threads))
-        patience = self._machine.limits.repeat_seconds
         started = time.monotonic()
         alive: deque[Pair] = deque(maxlen=_ALIVE)
         foreign_load = False
@@ -121,8 +120,7 @@ class Turns:
             number = len(self._pairs)
             pair = self._loaded(number)
             alive.append(pair)
-            found, foreign, waited = self._quiet_times(pair, number, meter, patience)
-            patience -= waited
+            found, foreign = self._quiet_times(pair, number, meter)
             foreign_load |= foreign
             self._pairs.append(found)
             late = time.monotonic() - started > seconds
@@ -139,22 +137,21 @@ class Turns:
             return before(), second
         return before(), after()
 
-    def _quiet_times(
-        self, pair: Pair, number: int, meter: LoadMeter | None, patience: float
-    ) -> tuple[Times, bool, float]:
-        """Of a pair, again while others use the machine and patience lasts; whether they did, and what that cost."""
-        waited = 0.0
-        while True:
-            started = time.monotonic()
-            if meter is not None:
-                meter.read()
-            with no_garbage_collection():
-                found = {n: self._times_of(pair, n, number) for n in self._threads}
-            load = meter.read() if meter is not None else None
-            foreign = load is not None and load.disturbs
-            if not foreign or waited >= patience:
-                return found, foreign, waited
-            waited += time.monotonic() - started
+    def _quiet_times(self, pair: Pair, number: int, meter: LoadMeter | None) -> tuple[Times, bool]:
+        """Of a pair, and whether others used the machine meanwhile.
+
+        Then it is measured again, once: a load that lasts disturbs both sides, and another pair tells more.
+        """
+        found, foreign = self._measured(pair, number, meter)
+        return self._measured(pair, number, meter) if foreign else (found, foreign)
+
+    def _measured(self, pair: Pair, number: int, meter: LoadMeter | None) -> tuple[Times, bool]:
+        if meter is not None:
+            meter.read()
+        with no_garbage_collection():
+            found = {n: self._times_of(pair, n, number) for n in self._threads}
+        load = meter.read() if meter is not None else None
+        return found, load is not None and load.disturbs
 
     def _times_of(self, pair: Pair, threads: int, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Medians over the copies: of the places on the stack that they are called from, a rare one costs three times

@@ -9,7 +9,8 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from op_profiler.dataset.row import Model, StoredMeasurement, StoredTiming
+from op_profiler.dataset import keys
+from op_profiler.dataset.row import Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.json_text import finite
 from op_profiler.measure.failures import cause_of
 from op_profiler.measure.measurement import Device, Measurement, ModelTiming, Settings
@@ -38,6 +39,20 @@ def measurement_columns(measurement: Measurement) -> Columns:
         columns["error"] = storable(measurement.error)
     columns["error_cause"] = None if measurement.error is None else cause_of(measurement.error)
     return columns | {"rounds": len(measurement.samples_us)}
+
+
+def row_columns(row: Row) -> Columns:
+    """The columns of one measurement, except when it was stored."""
+    device_key, schedule_key = row.device.key, row.schedule.key
+    return measurement_columns(row.measurement) | {
+        "key": keys.measurement_key(row.operator_key, schedule_key, device_key, row.settings, row.model_key),
+        "operator_key": row.operator_key,
+        "schedule_key": schedule_key,
+        "settings_key": row.settings.key,
+        "device_key": device_key,
+        "model_key": row.model_key or None,
+        "complete": row.complete,
+    }
 
 
 def storable(text: str) -> str:

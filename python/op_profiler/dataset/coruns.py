@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, Select, delete, select
 
-from op_profiler.dataset import convert, schema
+from op_profiler.dataset import convert, keys, schema
 from op_profiler.dataset.quality import keep_failures
 from op_profiler.dataset.row import Corun, CorunMember
 from op_profiler.dataset.statements import labelled, upsert
@@ -21,7 +21,7 @@ _OF_THE_GROUP = ("device_key", "load_before", "load_after", "foreign_load", "mea
 
 
 def store(connection: Connection, corun: Corun) -> bool:
-    """A group on a device that is stored already, in place of a worse or older one with the same `schema.corun_key`.
+    """A group on a device that is stored already, in place of a worse or older one with the same `keys.corun_key`.
 
     Returns:
         Whether it was stored.
@@ -31,7 +31,7 @@ def store(connection: Connection, corun: Corun) -> bool:
     """
     if not corun.members:
         raise DatasetError("a group that ran side by side was refused: it has no members")
-    key = schema.corun_key(corun.device_key, corun.members)
+    key = keys.corun_key(corun.device_key, corun.members)
     group = {"key": key} | {name: getattr(corun, name) for name in _OF_THE_GROUP}
     members = [_columns(m) | {"corun_key": key, "position": at} for at, m in enumerate(corun.members)]
     upsert(connection, schema.schedules, convert.distinct(m.schedule for m in corun.members))

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import update
 
-from op_profiler.dataset import schema
+from op_profiler.dataset import keys, schema
 from op_profiler.dataset.row import StoredMeasurement, StoredTiming
 from op_profiler.dataset.store import Dataset
 
@@ -25,8 +25,8 @@ def add_counts(dataset: Dataset, counted: Iterable[tuple[StoredMeasurement | Sto
         for stored, fields in counted:
             settings, device_key, model_key = stored.settings, stored.device_key, stored.model_key
             if isinstance(stored, StoredTiming):
-                table, key = schema.model_timings, schema.timing_key(model_key, device_key, settings)
+                table, key = schema.model_timings, keys.timing_key(model_key, device_key, settings)
             else:
                 table = schema.measurements
-                key = schema.measurement_key(stored.operator_key, stored.schedule.key, device_key, settings, model_key)
+                key = keys.measurement_key(stored.operator_key, stored.schedule.key, device_key, settings, model_key)
             connection.execute(update(table).where(table.c.key == key).values(**fields))

@@ -261,6 +261,7 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
     with engine.connect() as connection:
         found = migrations.stored_version(connection)
         foreign = [] if found is not None else migrations.foreign_tables(connection)
+        outdated = read_only and not (found == schema.VERSION and migrations.is_complete(connection))
     if foreign:
         raise DatasetError(_not_ours(url, foreign))
     if found is not None and found < 1:
@@ -275,7 +276,7 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
         )
     if found is None and not create:
         raise DatasetError(f"{_shown(url)} holds no dataset; collect one first, or give another address with --db")
-    if found != schema.VERSION and read_only:
+    if outdated:
         raise DatasetError(
             f"the dataset {_shown(url)} has tables of the older version {found}; open it once for writing (any "
             "'op-profiler collect --dry-run' with this --db does) to upgrade it"
@@ -293,7 +294,7 @@ def _create_or_upgrade(engine: Engine) -> None:
         found = migrations.stored_version(connection)  # another process may have been faster
         if found is None:
             migrations.create(connection, utc_now())
-        elif found < schema.VERSION:
+        elif found < schema.VERSION or not migrations.is_complete(connection):
             migrations.upgrade(connection, found, utc_now())
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     ColumnElement,
+    Connection,
     Double,
     FromClause,
     Integer,
@@ -107,7 +108,7 @@ _key, *_times = shown(measurements)
 _intensity = func.coalesce(operators.c.flops / func.nullif(_moved, 0.0), 0.0)
 _timing = model_timings.c
 
-COLUMNS: tuple[Column, ...] = (
+_joined = (
     _key,
     _operator_key,
     _name,
@@ -118,6 +119,13 @@ COLUMNS: tuple[Column, ...] = (
     Column("timing_details", "json", "how that was timed; gauge_us: fixed kernels beside it", _timing.details, since=5),
     *shown(_timing.project_revision, _timing.user_revision),
     *_times,
+)
+
+# These from the table of measurements: conditions on them then need no join, and find its indices.
+_own_keys = ("operator_key", "schedule_key", "device_key", "model_key")
+
+COLUMNS: tuple[Column, ...] = tuple(
+    c._replace(source=measurements.c[c.name]) if c.name in _own_keys else c for c in _joined
 )
 """Name, type and meaning of every column, in order; writers, readers and documentation are made from this."""
 
@@ -264,21 +272,10 @@ def flat_rows(
         DatasetError: the database cannot be read.
     """
     wanted = _wanted(table, columns)
-    for piece in _streamed(dataset, where, wanted, table):
-        for row in piece:
-            yield {column.name: _decoded(column, value) for column, value in zip(wanted, row)}
-
-
-def flat_columns(
-    dataset: Dataset, *, where: str | None = None, table: FlatTable = MEASUREMENTS
-) -> Iterator[list[tuple[Any, ...]]]:
-    """The same rows a piece at a time, and of each piece the columns; nested values are the JSON text that is stored.
-
-    Raises:
-        As `flat_rows`.
-    """
-    for piece in _streamed(dataset, where, table.columns, table):
-        yield list(zip(*piece))
+    with dataset.read() as connection:
+        for piece in streamed(connection, table, wanted, where=where):
+            for row in piece:
+                yield {column.name: _decoded(column, value) for column, value in zip(wanted, row)}
 
 
 def _wanted(table: FlatTable, columns: Sequence[str] | None) -> tuple[Column, ...]:
@@ -286,29 +283,41 @@ def _wanted(table: FlatTable, columns: Sequence[str] | None) -> tuple[Column, ..
     return table.columns if columns is None else tuple(by_name[name] for name in columns)
 
 
-def _streamed(
-    dataset: Dataset, where: str | None, wanted: Sequence[Column], table: FlatTable
+def streamed(
+    connection: Connection, table: FlatTable, wanted: Sequence[Column], *, where: str | None, rows: int = _PIECE
 ) -> Iterator[Sequence[Row[Any]]]:
-    """Rows with the values of some columns, in pieces: the memory that this takes does not grow with the dataset."""
-    query = _query(table, where, wanted).execution_options(stream_results=True, yield_per=_PIECE)
-    with dataset.read() as connection:
-        try:
-            yield from connection.execute(query).partitions()
-        except (exc.ProgrammingError, exc.DataError, exc.OperationalError) as error:
-            if where is None or "disk" in str(error.orig):
-                raise
-            raise UsageError(f"--where {where!r}: {str(error.orig).splitlines()[0]}. {_help(table)}") from error
+    """Rows with the values of some columns, in pieces: the memory that this takes does not grow with the dataset.
+
+    Nested values are the JSON text that is stored.
+
+    Args:
+        wanted: columns of the table, or others whose source is among its tables.
+        rows: of a piece.
+
+    Raises:
+        UsageError: the condition cannot be used.
+    """
+    query = _query(table, where, wanted).execution_options(stream_results=True, yield_per=rows)
+    if connection.dialect.name == "postgresql":  # it would plan for the first rows, and take much longer for all
+        connection.exec_driver_sql("SET LOCAL cursor_tuple_fraction = 1.0")
+    try:
+        yield from connection.execute(query).partitions()
+    except (exc.ProgrammingError, exc.DataError, exc.OperationalError) as error:
+        if where is None or "disk" in str(error.orig):
+            raise
+        raise UsageError(f"--where {where!r}: {str(error.orig).splitlines()[0]}. {_help(table)}") from error
 
 
 def _query(table: FlatTable, where: str | None, wanted: Sequence[Column]) -> Select[Any]:
     """A subquery, so that conditions see its columns and nothing else."""
-    columns = (_raw(column).label(column.name) for column in table.columns)
-    flat = select(*columns).select_from(table.source).subquery("flat")
+    inside = {column.name: column for column in (*table.columns, *wanted)}.values()
+    flat = select(*(raw(column).label(column.name) for column in inside)).select_from(table.source).subquery("flat")
     query = select(*(flat.c[column.name] for column in wanted)).order_by(*(flat.c[name] for name in table.order))
     return query if where is None else query.where(literal_column(f"({parse_where(where, table)})"))
 
 
-def _raw(column: Column) -> ColumnElement[Any]:
+def raw(column: Column) -> ColumnElement[Any]:
+    """What is stored: of nested values the JSON text."""
     return type_coerce(column.source, Text) if isinstance(column.source.type, Json) else column.source
 
 

@@ -18,12 +18,18 @@ from op_profiler.dataset import schema
 from op_profiler.measure.failures import cause_of
 from op_profiler.schedules.factors import factors_of_knobs
 
+_IS_THERE = {
+    "sqlite": f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{schema.schema_version.name}'",
+    "postgresql": f"SELECT to_regclass('{schema.schema_version.name}')",
+}
+
 
 def stored_version(connection: Connection) -> int | None:
     """Version of the tables in a database; None where there are none."""
-    if not inspect(connection).has_table(schema.schema_version.name):
+    # Plain SQL: an engine is new for each dataset that is opened, and compiling takes longer than asking.
+    if connection.exec_driver_sql(_IS_THERE[connection.dialect.name]).scalar() is None:
         return None
-    found = connection.execute(schema.schema_version.select()).scalar()
+    found = connection.exec_driver_sql(f"SELECT version FROM {schema.schema_version.name}").scalar()
     return None if found is None else int(found)
 
 
@@ -42,6 +48,15 @@ def create(connection: Connection, now: str) -> None:
     """Create all tables in an empty database, inside the caller's transaction."""
     schema.metadata.create_all(connection)
     connection.execute(schema.schema_version.insert(), {"version": schema.VERSION, "since": now})
+
+
+def is_complete(connection: Connection) -> bool:
+    """Whether all tables and columns are there. A version grows in place until it is released."""
+    tables = inspect(connection).get_multi_columns()
+    there = {(table, column["name"]) for (_, table), columns in tables.items() for column in columns}
+    return all(
+        (table.name, column.name) in there for table in schema.metadata.sorted_tables for column in table.columns
+    )
 
 
 def upgrade(connection: Connection, found: int, now: str) -> None:
@@ -142,10 +157,12 @@ def _fill_failures_of(connection: Connection, table: str, operator: str) -> None
         connection.execute(text(f"UPDATE {table} SET error_cause = :cause WHERE key = :measured"), values)
 
 
-def _index_what_is_counted(connection: Connection) -> None:
-    for index in schema.measurements.indexes:
-        index.create(connection, checkfirst=True)
-    connection.execute(text("DROP INDEX IF EXISTS measurements_of_model"))  # the new one begins with its column
+def _index_what_is_counted_and_joined(connection: Connection) -> None:
+    """The new indices begin with the columns of those that go."""
+    for table in (schema.measurements, schema.model_timings):
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
+        connection.execute(text(f"DROP INDEX IF EXISTS {table.name}_of_model"))
 
 
 Step = Callable[[Connection], None]
@@ -153,7 +170,7 @@ Step = Callable[[Connection], None]
 STEPS: dict[int, tuple[Step, ...]] = {
     1: (_allow_unknown_cores, _fill_factors),
     4: (_fill_energy_cache, _fill_settled, _fill_failures),
-    5: (_index_what_is_counted,),
+    5: (_index_what_is_counted_and_joined,),
 }
 """What else is done from version n to n + 1, after all columns are there. Plain SQL, since `schema` shows the newest
 version only."""

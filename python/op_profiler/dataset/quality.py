@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, false, or_, select
 
-from op_profiler.dataset import convert, schema
+from op_profiler.dataset import convert, keys, schema
 from op_profiler.dataset.row import Failure
 from op_profiler.dataset.statements import insert, labelled, upsert
 from op_profiler.measure.measurement import Settings
@@ -79,7 +79,7 @@ def keep_failures(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> 
     """
     failures = [
         {
-            "key": schema.failure_key(row["key"], row["error"]),
+            "key": keys.failure_key(row["key"], row["error"]),
             "measured_key": row["key"],
             **{name: row.get(name) for name in ("operator_key", "schedule_key", "machine_state")},
             **{name: row[name] for name in ("settings_key", "device_key", "model_key", "error", "error_cause")},

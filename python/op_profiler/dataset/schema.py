@@ -9,9 +9,7 @@ and pooling hold. Units are in the names of the columns.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import (
@@ -31,9 +29,7 @@ from sqlalchemy import (
 )
 
 from op_profiler.compilers import DEFAULT_COMPILER
-from op_profiler.dataset.row import CorunMember
 from op_profiler.errors import DatasetError
-from op_profiler.measure.measurement import Settings
 
 VERSION = 6
 """Version of the tables below; counts up with every change to them."""
@@ -308,7 +304,7 @@ explanations = Table(
 measurements = Table(
     "measurements",
     metadata,
-    # `measurement_key`: what was asked for, never what was read back
+    # `keys.measurement_key`: what was asked for, never what was read back
     _column("key", Text, "identity of the measurement: 32 hex digits", flat="measurement_key", primary_key=True),
     _column("operator_key", ForeignKey("operators.key"), nullable=False),
     _column("schedule_key", ForeignKey("schedules.key"), nullable=False),
@@ -324,7 +320,7 @@ measurements = Table(
 model_timings = Table(
     "model_timings",
     metadata,
-    _column("key", Text, primary_key=True),  # `timing_key`
+    _column("key", Text, primary_key=True),  # `keys.timing_key`
     _column("model_key", ForeignKey("models.key"), nullable=False),
     _column("settings_key", ForeignKey("settings.key"), nullable=False),
     _column("device_key", ForeignKey("devices.key"), nullable=False),
@@ -337,13 +333,14 @@ model_timings = Table(
     _column("user_revision", Text, "git's of the folder that the command ran in; empty: none", since=6),
     _column("details", Json, nullable=False),
     *_time_columns("model_timings"),
-    Index("model_timings_of_model", "model_key"),
+    # All three, since every row of the flat table asks for the timing of its model.
+    Index("model_timings_of_run", "model_key", "device_key", "settings_key"),
 )
 
 failures = Table(
     "failures",
     metadata,
-    _column("key", Text, primary_key=True),  # `failure_key`
+    _column("key", Text, primary_key=True),  # `keys.failure_key`
     _column("measured_key", Text, nullable=False),  # what the time has, or would have, in one of the tables with times
     _column("operator_key", ForeignKey("operators.key")),  # NULL: the whole model
     _column("schedule_key", ForeignKey("schedules.key")),  # NULL: the whole model
@@ -362,7 +359,7 @@ failures = Table(
 coruns = Table(
     "coruns",
     metadata,
-    _column(  # `corun_key`
+    _column(  # `keys.corun_key`
         "key", Text, "identity of the group that ran side by side: 32 hex digits", flat="corun_key", primary_key=True
     ),
     _column("device_key", ForeignKey("devices.key"), nullable=False),
@@ -389,28 +386,3 @@ corun_members = Table(
     CheckConstraint("alone_median_us > 0 AND together_median_us > 0", name="corun_members_times_are_positive"),
     Index("corun_members_of_operator", "operator_key"),
 )
-
-
-def measurement_key(operator_key: str, schedule_key: str, device_key: str, settings: Settings, model_key: str) -> str:
-    """Identity of a measurement, 32 hex digits: the same key means that it was already measured."""
-    return _digest([operator_key, schedule_key, device_key, settings.requested, model_key])
-
-
-def timing_key(model_key: str, device_key: str, settings: Settings) -> str:
-    """Identity of the timing of a whole model, 32 hex digits."""
-    return _digest([model_key, device_key, settings.requested])
-
-
-def corun_key(device_key: str, members: Iterable[CorunMember]) -> str:
-    """Identity of a group, 32 hex digits: what ran and how it was asked to, in whatever order it is told."""
-    told = [[m.operator_key, m.schedule.key, m.settings.requested, m.model_key] for m in members]
-    return _digest([device_key, sorted(told, key=lambda one: json.dumps(one, sort_keys=True))])
-
-
-def failure_key(measured_key: str, error: str) -> str:
-    """Identity of a failure, 32 hex digits."""
-    return _digest([measured_key, error])
-
-
-def _digest(identity: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]

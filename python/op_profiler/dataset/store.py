@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from sqlalchemy import URL, Connection, Engine, Select, delete, select, update
 
-from op_profiler.dataset import convert, coruns, queries, schema
+from op_profiler.dataset import convert, coruns, keys, queries, schema
 from op_profiler.dataset.engine import connected, open_engine, translated, utc_now, write_transaction
 from op_profiler.dataset.quality import failure, keep_failures, select_failures, upsert_better
 from op_profiler.dataset.row import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
@@ -61,7 +61,7 @@ class Dataset:
 
     def close(self) -> None:
         """Let go of the database; nothing is pending."""
-        self._engine.dispose()
+        self._engine.pool.dispose()  # the engine would make another pool for what comes next
 
     def __enter__(self) -> Dataset:
         return self
@@ -220,7 +220,7 @@ class Dataset:
         """
         rows = list(rows)
         now = utc_now()
-        columns = [_measurement_row(row) | {"measured_at": now} for row in rows]
+        columns = [convert.row_columns(row) | {"measured_at": now} for row in rows]
         failures = [c | {"machine_state": row.machine_state} for c, row in zip(columns, rows)]
         with self._write() as connection:
             upsert(connection, schema.devices, convert.distinct(row.device for row in rows))
@@ -253,7 +253,7 @@ class Dataset:
             Whether it was stored; the operators that were measured beside it then belong in place of older ones.
         """
         row = convert.timing_columns(timing) | {
-            "key": schema.timing_key(model_key, device.key, settings),
+            "key": keys.timing_key(model_key, device.key, settings),
             "model_key": model_key,
             "settings_key": settings.key,
             "device_key": device.key,
@@ -345,7 +345,7 @@ class Dataset:
         self, operator_key: str, *, schedule: Schedule, settings: Settings, device_key: str, model_key: str = ""
     ) -> StoredMeasurement | None:
         """The measurement of exactly this, complete or not; of `settings`, only what was asked for is compared."""
-        key = schema.measurement_key(operator_key, schedule.key, device_key, settings, model_key)
+        key = keys.measurement_key(operator_key, schedule.key, device_key, settings, model_key)
         rows = self.rows(queries.measurements().where(schema.measurements.c.key == key))
         return convert.stored_measurement(rows[0]) if rows else None
 
@@ -404,17 +404,3 @@ class Dataset:
     def counts(self) -> dict[str, int]:
         """Rows of each kind, and of the measurements those that are complete and those that failed."""
         return dict(self.rows(queries.counts())[0])
-
-
-def _measurement_row(row: Row) -> convert.Columns:
-    """The columns of one measurement, except when it was stored."""
-    device_key, schedule_key = row.device.key, row.schedule.key
-    return convert.measurement_columns(row.measurement) | {
-        "key": schema.measurement_key(row.operator_key, schedule_key, device_key, row.settings, row.model_key),
-        "operator_key": row.operator_key,
-        "schedule_key": schedule_key,
-        "settings_key": row.settings.key,
-        "device_key": device_key,
-        "model_key": row.model_key or None,
-        "complete": row.complete,
-    }

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from op_profiler.dataset import schema
+from op_profiler.dataset import keys, schema
 from op_profiler.dataset.row import Row
 from op_profiler.dataset.store import Dataset
 from op_profiler.measure.measurement import Measurement, ModelTiming
@@ -57,9 +57,9 @@ def _add_model(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
 def _add_links(dataset: Dataset, rows: Sequence[Measured]) -> None:
     """Not by `Dataset.add_operators`, which would put them in place of all that a model has."""
     table = schema.model_operators
-    keys = select(table.c.model_key, table.c.operator_key)
-    keys = keys.where(table.c.model_key.in_({row.model_key for _, row, _ in rows}))
-    present = {(row["model_key"], row["operator_key"]) for row in dataset.rows(keys)}
+    pairs = select(table.c.model_key, table.c.operator_key)
+    pairs = pairs.where(table.c.model_key.in_({row.model_key for _, row, _ in rows}))
+    present = {(row["model_key"], row["operator_key"]) for row in dataset.rows(pairs)}
     links = {}
     for flat, row, operator in rows:
         identity = (row.model_key, operator.key)
@@ -80,7 +80,7 @@ def _add_links(dataset: Dataset, rows: Sequence[Measured]) -> None:
 
 
 def _add_timing(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
-    key = schema.timing_key(row.model_key, row.device.key, row.settings)
+    key = keys.timing_key(row.model_key, row.device.key, row.settings)
     table = schema.model_timings
     if dataset.rows(select(table.c.key).where(table.c.key == key)):
         return

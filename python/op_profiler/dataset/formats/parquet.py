@@ -12,14 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from op_profiler import json_text
-from op_profiler.dataset.flat import TABLES, Column, FlatTable, flat_columns, flat_table
+from op_profiler.dataset.flat import TABLES, Column, FlatTable, flat_table
+from op_profiler.dataset.formats.arrow_batches import arrow_batches
 from op_profiler.dataset.formats.flat_format import FlatFormat, check_columns
 from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatRow
 from op_profiler.dataset.formats.format import Exported
-from op_profiler.dataset.schema import parse_json
 from op_profiler.errors import DatasetError, MissingPackageError, UnknownNameError, UsageError
 from op_profiler.files import atomic_folder, explained, whole_file
 
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
 
 _BATCH = 2000
 _ROW_GROUP = 20_000  # what is held of each part that is being written
+_GROUP_BYTES = 128 * 2**20
 
 
 class Parquet(FlatFormat):
@@ -40,9 +38,9 @@ class Parquet(FlatFormat):
         flat, count = flat_table(table), 0
         schema = _parquet_schema(pyarrow, flat.columns)
         with whole_file(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            for batch in _batches(dataset, flat, where, pyarrow, schema):
-                writer.write_batch(batch)
-                count += batch.num_rows
+            for group in _groups(arrow_batches(dataset, flat, schema, where=where)):
+                writer.write_table(pyarrow.Table.from_batches(group))
+                count += sum(batch.num_rows for batch in group)
         return Exported(count)
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
@@ -55,6 +53,18 @@ class Parquet(FlatFormat):
                 yield number, dict.fromkeys(ADDED_LATER) | row
         except ValueError as error:  # text that is no JSON where the flat table has nested values
             raise DatasetError(f"{path} is no file of 'op-profiler export': {error}") from error
+
+
+def _groups(batches: Iterator[Any]) -> Iterator[list[Any]]:
+    """Batches that are written together: the more rows stand together, the smaller and the faster is the file."""
+    group: list[Any] = []
+    for batch in batches:
+        group.append(batch)
+        if sum(one.nbytes for one in group) > _GROUP_BYTES:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def write_parts(
@@ -80,7 +90,7 @@ def write_parts(
     schema = _parquet_schema(pyarrow, flat.columns)
     _check_parts(flat, by, folder)
     layout = parts.partitioning(pyarrow.schema([schema.field(name) for name in by]), flavor="hive")
-    counted = _Counted(_batches(dataset, flat, where, pyarrow, schema))
+    counted = _Counted(arrow_batches(dataset, flat, schema, where=where))
     with explained(str(folder)), atomic_folder(folder) as partial:
         parts.write_dataset(
             counted,
@@ -119,39 +129,6 @@ def _check_parts(flat: FlatTable, by: Sequence[str], folder: Path) -> None:
             )
     if folder.exists():
         raise UsageError(f"{folder} exists; give --output a folder that does not")
-
-
-def _batches(dataset: Dataset, flat: FlatTable, where: str | None, pyarrow: ModuleType, schema: Any) -> Iterator[Any]:
-    """The rows as Arrow has them, a piece at a time."""
-    for piece in flat_columns(dataset, where=where, table=flat):
-        arrays = [
-            pyarrow.array(_values(column, values), type=field.type)
-            for column, values, field in zip(flat.columns, piece, schema)
-        ]
-        yield pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _values(column: Column, values: Sequence[Any]) -> Sequence[Any]:
-    """What is stored, as the file has it: JSON without the numbers that it does not know, samples as lists."""
-    if column.type == "samples":
-        return _samples(values)
-    if column.type == "json":
-        return [None if text is None else _finite(text) for text in values]
-    return values
-
-
-def _finite(text: str) -> str:
-    if "Infinity" in text or "NaN" in text:
-        return json_text.dumps(parse_json(text, parse_constant=str))
-    return text
-
-
-def _samples(texts: Sequence[str | None]) -> Sequence[Any]:
-    try:
-        found: list[Any] = msgspec.json.decode(f"[{','.join('null' if text is None else text for text in texts)}]")
-    except msgspec.DecodeError:  # numbers that JSON does not know, or a damaged one
-        return [None if text is None else parse_json(text) for text in texts]
-    return found
 
 
 def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> list[FlatRow]:

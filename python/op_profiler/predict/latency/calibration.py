@@ -64,7 +64,7 @@ def calibrated(
         measured = operators_in(examples)
         if measured < FEWEST:
             raise DatasetError(f"it holds {measured} operators of this machine, and {FEWEST} is the least")
-        predictor = _kept_or_adapted(source(), examples, note)
+        predictor = _adapted(source(), examples, note)
     except (OpProfilerError, KeyError, TypeError) as error:
         note(f"the calibration of this machine cannot be used ({error}); again: op-profiler calibrate")
         return None
@@ -72,25 +72,13 @@ def calibrated(
     return predictor
 
 
-def _kept_or_adapted(source: Predictor, examples: Examples, note: Callable[[str], None]) -> Predictor:
-    """From the cache folder while neither the source nor the measurements have changed."""
-    from op_profiler.cache import cache_folder
+def _adapted(source: Predictor, examples: Examples, note: Callable[[str], None]) -> Predictor:
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.adapt import adapted
     from op_profiler.predict.latency.fit import fingerprint
 
-    path = cache_folder() / "predictors" / f"adapted-{source.fingerprint}-{fingerprint(examples)}.zip"
-    try:
-        return predictor_files.load(path)
-    except DatasetError:
-        pass  # not there, damaged, or of an older version
-    predictor = adapted(source, examples)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        predictor_files.save(predictor, path)
-    except (OSError, OpProfilerError) as error:
-        note(f"the predictor is not kept: {error}")
-    return predictor
+    name = f"adapted-{source.fingerprint}-{fingerprint(examples)}"
+    return predictor_files.kept(name, lambda: adapted(source, examples), note)
 
 
 def operators_in(examples: Examples) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from op_profiler.errors import DatasetError, OpProfilerError
+from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.query import unknown_loops
 from op_profiler.shipped import shipped_operators, shipped_predictor
@@ -105,20 +105,11 @@ def _is(device: DeviceName, wanted: str) -> bool:
 
 
 def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> Predictor:
-    from op_profiler.cache import cache_folder
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.fit import fingerprint, fit
 
-    path = cache_folder() / "predictors" / f"{choice}-{fingerprint(examples)}.zip"
-    try:
-        return predictor_files.load(path)
-    except DatasetError:
-        pass  # not there, damaged, or of an older version
-    note(f"fitting the predictor {choice} to {len(examples):,} measurements; this is done once")
-    predictor = fit(examples, choice=choice)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        predictor_files.save(predictor, path)
-    except (OSError, OpProfilerError) as error:
-        note(f"the predictor is not kept: {error}")
-    return predictor
+    def fitted() -> Predictor:
+        note(f"fitting the predictor {choice} to {len(examples):,} measurements; this is done once")
+        return fit(examples, choice=choice)
+
+    return predictor_files.kept(f"{choice}-{fingerprint(examples)}", fitted, note)

@@ -12,11 +12,13 @@ import hashlib
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from op_profiler.cache import cache_folder
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import whole_file
 from op_profiler.predict.latency import PREDICTORS
@@ -106,6 +108,27 @@ def load(path: Path) -> Predictor:
     except Exception as error:  # zlib, numpy, xgboost and skops each have errors of their own for damaged content
         raise DatasetError(f"{path} is no predictor that can be read: {error or type(error).__name__}") from error
     return found
+
+
+def kept(name: str, make: Callable[[], Predictor], note: Callable[[str], None]) -> Predictor:
+    """The predictor of a name in the cache folder; made, and kept there, where there is none that can be read.
+
+    Args:
+        name: has to differ wherever `make` would return another one.
+        note: told why it cannot be kept.
+    """
+    path = cache_folder() / "predictors" / f"{name}.zip"
+    try:
+        return load(path)
+    except DatasetError:
+        pass  # not there, damaged, or of an older version
+    predictor = make()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save(predictor, path)
+    except (OSError, OpProfilerError) as error:
+        note(f"the predictor is not kept: {error}")
+    return predictor
 
 
 _COLUMNS = [*NAMES, *SETTING_NAMES, *LOOP_NAMES]

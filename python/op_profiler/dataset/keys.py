@@ -1,0 +1,36 @@
+"""Identities of rows: what was asked for, never what was read back. Datasets hold them, so they never change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from op_profiler.dataset.row import CorunMember
+from op_profiler.measure.measurement import Settings
+
+
+def measurement_key(operator_key: str, schedule_key: str, device_key: str, settings: Settings, model_key: str) -> str:
+    """Identity of a measurement, 32 hex digits: the same key means that it was already measured."""
+    return _digest([operator_key, schedule_key, device_key, settings.requested, model_key])
+
+
+def timing_key(model_key: str, device_key: str, settings: Settings) -> str:
+    """Identity of the timing of a whole model, 32 hex digits."""
+    return _digest([model_key, device_key, settings.requested])
+
+
+def corun_key(device_key: str, members: Iterable[CorunMember]) -> str:
+    """Identity of a group, 32 hex digits: what ran and how it was asked to, in whatever order it is told."""
+    told = [[m.operator_key, m.schedule.key, m.settings.requested, m.model_key] for m in members]
+    return _digest([device_key, sorted(told, key=lambda one: json.dumps(one, sort_keys=True))])
+
+
+def failure_key(measured_key: str, error: str) -> str:
+    """Identity of a failure, 32 hex digits."""
+    return _digest([measured_key, error])
+
+
+def _digest(identity: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
