@@ -268,6 +268,7 @@ def test_repeated_operators_give_the_looked_up_interval(known: Examples) -> None
                 "device",
                 "occurrences",
                 "traffic_bytes",
+                "working_set_bytes",
                 "gauge_us",
                 "gauge_bytes",
                 "whole_model_us",
