@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from op_profiler.errors import UnknownNameError
+from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 from op_profiler.testing import FrontendSuite

@@ -80,14 +80,10 @@ def test_prefill_and_decode_of_a_decoder_are_models_apart_with_the_kernels_of_th
             " JOIN operators ON operators.key = operator_key WHERE anchor LIKE 'attention.%'"
         ).fetchall()
     found = {(name.removeprefix(str(tmp_path)), anchor) for name, anchor, median_us in rows if median_us > 0}
-    rope_and_append = {"attention.rope", "attention.append"}
+    both = {"attention.rope", "attention.append"}
     assert found == {
-        *((" (prefill 4)", anchor) for anchor in rope_and_append | {"attention.prefill"}),
-        *(
-            (f" (decode 1 after {past})", anchor)
-            for past in (16, 40)
-            for anchor in rope_and_append | {"attention.decode"}
-        ),
+        *((" (prefill 4)", anchor) for anchor in both | {"attention.prefill"}),
+        *((f" (decode 1 after {past})", anchor) for past in (16, 40) for anchor in both | {"attention.decode"}),
     }
 
 

@@ -37,7 +37,7 @@ def occurrences_of(lowered: Lowered, attention: Sequence[Occurrence] = ()) -> li
     tvm = load_tvm()
     relax, call_tir, builtin = tvm.relax, tvm.ir.Op.get("relax.call_tir"), tvm.ir.Op.get("relax.call_dps_packed")
     kernels = {str(name.name_hint): function for name, function in lowered.kernels.functions_items()}
-    found = []
+    found: list[Occurrence] = []
     for binding in _bindings(lowered.fused["main"]):
         call = binding.value
         if not isinstance(call, relax.Call):

@@ -212,7 +212,7 @@ def _called(lowered: Lowered) -> list[Occurrence]:
 
     step = Step.of(lowered.kernels)
     of_attention = [] if step is None else attention.calls(step)
-    called = {call.label for call in (*plan_of(lowered.kernels).calls, *of_attention)}
+    called = {call.label for call in plan_of(lowered.kernels).calls} | {call.label for call in of_attention}
     return [occurrence for occurrence in occurrences_of(lowered, of_attention) if occurrence.label in called]
 
 
@@ -225,7 +225,8 @@ def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> 
     step = Step.of(model.mod)
     if step is None:
         return built
-    started, kernels, schedules = time.perf_counter(), attention.kernels(step), {}
+    schedules: dict[str, Schedule] = {}
+    started, kernels = time.perf_counter(), attention.kernels(step)
     if pipeline_in_use() == DEFAULT_PIPELINE:
         kernels, schedules = scheduled(kernels, target)
     with _refused(model.name):

@@ -19,7 +19,7 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing.compiler import NO_RECORDS
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "model_type": "qwen2",
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -44,7 +44,7 @@ def step_of(folder: Path, tokens: int, past: int, sequences: int = 1) -> tuple[A
         source="transformers", name=str(folder), sequence_length=tokens, past=past, batch_size=sequences
     )
     built = RELAX.build(load_step(request), target, NO_RECORDS)
-    inputs = {"tokens": np.arange(tokens * sequences, dtype="int32") % SIZES["vocab_size"]}  # type: ignore[operator]
+    inputs = {"tokens": np.arange(tokens * sequences, dtype="int32") % SIZES["vocab_size"]}
     return built, RELAX.load(built.compiled, runtime_device(target), inputs)
 
 

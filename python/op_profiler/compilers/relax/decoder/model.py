@@ -15,7 +15,7 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.transformers import DECODERS
 
 ATTENTION = "vm.builtin.attention_kv_cache_attention_with_fused_qkv"
-"""Takes the cache, the number of the layer, the scale of the scores and the tokens' heads; gives what they attend to."""
+"""Takes the cache, the number of the layer, the scale of the scores and the tokens' heads; gives what they see."""
 STEP = "step"
 """Function of the module: ``main`` between the calls that the cache wants, after which the cache is as it was."""
 _COPIES = 3  # of the weights at once

@@ -118,7 +118,7 @@ def read_decoder(name: str) -> Decoder:
         vocabulary=_size(name, found, "vocab_size"),
         biased=kind == "qwen2" or bool(found.get("attention_bias", False)),
         epsilon=float(found.get("rms_norm_eps", 1e-6)),
-        theta=float(scaling.get("rope_theta", found.get("rope_theta", _USUAL_THETA))),
+        theta=float(scaling.get("rope_theta") or found.get("rope_theta") or _USUAL_THETA),
     )
     if heads % decoder.kv_heads or decoder.head_size % 2:
         raise ModelError(f"{name}: {heads} heads over {decoder.kv_heads} of keys, {decoder.head_size} values each")
