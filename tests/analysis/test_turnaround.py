@@ -100,6 +100,19 @@ def test_threads_are_swept_within_a_schedule_and_a_state_of_the_caches() -> None
     assert hot.members == ("o",) and hot.without_interval == 0 and not hot.per_work
 
 
+def test_a_decode_is_judged_by_the_time_per_work_over_the_length_of_its_past() -> None:
+    def decode(past: int, median_us: float, heads: int = 4) -> dict[str, Any]:
+        read = [{"shape": shape, "dtype": "float32"} for shape in ([1, heads, 8], [1, past, 2, 2, 8])]
+        attrs = [{"sequences": 1, "past": past}]
+        values = {"anchor": "attention.decode", "op_names": ["attention.decode"], "inputs": read, "attrs": attrs}
+        return row(**values, operator_key=f"{heads}:{past}", flops=100 * past, median_us=median_us)
+
+    few = [decode(past, 20 + past) for past in (16, 64, 512, 2048)]
+    (found,) = turnarounds(factor_table([*few, decode(32, 9.0, heads=8), row(median_us=1.0)]), "past")
+    assert found.values == (16, 64, 512, 2048) and found.value == 512 and found.per_work
+    assert found.members == ("4:16", "4:64", "4:512", "4:2048")
+
+
 def test_the_batch_is_judged_by_the_time_per_work_within_a_family() -> None:
     """A fixed 100 us and 10 us for each of the batch: the operators differ in nothing else."""
     rows = [row(operator_key=f"b{b}", batch=b, median_us=100.0 + 10 * b) for b in (1, 8, 64, 512, 1024)]

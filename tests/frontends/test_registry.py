@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from op_profiler.errors import UnknownNameError
+from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 from op_profiler.testing import FrontendSuite
@@ -109,3 +109,23 @@ def test_what_only_lowering_tells_has_no_fingerprint(tmp_path: Path, monkeypatch
     assert transformers.fingerprint(request) not in (None, before)
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
     assert transformers.fingerprint(request) is None
+
+
+def test_models_without_steps_are_refused_a_prefill_with_the_names_that_have_some(tmp_path: Path) -> None:
+    def step(source: str, name: str, past: int | None = 0) -> ModelRequest:
+        return ModelRequest(source=source, name=name, sequence_length=8, past=past)
+
+    for source, name in (("local", "mlp"), ("transformers", "bert")):
+        with pytest.raises(UsageError, match=f"{name} has no steps"):
+            FRONTENDS.get(source).check(step(source, name))
+    (tmp_path / "config.json").write_text('{"model_type": "mistral", "hidden_size": 32}')
+    frontend = FRONTENDS.get("transformers")
+    prints = set()
+    for past in (0, 16, None):
+        for name in ("llama", str(tmp_path)):
+            if past is not None:
+                frontend.check(step("transformers", name, past))
+            prints.add(frontend.fingerprint(step("transformers", name, past)))
+    assert len(prints) == 6
+    (tmp_path / "config.json").write_text('{"model_type": "mistral", "hidden_size": 64}')
+    assert frontend.fingerprint(step("transformers", str(tmp_path))) not in prints

@@ -47,6 +47,7 @@ _FIXED = (
     Factor("output_channels", "operator", "number", "channels written"),
     Factor("kernel", "operator", "number", "elements of the window"),
     Factor("stride", "operator", "number", "elements"),
+    Factor("past", "operator", "number", "tokens in a decoder's cache"),
     Factor("flops", "operator", "number", "operations a call"),
     Factor("bytes", "operator", "number", "bytes read and written a call"),
     Factor("arithmetic_intensity", "operator", "number", "FLOPs per byte"),
@@ -212,6 +213,7 @@ def _shapes(row: Mapping[str, Any]) -> dict[str, Any]:
     fixed = [row[name] for name in ("anchor", "op_names", "params", "attrs", "layouts", "structure")]
     types = [(tensor["dtype"], len(tensor["shape"])) for tensor in inputs]
     product = "dense" in str(row["anchor"]) or "matmul" in str(row["anchor"])
+    past, shared = _without_past(row["attrs"] or [])
     strides, kernel = _attribute(row, "strides"), _attribute(row, "kernel_size")
     return {
         "input_size": sum(math.prod(shape) for shape in shapes) or None,
@@ -220,10 +222,18 @@ def _shapes(row: Mapping[str, Any]) -> dict[str, Any]:
         "output_channels": output[-1] if product and output else _channels(output, out),
         "kernel": math.prod(kernel) if kernel else None,
         "stride": strides[0] if strides else None,
+        "past": past,
         "arithmetic_intensity": row["arithmetic_intensity"] or None,
         "family.batch": json.dumps([fixed, types, [shape[1:] for shape in shapes]]),
         "family.input_size": json.dumps([fixed, types, [shape[:1] for shape in shapes]]),
+        "family.past": json.dumps([row["anchor"], row["op_names"], shared, types, shapes[:1]]),
     }
+
+
+def _without_past(attrs: Sequence[Mapping[str, Any]]) -> tuple[int | None, list[dict[str, Any]]]:
+    """The tokens in a decoder's cache that an operator looks at, and the attributes without them."""
+    past = next((int(one["past"]) for one in attrs if one.get("past") is not None), None)
+    return past, [{name: value for name, value in one.items() if name != "past"} for one in attrs]
 
 
 def _channels(shape: Sequence[int], layout: str) -> int | None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 THRESHOLD = 0.05
 """Share of the cost that a larger value has to save."""
 
-SIZES = ("batch", "input_size")
+SIZES = ("batch", "input_size", "past")
 """Factors of the operator that can be swept: operators that differ in nothing else are one family."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
+from op_profiler.compilers.compiler import require
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, check_pipeline, pipeline_identity
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
@@ -76,6 +77,8 @@ class BuildRequest:
                 raise UsageError(f"--executor vm measures with --cache model only, not {self.cache}")
             if not self.on_host or self.precision != "float32":
                 raise UsageError("--executor vm measures float32 on this machine's processor only")
+        if self.model.past is not None:
+            require(self.compiler, "decode", "--prefill" if self.model.past == 0 else "--decode")
         COMPILERS.get(self.compiler).check(self)
         check_pipeline(self.pipeline, COMPILERS.get(self.compiler))
         if self.input_data is not None:

@@ -39,6 +39,8 @@ op_performance_collector.py --modelsource local --modelname resnet-18 --remeasur
 
 op_performance_collector.py --modelsource transformers --modelname bert --by-layer 3
 
+op_performance_collector.py --compiler relax --modelname llama --prefill 128 --decode 1 --past 512,2048
+
 op_performance_collector.py --modelsource local --modelname resnet-18 --label before   (then: op-profiler compare)
 
 op_performance_collector.py --modelsource local --modelname resnet-18 --target cuda --precision float32,float16
@@ -66,6 +68,25 @@ def collect(  # noqa: PLR0913 - the options are the interface
     inputname: options.InputName = "",
     inputshape: options.InputShape = "",
     sequence_length: options.SequenceLength = None,
+    prefill: Annotated[
+        str | None,
+        typer.Option(
+            help="Measure a decoder taking so many tokens at once (128,512) into an empty KV cache. --compiler relax; "
+            "names are those of transformers: llama, mistral, qwen2, or a folder with a config.json.",
+            rich_help_panel="Model",
+        ),
+    ] = None,
+    decode: Annotated[
+        str | None,
+        typer.Option(
+            help="Measure a decoder taking so many tokens (1) behind those that its KV cache holds (--past).",
+            rich_help_panel="Model",
+        ),
+    ] = None,
+    past: Annotated[
+        str | None,
+        typer.Option(help="Tokens in the KV cache for --decode: 512,2048.", rich_help_panel="Model"),
+    ] = None,
     refetch: Annotated[
         bool,
         typer.Option(
@@ -236,6 +257,9 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if module is not None or entry is not None:
         _measure_module(module, entry, target, place, inputshape, db, summary_json, quiet=quiet)
         return
+    steps = values.parse_steps(prefill, decode, past)
+    if steps and not values.is_given(context, "modelsource"):
+        modelsource = "transformers"
     frontend = FRONTENDS.get(modelsource)
     if modelname == "list":
         print("\n".join(frontend.names()))
@@ -272,8 +296,14 @@ def collect(  # noqa: PLR0913 - the options are the interface
         dry_run=dry_run,
         label=label,
     )
-    lengths = values.lengths_of([(frontend, name) for name in names], sequence_length)
-    models = [dataclasses.replace(model, name=name, sequence_length=length) for name, length in zip(names, lengths)]
+    if steps:
+        if sequence_length is not None:
+            raise UsageError("--prefill and --decode say how many tokens; leave out --sequence-length")
+        named = [dataclasses.replace(model, name=name) for name in names]
+        models = [dataclasses.replace(one, sequence_length=n, past=past) for one in named for n, past in steps]
+    else:
+        lengths = values.lengths_of([(frontend, name) for name in names], sequence_length)
+        models = [dataclasses.replace(model, name=name, sequence_length=length) for name, length in zip(names, lengths)]
     precisions = dict.fromkeys(values.parse_names("--precision", precision))
     requests = [
         one

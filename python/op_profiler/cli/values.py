@@ -146,6 +146,22 @@ def lengths_of(models: Sequence[tuple[Frontend, str]], length: int | None) -> li
     return lengths
 
 
+def parse_steps(prefill: str | None, decode: str | None, past: str | None) -> list[tuple[int, int]]:
+    """Steps of a decoder: tokens that each takes, and those that its cache holds in front of them; prefills first.
+
+    Raises:
+        UsageError: a number is none or below 1, or one of --decode and --past is left out.
+    """
+    if (decode is None) != (past is None):
+        raise UsageError("--decode and --past go together: the tokens of a step, and those in front of it in the cache")
+    sizes = [
+        parse_counts(option, text) if text is not None else []
+        for option, text in (("--prefill", prefill), ("--decode", decode), ("--past", past))
+    ]
+    prefills, decodes, pasts = sizes
+    return [(tokens, 0) for tokens in prefills] + [(tokens, held) for tokens in decodes for held in pasts]
+
+
 def parse_place(host: str | None, port: int | None, key: str | None, usual_key: str) -> Place | None:
     """A machine behind RPC; None where neither host nor port is given.
 

@@ -106,7 +106,7 @@ class Results:
         with self._dataset.transaction():
             self._dataset.add_model(
                 key=self.model_key,
-                name=request.build.model.name,
+                name=request.build.model.title,
                 source=request.build.model.source,
                 batch_size=model.batch_size,
                 precision=request.build.precision,

@@ -73,7 +73,7 @@ class ModelReport:
     @property
     def label(self) -> str:
         """Name and batch of the model for a title."""
-        return self.request.build.model.name + (f", batch {self.batch_size}" if self.batch_size is not None else "")
+        return self.request.build.model.title + (f", batch {self.batch_size}" if self.batch_size is not None else "")
 
     @property
     def exit_code(self) -> int:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _VARIABLE = "OP_PROFILER_COMPILER"
-ABILITIES = frozenset({"tune", "compare", "vendor", "corun", "predict", "sample", "schedule"})
+ABILITIES = frozenset({"tune", "compare", "vendor", "corun", "predict", "sample", "schedule", "decode"})
 """Options and commands that not every compiler has what it takes for."""
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.tvm_build import load_tvm
@@ -21,7 +22,7 @@ _TVM_PACKAGES = ("xtc-tvm-python-bindings", "apache-tvm")
 def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: Iterable[Path] = ()) -> str:
     """16 hex digits over the request, the content of files, and the versions of the packages that read it."""
     digest = hashlib.sha256()
-    fields = dataclasses.asdict(request)
+    fields = _fields(request)
     if files:
         fields["name"] = Path(request.name).name  # the content counts, not where it lies
     versions = {name: _version(name) for name in (*_TVM_PACKAGES, *packages)}
@@ -37,13 +38,19 @@ def fingerprint_of(request: ModelRequest, model: ImportedModel) -> str:
 
     tvm = load_tvm()
     main = model.mod["main"]
-    digest = hashlib.sha256(json.dumps([_LOWERING, dataclasses.asdict(request)], sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps([_LOWERING, _fields(request)], sort_keys=True).encode())
     digest.update(json.dumps([dataclasses.asdict(spec) for spec in model.inputs]).encode())
     digest.update(str(tvm.ir.structural_hash(model.mod)).encode())
     for variable in main.params:
         if variable.name_hint in model.params:
             digest.update(np.ascontiguousarray(model.params[variable.name_hint].numpy()).data)
     return digest.hexdigest()[:16]
+
+
+def _fields(request: ModelRequest) -> dict[str, Any]:
+    """Of a request; a field that came later is left out where it says nothing, for keys that datasets hold stay."""
+    fields = dataclasses.asdict(request)
+    return fields if request.past is not None else {name: one for name, one in fields.items() if name != "past"}
 
 
 def hash_files(files: Iterable[Path]) -> str:

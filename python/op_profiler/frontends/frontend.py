@@ -28,6 +28,8 @@ class ModelRequest:
         input_names: names of the inputs, where the model does not tell them.
         input_shapes: one shape per input, in the order of `input_names` (or of the model's inputs).
         sequence_length: tokens per sequence for language models; None takes the source's default.
+        past: of a step of a decoder, whose tokens those of `sequence_length` are: the tokens in front of them, which
+            its cache holds (0: a prefill); None for a model as a whole.
     """
 
     source: str
@@ -36,12 +38,23 @@ class ModelRequest:
     input_names: tuple[str, ...] = ()
     input_shapes: tuple[tuple[int, ...], ...] = ()
     sequence_length: int | None = None
+    past: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name, and which step of a decoder it is."""
+        if self.past is None:
+            return self.name
+        step = f"decode {self.sequence_length} after {self.past}" if self.past else f"prefill {self.sequence_length}"
+        return f"{self.name} ({step})"
 
 
 class Frontend(abc.ABC):
     """One source of models. Subclasses are registered by name in `op_profiler.frontends`."""
 
     source: ClassVar[str]
+    steps_of: ClassVar[str] = ""
+    """Which models have steps: a sentence, where there are some."""
 
     @abc.abstractmethod
     def names(self) -> list[str]:
@@ -53,6 +66,10 @@ class Frontend(abc.ABC):
 
     def takes_sequence_length(self, name: str) -> bool:
         """Whether a number of tokens decides the shapes of a model's inputs; told without loading it."""
+        return False
+
+    def takes_past(self, name: str) -> bool:
+        """Whether steps of it can be measured over a cache of past tokens; told without loading it."""
         return False
 
     def check(self, request: ModelRequest) -> None:
@@ -68,6 +85,8 @@ class Frontend(abc.ABC):
             raise UsageError(f"the model's name is empty; give one of the source {self.source!r}, or a path")
         if request.batch_size < 1:
             raise UsageError(f"--batchsize {request.batch_size} is out of range; give 1 or more")
+        if request.past is not None and not self.takes_past(request.name):
+            raise UsageError(f"{request.name} has no steps; leave out --prefill and --decode. {self.steps_of}".strip())
         self._check(request)
         if request.sequence_length is not None:
             if request.sequence_length < 1:

@@ -20,6 +20,8 @@ from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 _DEFAULT_SEQUENCE = 128
 _DEFAULTS = ("bert", "gpt2", "roberta", "distilbert", "albert", "electra", "t5-encoder", "vit")
+DECODERS = ("llama", "mistral", "qwen2")
+"""Types of one structure, of which steps over a KV cache can be measured."""
 _PARTS = ("t5-encoder", "t5-decoder")  # names of ours, beside the library's; "t5" is the encoder
 _MAPPING = re.compile(r"^CONFIG_MAPPING_NAMES(?: = OrderedDict|\.update)\((.*?)^\)", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r'"([\w.\-]+)"\s*[,:]\s*"\w+Config"')
@@ -38,7 +40,14 @@ class TransformersFrontend(Frontend):
     def default_names(self) -> list[str]:
         return list(_DEFAULTS)
 
+    steps_of = f"Steps are there for {', '.join(DECODERS)}, and for folders with a config.json of one of them."
+
+    def takes_past(self, name: str) -> bool:
+        return _type_of(name) in DECODERS
+
     def _check(self, request: ModelRequest) -> None:
+        if request.past is not None:
+            return  # its configuration is all that is read, and the library makes nothing of it
         for package in ("transformers", "torch"):
             if importlib.util.find_spec(package) is None:
                 raise MissingPackageError(package, f"the transformers model {request.name!r}")
@@ -55,6 +64,9 @@ class TransformersFrontend(Frontend):
 
     def fingerprint(self, request: ModelRequest) -> str | None:
         files: list[Path] = []
+        if request.past is not None:
+            config = Path(request.name) / "config.json"
+            return fingerprint(request, files=[config] if config.is_file() else [])
         if _is_folder(request.name):
             folder = Path(request.name)
             if (folder / "adapter_config.json").is_file():  # the weights that it adapts lie elsewhere

@@ -125,7 +125,26 @@ def _product(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
     return 2 * _written(attrs, inputs, outputs) * (data[-2] if transposed else data[-1])
 
 
+def _attention(attrs: Attrs, inputs: Tensors, outputs: Tensors) -> int:
+    """2 x heads x size of a head for every pair of a token and one that it sees: scores, and once more their sum.
+
+    `inputs` are queries, and keys behind them: of a step's own tokens, of which each sees those in front of it, or in
+    pages, of which each sees all.
+    """
+    rows, heads, size = inputs[0].shape
+    sequences = int(attrs["sequences"])
+    tokens = rows // sequences
+    seen = inputs[1].shape[1] * tokens if len(inputs) == 2 else tokens * (tokens + 1) // 2
+    return 4 * sequences * seen * heads * size
+
+
 COSTS: dict[str, Cost] = {
+    "attention.prefill": Cost(_attention, heavy=True),
+    "attention.prefill_past": Cost(_attention, heavy=True),
+    "attention.decode": Cost(_attention, heavy=True),
+    "attention.rope": Cost(functools.partial(_written, each=3)),
+    "attention.append": Cost(_none),
+    "attention.merge": Cost(functools.partial(_written, each=3)),
     "nn.conv1d": Cost(_convolution, heavy=True),
     "nn.conv2d": Cost(_convolution, heavy=True),
     "nn.conv3d": Cost(_convolution, heavy=True),

@@ -66,6 +66,27 @@ def test_a_model_is_measured_under_both_compilers_and_its_convolution_is_the_sam
     assert ("relax", "conv2d_NCHWc.relax") in {(compiler, template) for compiler, *_, template in rows}
 
 
+def test_prefill_and_decode_of_a_decoder_are_models_apart_with_the_kernels_of_their_attention(tmp_path: Path) -> None:
+    file, sizes = tmp_path / "results.db", ("hidden_size", "intermediate_size", "vocab_size")
+    config = {"model_type": "llama", "num_hidden_layers": 1, "num_attention_heads": 2, **dict.fromkeys(sizes, 32)}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    steps = ("--prefill", "4", "--decode", "1", "--past", "16,40")
+    model = ("--compiler", "relax", "--modelname", str(tmp_path), "--threads", "1", "--db", f"sqlite:///{file}")
+    ran = _collect(*model, *steps)
+    assert ran.returncode == 0, ran.stderr
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        rows = connection.execute(
+            "SELECT models.name, operators.anchor, median_us FROM measurements JOIN models ON models.key = model_key"
+            " JOIN operators ON operators.key = operator_key WHERE anchor LIKE 'attention.%'"
+        ).fetchall()
+    found = {(name.removeprefix(str(tmp_path)), anchor) for name, anchor, median_us in rows if median_us > 0}
+    both = {"attention.rope", "attention.append"}
+    assert found == {
+        *((" (prefill 4)", anchor) for anchor in both | {"attention.prefill"}),
+        *((f" (decode 1 after {past})", anchor) for past in (16, 40) for anchor in both | {"attention.decode"}),
+    }
+
+
 @pytest.mark.parametrize(
     "options",
     [

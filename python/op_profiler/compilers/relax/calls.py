@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.measure.stack import More, StackPlaces
 
-_INTEGER, _TENSOR = 1, 70  # TVM's type indices of arguments
+_INTEGER, _FLOAT, _TENSOR = 1, 3, 70  # TVM's type indices of arguments
 _WORDS = 6  # of `Call.addresses`
 _RUNS = 15
 _EMPTY_KERNELS = 64
@@ -46,7 +47,7 @@ class Call:
     Args:
         label: the compiler's name of the kernel that it is.
         function: ``tvm_ffi.Function``.
-        arguments: tensors and integers.
+        arguments: tensors and numbers.
         name: of the function, where that is another.
     """
 
@@ -54,11 +55,13 @@ class Call:
         self.name, self.label = name or label, label
         self.function = function
         self.arguments = tuple(arguments)  # keeps what the table points to
-        self.arrays = [argument for argument in arguments if not isinstance(argument, int)]
+        self.arrays = [argument for argument in arguments if not isinstance(argument, (int, float))]
         self._values = (_Any * max(len(arguments), 1))()
         for value, argument in zip(self._values, arguments):
             if isinstance(argument, int):
                 value.type_index, value.value = _INTEGER, argument
+            elif isinstance(argument, float):
+                value.type_index, value.value = _FLOAT, struct.unpack("q", struct.pack("d", argument))[0]
             else:
                 value.type_index, value.value = _TENSOR, argument.__chandle__()
         self._result = _Any()

@@ -28,15 +28,22 @@ _RENAMED = {
 _NUMBERED = re.compile(r"\d+$")
 
 
-def occurrences_of(lowered: Lowered) -> list[Occurrence]:
-    """Every call of a kernel in ``main``, in order; views of tensors (reshapes) are among them."""
+def occurrences_of(lowered: Lowered, attention: Sequence[Occurrence] = ()) -> list[Occurrence]:
+    """Every call of a kernel in ``main``, in order; views of tensors (reshapes) are among them.
+
+    Args:
+        attention: what the builtin of a decoder's KV cache calls in turn, each time.
+    """
     tvm = load_tvm()
-    relax, call_tir = tvm.relax, tvm.ir.Op.get("relax.call_tir")
+    relax, call_tir, builtin = tvm.relax, tvm.ir.Op.get("relax.call_tir"), tvm.ir.Op.get("relax.call_dps_packed")
     kernels = {str(name.name_hint): function for name, function in lowered.kernels.functions_items()}
-    found = []
+    found: list[Occurrence] = []
     for binding in _bindings(lowered.fused["main"]):
         call = binding.value
         if not isinstance(call, relax.Call):
+            continue
+        if call.op == builtin:
+            found += attention
             continue
         if call.op == call_tir:
             variable, arguments = call.args[0], list(call.args[1].fields)

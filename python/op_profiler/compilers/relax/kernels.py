@@ -17,6 +17,7 @@ from op_profiler.measure.measurement import Cache
 from op_profiler.measure.stack import StackPlaces
 
 _BUILTIN = "vm.builtin"
+_MAIN = "main"
 _RUN = "op_profiler_run"
 
 
@@ -68,21 +69,34 @@ def load_kernels(executable: Any, device: RuntimeDevice, inputs: Mapping[str, np
         device: ``tvm.runtime.Device``.
         inputs: one array per input of ``main``, in order.
     """
-    tvm = load_tvm()
-    machine = tvm.relax.VirtualMachine(executable, device)
-    tensors = [tvm.runtime.tensor(value, device) for value in inputs.values()]
-    kept: list[Call] = []
+    tensors = [load_tvm().runtime.tensor(value, device) for value in inputs.values()]
+    return kernels_of_run(executable, device, _MAIN, (tensors, tensors), [])
 
-    def note(function: Any, symbol: str, before: bool, _result: Any, *arguments: Any) -> int:
-        if before and not str(symbol).startswith(_BUILTIN):
-            kept.append(Call(str(symbol), function, arguments))
+
+def kernels_of_run(
+    executable: Any, device: RuntimeDevice, function: str, arguments: tuple[list[Any], list[Any]], kept: list[Call]
+) -> VmKernels:
+    """Run a function of the virtual machine once and keep every call of a kernel with its buffers.
+
+    Args:
+        arguments: of that run, and of those that are timed as a whole.
+        kept: where the calls go, beside those that the function's own arguments note there.
+    """
+    tvm = load_tvm()
+    noted, timed = arguments
+
+    def note(kernel: Any, symbol: str, before: bool, _result: Any, *given: Any) -> int:
+        if before and not str(symbol).startswith(_BUILTIN) and str(symbol) != _MAIN:
+            call = Call(str(symbol), kernel, given)
+            kept.extend([call] if call.arrays else [])  # a number is computed by a function too
         return 0
 
+    machine = tvm.relax.VirtualMachine(executable, device)
     machine.set_instrument(note)
-    machine["main"](*tensors)
+    machine[function](*noted)
     running = tvm.relax.VirtualMachine(executable, device)  # an instrument stays, and would slow the whole model down
-    running.save_function("main", _RUN, *tensors)
-    running.save_function("main", f"{_RUN}_timed", *tensors, include_return=False)
+    running.save_function(function, _RUN, *timed)
+    running.save_function(function, f"{_RUN}_timed", *timed, include_return=False)
     whole = Call("run", running.module[f"{_RUN}_timed"], [])
     return VmKernels(tuple(kept), whole, _flusher(), running)
 

@@ -30,8 +30,9 @@ def note_ops() -> None:
     """Let `LegalizeOps` give every function the attribute `OP`, whoever runs that pass in this process."""
     tvm = load_tvm()
     for op in (tvm.ir.Op.get(name) for name in tvm.ir.Op.list_op_names() if str(name).startswith("relax.")):
-        if op.has_attr(_LEGALIZE):
-            op.set_attr(_LEGALIZE, _noted(op.get_attr(_LEGALIZE)), _LEVEL)
+        legalize = op.get_attr(_LEGALIZE)  # None where it has none; `has_attr` says that it has one all the same
+        if legalize is not None:
+            op.set_attr(_LEGALIZE, _noted(legalize), _LEVEL)
 
 
 def _noted(legalize: Legalize) -> Legalize:

@@ -44,7 +44,7 @@ class RelaxCompiler(Compiler):
     """One module of Relax a model, run by its virtual machine."""
 
     name = "relax"
-    beyond_collecting = frozenset({"corun"})
+    beyond_collecting = frozenset({"corun", "decode"})
     pipelines = (DEFAULT_PIPELINE, STOCK)
     native_flags = ("-DTVM_FFI",)
     needs = f"The compiler relax needs a TVM of its own: {tvm_package.INSTALL}"
@@ -76,9 +76,10 @@ class RelaxCompiler(Compiler):
         return tvm.target.Target(fields_of(text))
 
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
+        from op_profiler.compilers.relax.decoder.model import load_step
         from op_profiler.compilers.relax.relay_models import load_from_relay
 
-        return load_from_relay(request)
+        return load_from_relay(request) if request.past is None else load_step(request)
 
     def convert(
         self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target
@@ -107,7 +108,8 @@ class RelaxCompiler(Compiler):
             else:
                 finished = run_pipeline(pipeline, model.mod, target, build=True)
                 lowered, executable, schedules = finished.lowered, finished.executable, {}
-        return _built(executable, schedules, lowered.kernels, _called(lowered), started)
+        built = _built(executable, schedules, lowered.kernels, _called(lowered), started)
+        return _with_attention(built, model, target)
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
         library: VmLibrary = compiled.library
@@ -129,8 +131,11 @@ class RelaxCompiler(Compiler):
     def load(
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
     ) -> LoadedModel:
+        from op_profiler.compilers.relax.decoder.library import DecoderLibrary, load_step
         from op_profiler.compilers.relax.kernels import load_kernels
 
+        if isinstance(compiled.library, DecoderLibrary):
+            return load_step(compiled.library, compiled.occurrences, device, inputs)
         return load_kernels(compiled.library.executable, device, inputs)
 
     def bind(
@@ -155,6 +160,8 @@ class RelaxCompiler(Compiler):
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         from op_profiler.compilers.relax.single import operator_model
 
+        if occurrence.function is None:
+            raise ModelError(f"{occurrence.operator.name} runs over a KV cache, and so in its model only")
         return operator_model(occurrence)
 
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
@@ -198,11 +205,34 @@ def _lowered(model: ImportedModel, target: Target) -> Lowered:
 
 def _called(lowered: Lowered) -> list[Occurrence]:
     """The operators whose kernels are called; a reshape is a view."""
+    from op_profiler.compilers.relax.decoder import attention
+    from op_profiler.compilers.relax.decoder.step import Step
     from op_profiler.compilers.relax.describe import occurrences_of
     from op_profiler.compilers.relax.plan import plan_of
 
-    called = {call.label for call in plan_of(lowered.kernels).calls}
-    return [occurrence for occurrence in occurrences_of(lowered) if occurrence.label in called]
+    step = Step.of(lowered.kernels)
+    of_attention = [] if step is None else attention.calls(step)
+    called = {call.label for call in plan_of(lowered.kernels).calls} | {call.label for call in of_attention}
+    return [occurrence for occurrence in occurrences_of(lowered, of_attention) if occurrence.label in called]
+
+
+def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> BuiltModel:
+    """The same with the kernels of attention where it is a step of a decoder."""
+    from op_profiler.compilers.relax.decoder import attention, library
+    from op_profiler.compilers.relax.decoder.step import Step
+    from op_profiler.compilers.relax.pipeline import scheduled
+
+    step = Step.of(model.mod)
+    if step is None:
+        return built
+    schedules: dict[str, Schedule] = {}
+    started, kernels = time.perf_counter(), attention.kernels(step)
+    if pipeline_in_use() == DEFAULT_PIPELINE:
+        kernels, schedules = scheduled(kernels, target)
+    with _refused(model.name):
+        made = library.with_attention(built, step, kernels, schedules, target)
+    seconds = built.compiled.build_seconds + time.perf_counter() - started
+    return dataclasses.replace(made, compiled=dataclasses.replace(made.compiled, build_seconds=seconds))
 
 
 def _finished(kernels: IRModule, target: Target) -> tuple[Any, dict[str, Schedule]]:

@@ -39,7 +39,7 @@ class RelayCompiler(Compiler):
 
     name = "relay"
     takes_builds_of_targets = True
-    beyond_collecting = ABILITIES
+    beyond_collecting = ABILITIES - {"decode"}
     runs_own_kernels = True
     needs = (
         "The compiler relay needs Relay and AutoTVM, TVM 0.8 to 0.19: source ./env_var.sh installs one, or set "

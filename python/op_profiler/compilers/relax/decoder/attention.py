@@ -1,0 +1,94 @@
+"""The kernels that attention over a paged KV cache consists of: TVM's, and what each computes as an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.relax.decoder.step import Step
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.describe import Description
+from op_profiler.operators.operator import TensorSpec
+
+ROPE, APPEND = "attention.rope", "attention.append"
+DECODE, PREFILL, PREFILL_PAST, MERGE = (
+    "attention.decode",
+    "attention.prefill",
+    "attention.prefill_past",
+    "attention.merge",
+)
+COPY_PAGE = "copy_page"
+"""Where sequences share pages; no step calls it."""
+PAGE = 16
+"""Tokens of a page; TVM's kernels have the number in them."""
+
+
+def kernels(step: Step) -> Any:
+    """The functions of TIR by the names of the operators: a module that nobody has scheduled."""
+    tvm = load_tvm()
+    from tvm.relax.frontend.nn.llm import kv_cache
+
+    one, dtype = step.decoder, "float32"
+    shape = (one.kv_heads, one.heads, one.head_size)
+    unscaled: dict[str, Any] = {}
+    made = {
+        ROPE: kv_cache.llama_rope_with_position_map(
+            one.theta, 1.0, one.head_size, one.heads, one.kv_heads, dtype, unscaled
+        ),
+        APPEND: kv_cache._kv_cache_transpose_append(one.kv_heads, one.head_size, dtype),
+        PREFILL: kv_cache._attention_prefill_ragged_cpu(*shape, one.head_size, dtype, unscaled),
+        PREFILL_PAST: kv_cache._attention_prefill_cpu(*shape, dtype, False, unscaled),
+        DECODE: kv_cache._attention_decode_cpu(*shape, dtype, False, unscaled),
+        MERGE: kv_cache._merge_state_inplace_cpu(dtype),
+        COPY_PAGE: kv_cache._copy_single_page_cpu(one.kv_heads, PAGE, one.head_size, dtype),
+    }
+    return tvm.IRModule({symbol(name): made[name].with_attr("global_symbol", symbol(name)) for name in made})
+
+
+def symbol(name: str) -> str:
+    """What the function of an operator is called in its library."""
+    return name.replace(".", "_")
+
+
+def calls(step: Step) -> list[Occurrence]:
+    """The kernels that a step calls in each layer, in order."""
+    if step.tokens == 1:
+        names = [ROPE, APPEND, DECODE]
+    else:
+        names = [ROPE, PREFILL, *([PREFILL_PAST, MERGE] if step.past else []), APPEND]
+    return [_occurrence(name, step) for name in names]
+
+
+def _occurrence(name: str, step: Step) -> Occurrence:
+    """Pages are counted as far as they are read or written, and without the tables that tell where they lie."""
+    one, rows = step.decoder, step.rows
+    kv, query = _heads(rows, one.kv_heads, one.head_size), _heads(rows, one.heads, one.head_size)
+    state = [query, TensorSpec((rows, one.heads), "float32")]
+    held = step.past + (1 if name == DECODE else 0)
+    pages = TensorSpec((step.sequences, held, 2, one.kv_heads, one.head_size), "float32")
+    reads, writes = {
+        ROPE: ([_heads(rows, one.heads + 2 * one.kv_heads, one.head_size)], [query, kv, kv]),
+        APPEND: ([kv, kv], [TensorSpec((rows, 2, one.kv_heads, one.head_size), "float32")]),
+        PREFILL: ([query, kv, kv], state),
+        PREFILL_PAST: ([query, pages], state),
+        DECODE: ([query, pages], state),
+        MERGE: ([*state, *state], state),
+    }[name]
+    attrs: dict[str, Any] = {"sequences": step.sequences}
+    if name in (DECODE, PREFILL_PAST):
+        attrs["past"] = step.past
+    return _described(name, attrs, reads, writes)
+
+
+def _heads(rows: int, heads: int, size: int) -> TensorSpec:
+    return TensorSpec((rows, heads, size), "float32")
+
+
+def _described(
+    name: str, attrs: dict[str, Any], reads: Sequence[TensorSpec], writes: Sequence[TensorSpec]
+) -> Occurrence:
+    constant = (False,) * len(reads)
+    description = Description([[tensor] for tensor in reads], constant)
+    description.op(name, attrs, description.names, reads, writes)
+    return Occurrence(description.operator(writes), name, None, constant, description.anchor_signature())

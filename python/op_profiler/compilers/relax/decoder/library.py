@@ -1,0 +1,99 @@
+"""A step of a decoder, built: the model and the kernels of its attention."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.compiled_model import BuiltModel, Occurrence
+from op_profiler.compilers.relax.calls import Call
+from op_profiler.compilers.relax.decoder import attention
+from op_profiler.compilers.relax.decoder.cache import make_cache
+from op_profiler.compilers.relax.decoder.model import STEP
+from op_profiler.compilers.relax.decoder.step import Step
+from op_profiler.compilers.relax.kernels import VmKernels, kernels_of_run
+from op_profiler.compilers.relax.library import VmLibrary
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import IRModule, PackedFunction, RuntimeDevice, Target
+from op_profiler.errors import MeasureError
+from op_profiler.schedules.schedule import Schedule
+
+_OF_TVM = Schedule("tvm.relax")
+"""Of kernels that TVM brings with a schedule in them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DecoderLibrary(VmLibrary):
+    """Attributes (beside those of `VmLibrary`):
+    step: that it was built for.
+    attention: the ``tvm.runtime.Module`` with the kernels of attention.
+    """
+
+    step: Step
+    attention: Any
+
+    def kernel(self, name: str) -> PackedFunction:
+        if not name.startswith("attention."):
+            return super().kernel(name)
+        function: PackedFunction = self.attention.get_function(attention.symbol(name), True)
+        return function
+
+
+def with_attention(
+    built: BuiltModel, step: Step, kernels: IRModule, schedules: Mapping[str, Schedule], target: Target
+) -> BuiltModel:
+    """A built step with the kernels of its attention.
+
+    Args:
+        built: its occurrences have the calls of attention among them.
+        kernels: of attention, scheduled.
+        schedules: what that did, by their symbols.
+    """
+    with target:
+        library = load_tvm().compile(kernels, target).mod
+    compiled = built.compiled
+    one = compiled.library
+    made = DecoderLibrary(one.executable, one.kernels, one.weights, step, library)
+    of_attention = {
+        call.operator.key: schedules.get(attention.symbol(call.label), _OF_TVM) for call in attention.calls(step)
+    }
+    compiled = dataclasses.replace(compiled, library=made, calls=(), tensors=(), outputs=())
+    return dataclasses.replace(built, compiled=compiled, schedules=built.schedules | of_attention)
+
+
+def load_step(
+    library: DecoderLibrary,
+    occurrences: tuple[Occurrence, ...],
+    device: RuntimeDevice,
+    inputs: Mapping[str, np.ndarray],
+) -> VmKernels:
+    """Run a step once and keep every call of a kernel with its buffers, those of attention among them.
+
+    The run that is timed as a whole goes over another cache, which calls its kernels without anybody noting it.
+
+    Raises:
+        MeasureError: its attention calls other kernels than were expected.
+    """
+    tvm = load_tvm()
+    step = library.step
+    tensors = [tvm.runtime.tensor(value, device) for value in inputs.values()]
+    kept: list[Call] = []
+
+    def noting(name: str) -> Any:
+        function = library.attention.get_function(attention.symbol(name), True)
+
+        def call(*arguments: Any) -> None:
+            kept.append(Call(name, function, arguments))
+            function(*arguments)
+
+        return tvm.runtime.convert(call)
+
+    noted = [*tensors, make_cache(step, noting)]
+    timed = [*tensors, make_cache(step, lambda name: library.attention.get_function(attention.symbol(name), True))]
+    loaded = kernels_of_run(library.executable, device, STEP, (noted, timed), kept)
+    if [call.label for call in kept] != [occurrence.label for occurrence in occurrences]:
+        raise MeasureError("the attention of this TVM calls other kernels than op_profiler knows of")
+    return loaded

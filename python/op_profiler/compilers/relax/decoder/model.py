@@ -1,0 +1,135 @@
+"""A step of a decoder as a module of Relax, with random weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import psutil
+
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.relax.decoder.step import Decoder, Step, requested_step
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.errors import ModelError
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.transformers import DECODERS
+
+ATTENTION = "vm.builtin.attention_kv_cache_attention_with_fused_qkv"
+"""Takes the cache, the number of the layer, the scale of the scores and the tokens' heads; gives what they see."""
+STEP = "step"
+"""Function of the module: ``main`` between the calls that the cache wants, after which the cache is as it was."""
+_COPIES = 3  # of the weights at once
+_DEVIATION = 0.02
+_NOTE = "its weights are random"
+_SMALL_NOTE = "it has the sizes of a small model; a folder with a config.json of transformers gives others"
+
+
+def load_step(request: ModelRequest) -> ImportedModel:
+    """A step of a decoder.
+
+    Raises:
+        ModelError: its configuration is none of a decoder of llama's structure, or too large for the memory.
+    """
+    step = requested_step(request)
+    _check_memory(request.name, step.decoder)
+    inputs = (InputSpec("tokens", (step.rows,), "int32", high=step.decoder.vocabulary),)
+    notes = (_NOTE, _SMALL_NOTE) if request.name in DECODERS else (_NOTE,)
+    return ImportedModel(
+        request.name, request.source, step.noted_on(_Builder(step).module()), {}, inputs, request.batch_size, notes
+    )
+
+
+def _check_memory(name: str, decoder: Decoder) -> None:
+    heads = (decoder.heads * 2 + decoder.kv_heads * 2) * decoder.head_size
+    of_layer = decoder.hidden * (heads + 3 * decoder.intermediate)
+    needed = 4 * (decoder.layers * of_layer + 2 * decoder.vocabulary * decoder.hidden)
+    available = psutil.virtual_memory().available
+    if _COPIES * needed > available:
+        raise ModelError(
+            f"{name} has {needed / 1e9:.1f} GB of weights; compiling it takes about {_COPIES} times that, and "
+            f"{available / 1e9:.1f} GB of memory are free. Give a folder whose config.json is smaller."
+        )
+
+
+class _Builder:
+    """Makes the functions of one step."""
+
+    def __init__(self, step: Step) -> None:
+        self._step, self._decoder = step, step.decoder
+        self._random = np.random.default_rng(0)
+        self._relax = load_tvm().relax
+        self._op = self._relax.op
+        self._builder = self._relax.BlockBuilder()
+
+    def module(self) -> Any:
+        relax, builder = self._relax, self._builder
+        tokens, cache = self._inputs()
+        with builder.function("main", [tokens, cache]):
+            with builder.dataflow():
+                data = self._emit(
+                    self._op.take(self._weight(self._decoder.vocabulary, self._decoder.hidden), tokens, 0)
+                )
+                for layer in range(self._decoder.layers):
+                    data = self._layer(layer, data, cache)
+                output = builder.emit_output(self._product(self._norm(self._last(data)), self._decoder.vocabulary))
+            builder.emit_func_output(output)
+        main = builder.get().get_global_var("main")
+        tokens, cache = self._inputs()
+        sequences = range(self._step.sequences)
+        with builder.function(STEP, [tokens, cache], pure=False):
+            lengths = relax.ShapeExpr([self._step.tokens for _ in sequences])
+            self._builtin("kv_state_begin_forward", cache, relax.ShapeExpr(list(sequences)), lengths)
+            answer = builder.emit(relax.Call(main, [tokens, cache]))
+            self._builtin("kv_state_end_forward", cache)
+            for number in sequences:
+                self._builtin("kv_state_popn", cache, relax.prim_value(number), relax.prim_value(self._step.tokens))
+            builder.emit_func_output(answer)
+        return builder.get()
+
+    def _inputs(self) -> tuple[Any, Any]:
+        relax = self._relax
+        return relax.Var("tokens", relax.TensorType((self._step.rows,), "int32")), relax.Var("cache", relax.AnyType())
+
+    def _builtin(self, name: str, *arguments: Any) -> None:
+        relax = self._relax
+        function = relax.ExternFunc(f"vm.builtin.{name}")
+        self._builder.emit(relax.Call(function, list(arguments), ty_args=[relax.AnyType()]))
+
+    def _emit(self, value: Any) -> Any:
+        return self._builder.emit(value)
+
+    def _weight(self, *shape: int) -> Any:
+        return self._relax.const((self._random.standard_normal(shape, dtype="float32") * _DEVIATION).astype("float32"))
+
+    def _product(self, data: Any, columns: int) -> Any:
+        return self._emit(self._op.matmul(data, self._weight(int(data.ty.shape[1]), columns)))
+
+    def _norm(self, data: Any) -> Any:
+        scale = self._relax.const(np.ones(self._decoder.hidden, dtype="float32"))
+        return self._emit(self._op.nn.rms_norm(data, scale, axes=[-1], epsilon=self._decoder.epsilon))
+
+    def _layer(self, number: int, data: Any, cache: Any) -> Any:
+        relax, op, sizes, rows = self._relax, self._op, self._decoder, self._step.rows
+        heads = sizes.heads + 2 * sizes.kv_heads
+        projected = self._product(self._norm(data), heads * sizes.head_size)
+        if sizes.biased:
+            projected = self._emit(op.add(projected, self._weight(heads * sizes.head_size)))
+        split = self._emit(op.reshape(projected, (rows, heads, sizes.head_size)))
+        scale = relax.prim_value(float(sizes.head_size**-0.5))
+        made = relax.TensorType((rows, sizes.heads, sizes.head_size), "float32")
+        attended = self._emit(
+            relax.call_dps_packed(ATTENTION, [cache, relax.prim_value(number), scale, split], out_ty=made)
+        )
+        joined = self._emit(op.reshape(attended, (rows, sizes.heads * sizes.head_size)))
+        data = self._emit(op.add(data, self._product(joined, sizes.hidden)))
+        normed = self._norm(data)
+        gate = self._emit(op.nn.silu(self._product(normed, sizes.intermediate)))
+        inner = self._emit(op.multiply(gate, self._product(normed, sizes.intermediate)))
+        return self._emit(op.add(data, self._product(inner, sizes.hidden)))
+
+    def _last(self, data: Any) -> Any:
+        """Of each sequence the last token: only what follows it is wanted."""
+        tokens, rows = self._step.tokens, self._step.rows
+        if tokens == 1:
+            return data
+        return self._emit(self._op.strided_slice(data, axes=[0], begin=[tokens - 1], end=[rows], strides=[tokens]))

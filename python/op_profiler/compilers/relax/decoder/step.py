@@ -1,0 +1,133 @@
+"""What is measured of a decoder: its sizes, and a step of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from op_profiler.compilers.tvm_types import IRModule
+from op_profiler.errors import ModelError
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.transformers import DECODERS
+
+_SMALL = {
+    "hidden_size": 512,
+    "intermediate_size": 1408,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 32000,
+}
+"""Of a name without a folder: what the library has by itself is a model of seven billion weights."""
+_USUAL_THETA = 10000.0
+_STEP = "op_profiler_step"
+
+
+@dataclasses.dataclass(frozen=True)
+class Decoder:
+    """Sizes of a decoder of llama's structure.
+
+    Attributes:
+        head_size: values of a head.
+        biased: heads have biases.
+        epsilon: of the norms.
+        theta: base of the rotary embedding.
+    """
+
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    vocabulary: int
+    biased: bool
+    epsilon: float
+    theta: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step: tokens of each sequence, behind those that the cache holds.
+
+    Attributes:
+        past: tokens of each sequence in the cache; none: a prefill.
+    """
+
+    decoder: Decoder
+    sequences: int
+    tokens: int
+    past: int
+
+    @property
+    def rows(self) -> int:
+        """Tokens of all sequences."""
+        return self.sequences * self.tokens
+
+    @classmethod
+    def of(cls, module: IRModule) -> Step | None:
+        """That a module was made for; None of other models."""
+        text = (module.attrs or {}).get(_STEP)
+        return None if text is None else msgspec.json.decode(str(text), type=cls)
+
+    def noted_on(self, module: Any) -> Any:
+        """The module with what `of` reads."""
+        return module.with_attr(_STEP, msgspec.json.encode(self).decode())
+
+
+def requested_step(request: ModelRequest) -> Step:
+    """The step of a request for one.
+
+    Raises:
+        ModelError: its configuration lacks a size, or asks for another structure.
+    """
+    decoder = read_decoder(request.name)
+    return Step(decoder, request.batch_size, request.sequence_length or 1, request.past or 0)
+
+
+def read_decoder(name: str) -> Decoder:
+    """Sizes from the ``config.json`` of a folder; small ones for the name of a type of models.
+
+    Raises:
+        ModelError: a size is missing or wrong, or the structure is another one.
+    """
+    file = Path(name) / "config.json"
+    try:
+        found = {"model_type": name, **_SMALL} if name in DECODERS else json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{file} is not readable: {error}") from error
+    if not isinstance(found, dict):
+        raise ModelError(f"{file} holds no object of sizes")
+    kind, scaling = found.get("model_type"), found.get("rope_scaling") or found.get("rope_parameters") or {}
+    if found.get("hidden_act", "silu") != "silu":
+        raise ModelError(f"{name}: decoders are measured with silu, not with {found['hidden_act']}")
+    if not isinstance(scaling, dict) or scaling.get("rope_type", scaling.get("type", "default")) != "default":
+        raise ModelError(f"{name}: decoders are measured with plain rotary embeddings; leave out rope_scaling")
+    heads, hidden = _size(name, found, "num_attention_heads"), _size(name, found, "hidden_size")
+    decoder = Decoder(
+        layers=_size(name, found, "num_hidden_layers"),
+        hidden=hidden,
+        intermediate=_size(name, found, "intermediate_size"),
+        heads=heads,
+        kv_heads=_size(name, found, "num_key_value_heads", heads),
+        head_size=_size(name, found, "head_dim", hidden // heads),
+        vocabulary=_size(name, found, "vocab_size"),
+        biased=kind == "qwen2" or bool(found.get("attention_bias", False)),
+        epsilon=float(found.get("rms_norm_eps", 1e-6)),
+        theta=float(scaling.get("rope_theta") or found.get("rope_theta") or _USUAL_THETA),
+    )
+    if heads % decoder.kv_heads or decoder.head_size % 2:
+        raise ModelError(f"{name}: {heads} heads over {decoder.kv_heads} of keys, {decoder.head_size} values each")
+    return decoder
+
+
+def _size(name: str, found: dict[str, Any], field: str, usual: int | None = None) -> int:
+    value = found.get(field, usual)
+    value = usual if value is None else value
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ModelError(f"{name}: {field} is {value!r} in its config.json; a decoder needs a number of 1 or more")
+    return value
