@@ -25,7 +25,7 @@ HOSTILE = "</script><img src=x onerror=\"document.title='attacked'\"><b>net</b>"
 def collected(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> str:
     """mlp, measured here at one thread and explained, with a search; beside it one whose names no page must believe."""
     url = f"sqlite:///{tmp_path_factory.mktemp('report')}/results.db"
-    done = op_profiler("collect", "--modelname", "mlp", "--threads", "1", "--quiet", "--db", url)
+    done = op_profiler("collect", "--modelname", "mlp", "--threads", "1", "--counters", "--quiet", "--db", url)
     assert done.returncode == 0, done.stderr
     explained = op_profiler("explain", "mlp", "--threads", "1", "--trials-from", "none", "--quiet", "--db", url)
     assert explained.returncode == 0, explained.stderr

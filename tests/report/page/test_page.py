@@ -97,6 +97,7 @@ def test_a_row_opens_its_operator_and_keys_lead_on_and_back(opened: Opened, path
         "Prediction",
         "What it computes",
     } <= set(titles)
+    expect(dialog.locator("section", has_text="Counters")).to_contain_text("page faults")
     assert dialog.locator("svg path").count() > 10, "neither samples nor a histogram"
     assert dialog.locator(".loop.vectorized").count() >= 1
     assert "1 of 4" in dialog.inner_text()

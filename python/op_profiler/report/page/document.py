@@ -22,6 +22,7 @@ class Time(Part):
 
     Attributes:
         rounds_us: of each round, the mean over its calls.
+        counted: events of one call by name; `not_counted`: why others were not. Both empty where nobody asked.
     """
 
     median_us: float | None = None
@@ -32,6 +33,8 @@ class Time(Part):
     rounds_us: list[float] = []
     settled: bool | None = None
     foreign_load: bool = False
+    counted: dict[str, float] = {}
+    not_counted: dict[str, str] = {}
     energy_mj: float | None = None
     error: str | None = None
     measured_at: str = ""

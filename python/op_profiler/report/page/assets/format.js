@@ -30,6 +30,9 @@ export const flops = (count) => (count ? scaled(count, [["GFLOP", 1e9], ["MFLOP"
 
 export const bytes = (count) => scaled(count, [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["B", 1]]);
 
+/** Of events, which may be less than one a call. */
+export const amount = (count) => count.toLocaleString("en", { maximumSignificantDigits: 4 });
+
 export const several = (count, what) => `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
 
 export const date = (text) => (text ? `${text.slice(0, 10)} ${text.slice(11, 16)} UTC` : "not known");

@@ -22,7 +22,7 @@ export function openOperator(operator) {
   });
   document.body.append(dialog);
   dialog.showModal();
-  for (const part of [times, why, spread, threads, states, schedule, code, tuning, estimates, description]) part(body, model, operator);
+  for (const part of [times, why, spread, threads, states, counters, schedule, code, tuning, estimates, description]) part(body, model, operator);
 }
 
 export function closeOperator() {
@@ -164,6 +164,26 @@ function states(body, model, operator) {
     ...tuned.map((one) => [`${one.what} (${one.origin}, ${one.cache} caches; its heavy op alone)`, format.microseconds(one.median_us), (one.median_us / inModel).toFixed(2)]),
   ], [1, 2]));
 }
+
+function counters(body, model, operator) {
+  if (model.predicted) return;
+  const time = operator.times?.[view.threads] ?? {};
+  const place = part(body, "Counters");
+  const counted = Object.entries(time.counted ?? {});
+  const missing = Object.entries(time.not_counted ?? {});
+  if (!counted.length && !missing.length) {
+    place.append(unknown("Its events were not counted (collect with --counters)."));
+    return;
+  }
+  const instructions = time.counted?.instructions;
+  if (counted.length) {
+    place.append(h("p", { class: "label" }, "Of one call in the model, all threads together"), table(["event", "a call", "of 1,000 instructions"],
+      counted.map(([name, count]) => [event(name), format.amount(count), instructions ? format.amount(1000 * count / instructions) : "–"]), [1, 2]));
+  }
+  if (missing.length) place.append(unknown(`Not counted: ${missing.map(([name, reason]) => `${event(name)} (${reason})`).join("; ")}.`));
+}
+
+const event = (name) => name.replace("_", " ");
 
 const vendorOf = (model, operator) => (operator.alone ?? []).filter((one) => one.of_anchor && one.threads === view.threads);
 
