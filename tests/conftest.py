@@ -32,7 +32,7 @@ os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "OPENBLAS_N
 
 
 LONGEST = (
-    *("boards/test_boards.py", "packaging/test_style.py", "malformed/test_models.py", "malformed/test_options.py"),
+    *("boards/test_boards.py", "packaging/test_style.py", "malformed/test_options.py", "malformed/test_models.py"),
     *("tuning/test_tuning.py", "boards/test_twins.py", "fleet/test_faults.py", "fleet/test_cluster.py"),
     *("frontends/test_torch.py", "frontends/test_sources.py", "frontends/test_local.py", "collection/test_failures.py"),
     *("collection/test_collection.py", "compilers/relax/test_relax.py", "parallel/corun/test_run.py"),

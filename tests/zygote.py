@@ -87,8 +87,8 @@ def load_transformers() -> None:
     transformers._library()
 
 
-def load(libraries: Iterable[str]) -> None:
-    """Import what is not there yet and is installed."""
+def load(libraries: Iterable[str]) -> bool:
+    """Import what is not there yet and is installed; whether there was any."""
     missing = [name for name in libraries if name not in sys.modules]
     for name in missing:
         with contextlib.suppress(ImportError, MissingPackageError):
@@ -99,54 +99,63 @@ def load(libraries: Iterable[str]) -> None:
     if missing:
         gc.collect()
         gc.freeze()  # else a collection in a child copies all of this
+    return bool(missing)
 
 
 class Nursery:
-    """A process that worker processes of a collection are forked from, and in the supervisor's place the module
-    `subprocess`, whose `Popen` asks it for one."""
+    """A process that worker processes of collections are forked from, one after the other, and in a supervisor's place
+    the module `subprocess`, whose `Popen` asks it for one. All commands share it: to fork it again for each would cost
+    as much as to fork the command."""
 
     PIPE, STDOUT = subprocess.PIPE, subprocess.STDOUT
 
     def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair()
+        self._orders, theirs = socket.socketpair()
         self._pid = os.fork()
         if self._pid == 0:
-            self._socket.close()
+            self._orders.close()
             self._serve(theirs)
         theirs.close()
 
     def end(self) -> None:
-        """Wait for it, so that the time that it and its workers took is told."""
-        self._socket.shutdown(socket.SHUT_RDWR)
+        self._orders.close()
+        os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
 
     def Popen(self, command: list[str], *, stdout: IO[str], env: dict[str, str], **_: Any) -> Forked:  # noqa: N802
         stdin, ours = os.pipe()
+        answers, theirs = os.pipe()
+        order = {"environment": env, "folder": os.getcwd(), "most_bytes": resource.getrlimit(resource.RLIMIT_AS)}
         events = int(command[-1])
-        socket.send_fds(self._socket, [json.dumps(env).encode()], [stdin, stdout.fileno(), events])
+        socket.send_fds(self._orders, [json.dumps(order).encode()], [stdin, stdout.fileno(), events, theirs])
         os.close(stdin)
-        return Forked(self._socket, os.fdopen(ours, "wb"))
+        os.close(theirs)
+        return Forked(os.fdopen(answers), os.fdopen(ours, "wb"))
 
     def _serve(self, orders: socket.socket) -> None:
         while True:
-            message, descriptors, *_ = socket.recv_fds(orders, 1 << 20, 3)
+            message, descriptors, *_ = socket.recv_fds(orders, 1 << 20, 4)
             if not message:
                 os._exit(0)
             child = os.fork()
             if child == 0:
                 orders.close()
-                self._work(json.loads(message), *descriptors)
-            for descriptor in descriptors:
-                os.close(descriptor)
-            orders.send(f"{child}\n".encode())
-            _, status = os.waitpid(child, 0)
-            orders.send(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+                self._work(json.loads(message), *descriptors[:3])
+            with open(descriptors.pop(), "w") as answers:
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                with contextlib.suppress(BrokenPipeError):  # who asked was killed
+                    print(child, file=answers, flush=True)
+                    _, status = os.waitpid(child, 0)
+                    print(os.waitstatus_to_exitcode(status), file=answers, flush=True)
 
-    def _work(self, environment: dict[str, str], stdin: int, log: int, events: int) -> None:
+    def _work(self, order: dict[str, Any], stdin: int, log: int, events: int) -> None:
         for source, descriptor in ((stdin, 0), (log, 1), (log, 2)):
             os.dup2(source, descriptor)
+        os.chdir(order["folder"])
+        resource.setrlimit(resource.RLIMIT_AS, order["most_bytes"])
         os.environ.clear()
-        os.environ.update(environment)
+        os.environ.update(order["environment"])
         sys.argv = ["-c", str(events)]
         exec(os.environ.get(IN_WORKERS, ""), {})
         from op_profiler.collection.worker import main
@@ -157,9 +166,9 @@ class Nursery:
 class Forked:
     """A worker, as far as a supervisor asks."""
 
-    def __init__(self, nursery: socket.socket, stdin: IO[bytes]) -> None:
+    def __init__(self, answers: IO[str], stdin: IO[bytes]) -> None:
         self.stdin = stdin
-        self._answers = nursery.makefile("r")
+        self._answers = answers
         self._pid = int(self._answers.readline())
         self._code: int | None = None
 
@@ -188,7 +197,7 @@ def outcome(main: Callable[[], int | None]) -> int:
     return code if isinstance(code, int) else 0 if code is None else 1
 
 
-def command(order: dict[str, Any]) -> None:
+def command(order: dict[str, Any], nursery: Nursery) -> None:
     """In the child: what the console script does."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
@@ -207,15 +216,11 @@ def command(order: dict[str, Any]) -> None:
         sys.modules["tvm"] = None  # type: ignore[assignment]  # what Python's import looks for to refuse
     from op_profiler.cli import main
 
-    if not order["forks_workers"]:
-        os._exit(outcome(main))
-    from op_profiler.collection import supervisor
+    if order["forks_workers"]:
+        from op_profiler.collection import supervisor
 
-    nursery = Nursery()
-    vars(supervisor)["subprocess"] = nursery
-    code = outcome(main)
-    nursery.end()
-    os._exit(code)
+        vars(supervisor)["subprocess"] = nursery
+    os._exit(outcome(main))
 
 
 def wait(child: int, seconds: float) -> int | None:
@@ -237,14 +242,22 @@ def serve() -> None:
     load_package()
     make_commands()
     hurry()
+    nursery = Nursery()
     for line in sys.stdin:
         order = json.loads(line)
-        load(order["libraries"])
+        if load(order["libraries"]):
+            nursery.end()
+            nursery = Nursery()
         child = os.fork()
         if child == 0:
-            command(order)
-        answers.write(json.dumps(wait(child, order["seconds"])) + "\n")
+            command(order, nursery)
+        code = wait(child, order["seconds"])
+        if code is None or code < 0:  # a worker of its may still run
+            nursery.end()
+            nursery = Nursery()
+        answers.write(json.dumps(code) + "\n")
         answers.flush()
+    nursery.end()
 
 
 if __name__ == "__main__":

@@ -6,29 +6,34 @@ import hashlib
 import os
 import re
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ..command_line import op_profiler
 
 DOCUMENTED = (0, 1, 2, 3, 4, 5)
 MARKER = "code-was-run"
-# What most of these commands need.
-_HEAVY = (
-    *("pandas", "pyarrow.parquet", "scipy.stats", "sklearn.ensemble", "xgboost", "onnx", "tflite"),
-    *("torch", "torch.export", "transformers", "transformers.models.bert.modeling_bert"),
-)
+# What most of these commands need, and what those with models need beside it. Each fork of all that costs its time.
+_LIBRARIES = ("pandas", "pyarrow.parquet", "scipy.stats", "sklearn.ensemble", "xgboost")
+READERS = ("onnx", "tflite", "torch", "torch.export", "transformers", "transformers.models.bert.modeling_bert")
 Done = subprocess.CompletedProcess[str]
 _LOG = re.compile(r"the worker's log: (\S+)")
 
 
 class Commands:
-    """Runs commands one by one, each in a process of its own."""
+    """Runs commands one by one, each in a process of its own.
+
+    Args:
+        readers: packages that read models, if they will.
+    """
+
+    def __init__(self, readers: Sequence[str] = ()) -> None:
+        self._libraries = (*_LIBRARIES, *readers)
 
     def run(self, folder: Path, *arguments: str) -> Done:
         """One command line of ``op-profiler``."""
         changes = {"COLUMNS": "4000", "NO_COLOR": "1", "TVM_NUM_THREADS": str(len(os.sched_getaffinity(0)))}
-        return op_profiler(*arguments, folder=folder, environment=changes, libraries=_HEAVY)
+        return op_profiler(*arguments, folder=folder, environment=changes, libraries=self._libraries)
 
     def check(
         self,

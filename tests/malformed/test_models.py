@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from .damage import BYTES, TEXT, Damage, damaged, value
-from .harness import MARKER, Commands
+from .harness import MARKER, READERS, Commands
 from .valid import Model
 
 KINDS: dict[str, tuple[Damage, ...]] = {
@@ -38,6 +38,12 @@ def model_of(models: dict[str, Model], kind: str) -> Model:
     if kind not in models:
         pytest.skip(f"what reads {kind} is not installed")
     return models[kind]
+
+
+@pytest.fixture(scope="module")
+def commands() -> Commands:
+    """What reads models is imported beforehand."""
+    return Commands(READERS)
 
 
 def lower(commands: Commands, folder: Path, tables: dict[str, bytes], *arguments: str) -> None:

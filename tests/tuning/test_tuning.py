@@ -31,9 +31,9 @@ STOCK = TaskSpec("dense_pack.x86", DENSE.arguments)
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cost model is trained after six trials, and proposes the next six."""
-    monkeypatch.setattr("op_profiler.compilers.relay.tuners.xgboost._PLAN", 6)
-    monkeypatch.setattr("op_profiler.tuning.search._BATCH", 6)
+    """A cost model is trained after four trials, and proposes the next four."""
+    monkeypatch.setattr("op_profiler.compilers.relay.tuners.xgboost._PLAN", 4)
+    monkeypatch.setattr("op_profiler.tuning.search._BATCH", 4)
     monkeypatch.setattr("op_profiler.tuning.search._FINAL_ROUNDS", 3)
 
 
@@ -60,7 +60,7 @@ class Counting:
 
 @pytest.mark.parametrize("tuner", TUNERS)
 def test_every_tuner_makes_its_trials(tuner: str, runner: TrialRunner, target: Any) -> None:
-    trials = 12
+    trials = 8
     search = OperatorSearch([DENSE], target, runner, tuner=tuner, trials=trials).run()
     tried = len({t.candidate.index for t in search.trials})
     assert len(search.trials) == tried
@@ -83,14 +83,14 @@ def test_what_is_known_is_not_measured_again(tuner: str, runner: TrialRunner, ta
         ).run()
         return done, counting.asked
 
-    first, asked = search(10, {})
-    assert asked == 11 and first.trials[0].candidate == Candidate(STOCK, None)
+    first, asked = search(6, {})
+    assert asked == 7 and first.trials[0].candidate == Candidate(STOCK, None)
     memory = {t.schedule.key: t.result for t in first.trials}
-    again, asked = search(10, memory)
+    again, asked = search(6, memory)
     assert asked == 0 and not any(t.new for t in again.trials)
     assert [t.schedule.key for t in again.trials] == [t.schedule.key for t in first.trials]
-    longer, asked = search(15, memory)
-    assert asked == 5 and [t.new for t in longer.trials] == [False] * 11 + [True] * 5
+    longer, asked = search(9, memory)
+    assert asked == 3 and [t.new for t in longer.trials] == [False] * 7 + [True] * 3
 
 
 def test_each_template_gets_a_share_and_the_best_the_rest(runner: TrialRunner, target: Any) -> None:
