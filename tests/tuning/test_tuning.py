@@ -31,10 +31,11 @@ STOCK = TaskSpec("dense_pack.x86", DENSE.arguments)
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cost model is trained after four trials, and proposes the next four."""
+    """A cost model is trained after four trials, and proposes the next four; the two best are compared at the end."""
     monkeypatch.setattr("op_profiler.compilers.relay.tuners.xgboost._PLAN", 4)
     monkeypatch.setattr("op_profiler.tuning.search._BATCH", 4)
     monkeypatch.setattr("op_profiler.tuning.search._FINAL_ROUNDS", 3)
+    monkeypatch.setattr("op_profiler.tuning.search._FINALISTS", 2)
 
 
 @pytest.fixture(scope="module")

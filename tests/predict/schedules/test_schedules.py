@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -9,14 +10,24 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from op_profiler.building.request import BuildRequest
+from op_profiler.collection.studies.tune import tunables_of
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.dataset import Dataset, Row
+from op_profiler.frontends import FRONTENDS
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.frontends.lowered_cache import load_cached
+from op_profiler.measure.measurement import Settings
+from op_profiler.measure.statistics import summarize
 from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.predict.schedules.proposals import propose
 from op_profiler.predict.schedules.ranking import RankingModel, evaluate, examples
 from op_profiler.predict.schedules.suggestions import ScheduleQuery
 from op_profiler.schedules.records import Conditions, Record, keep
+from op_profiler.targets.open_machine import open_machine
 
 from ...command_line import op_profiler
 
@@ -46,8 +57,6 @@ def cost(operator: Operator, knobs: dict[str, int]) -> float:
 
 
 def trials(operator: Operator, target: Any, count: int = 60) -> list[dict[str, Any]]:
-    import dataclasses
-
     (spec,) = compiler_in_use().own_tasks(operator)
     task = spec.create(target)
     random.seed(1)
@@ -134,17 +143,41 @@ def test_what_is_known_is_of_one_device_and_one_set_of_conditions(
     assert (record.source, record.latency_us, record.conditions) == ("record", 1e6, Conditions(2, "hot"))
 
 
-def test_the_command_measures_no_more_than_it_is_asked_to(tmp_path: Path) -> None:
-    places = {"OP_PROFILER_SCHEDULES": str(tmp_path / "schedules")}
-    database = f"sqlite:///{tmp_path / 'x.db'}"
+@pytest.fixture
+def searched(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A dataset with trials of the products of mlp, and the best of each as a record; their times are made up."""
+    monkeypatch.setenv("OP_PROFILER_SCHEDULES", str(tmp_path / "schedules"))
+    request = BuildRequest(model=ModelRequest(source="local", name="mlp"), threads=(1,), cache="hot")
+    file, device = request.record_file(), open_machine("llvm", target, None).device
+    assert file is not None
+    settings = Settings(threads=1, threads_effective=1, cache="hot", cache_mechanism="repeat", executor="kernel")
+    model = load_cached(FRONTENDS.get("local"), request.model)
+    address = f"sqlite:///{tmp_path / 'x.db'}"
+    random.seed(1)
+    with Dataset.open(address) as dataset:
+        for item in tunables_of(model, target)[0]:
+            (task,) = (spec.create(target) for spec in item.tasks if spec.template == "dense_pack.op_profiler")
+            points = random.sample([point for point in range(task.size) if task.is_valid(point)], 20)
+            times = {point: item.anchor.flops / 1e5 * (1 + point / task.size) for point in points}
+            dataset.add_anchor(item.anchor)
+            common: dict[str, Any] = {"operator_key": item.anchor.key, "settings": settings, "device": device}
+            dataset.record_all(
+                Row(schedule=task.schedule(point), measurement=summarize(np.full((3, 1), us)), **common)
+                for point, us in times.items()
+            )
+            point = min(points, key=lambda point: times[point])
+            best = Record(str(target), task.spec.template, task.spec.arguments, task.config(point), (1e-6,))
+            keep(file, dataclasses.replace(best, conditions=Conditions(1, "hot")))
+    return address
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return op_profiler(*arguments, "--db", database, environment=places, libraries=("xgboost",))
 
-    empty = run("schedule", "mlp", "--trials-from", "none")
+def test_the_command_measures_no_more_than_it_is_asked_to(searched: str, tmp_path: Path) -> None:
+    def run(*arguments: str, db: str = searched) -> subprocess.CompletedProcess[str]:
+        return op_profiler(*arguments, "--db", db, libraries=("xgboost",))
+
+    Dataset.open(f"sqlite:///{tmp_path}/empty.db").close()
+    empty = run("schedule", "mlp", "--schedules", "none", "--trials-from", "none", db=f"sqlite:///{tmp_path}/empty.db")
     assert empty.returncode == 5 and "too few" in empty.stderr and "--iftune true" in empty.stderr
-    tuned = run("collect", "--modelname", "mlp", "--threads", "1", "--iftune", "true", "--trials", "20", "--quiet")
-    assert tuned.returncode == 0, tuned.stderr
     known = run("schedule", "mlp", "--threads", "1", "--json", "--trials-from", "none")
     assert known.returncode == 0, known.stderr
     answers = json.loads(known.stdout)

@@ -11,7 +11,7 @@ import numpy as np
 from op_profiler.compilers.tvm_build import load_tvm
 
 Body = Callable[[Any, Any, Any], Any]
-"""Gives the output, from a builder, ``tvm.relax`` and the input."""
+"""Gives the output, or a list of outputs, from a builder, ``tvm.relax`` and the input."""
 
 
 def constant(*shape: int) -> Any:
@@ -31,7 +31,9 @@ def module(shape: Sequence[Any], body: Body) -> Any:
     data = relax.Var("data", relax.TensorType(list(shape), "float32"))
     with builder.function("main", [data]):
         with builder.dataflow():
-            output = builder.emit_output(builder.emit(body(builder, relax, data)))
+            made = body(builder, relax, data)
+            emitted = relax.Tuple([builder.emit(one) for one in made]) if isinstance(made, list) else builder.emit(made)
+            output = builder.emit_output(emitted)
         builder.emit_func_output(output)
     return builder.get()
 

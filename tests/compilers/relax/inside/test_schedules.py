@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from networks import constant, module, small_network
+from networks import Body, constant, module, small_network
 
 from op_profiler.compilers.relax.pipeline import finish, lower, scheduled
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.targets.target import resolve_target
 
 
-def _outputs(executable: Any, data: np.ndarray) -> np.ndarray:
+def _outputs(executable: Any, data: np.ndarray) -> list[np.ndarray]:
     tvm = load_tvm()
     machine = tvm.relax.VirtualMachine(executable, tvm.cpu())
-    return np.asarray(machine["main"](tvm.runtime.tensor(data)).numpy())
+    made = machine["main"](tvm.runtime.tensor(data))
+    return [np.asarray(one.numpy()) for one in ([made] if hasattr(made, "numpy") else made)]
 
 
-def check(module: Any, shape: tuple[int, ...], *rules: str) -> None:
-    """The outputs of both pipelines, and which rules were taken for kernels that are not element-wise."""
+def check(module: Any, shape: tuple[int, ...], *rules: str, shapes: Sequence[tuple[int, ...]] = ()) -> None:
+    """The outputs of both pipelines, and which rules were taken for kernels that are not element-wise.
+
+    Args:
+        shapes: of further inputs.
+    """
     tvm, target = load_tvm(), resolve_target("llvm")
-    data = np.random.default_rng(2).standard_normal(shape).astype("float32")
     kernels, schedules = scheduled(lower(module, target).kernels, target)
     taken = {schedule.template.removesuffix(".relax") for schedule in schedules.values()} - {"elementwise"}
     assert taken == set(rules)
-    stock = tvm.relax.build(module, target, relax_pipeline=tvm.relax.get_default_pipeline(target))
-    np.testing.assert_allclose(_outputs(finish(kernels, target), data), _outputs(stock, data), rtol=2e-4, atol=2e-5)
+    plain = tvm.target.Target({**target.export(), "opt-level": 0})  # it is built faster, and its time is not asked for
+    stock = tvm.relax.build(module, plain, relax_pipeline=tvm.relax.get_default_pipeline(plain))
+    ours = finish(kernels, target)
+    for size in (shape, *shapes):
+        data = np.random.default_rng(2).standard_normal(size).astype("float32")
+        for found, expected in zip(_outputs(ours, data), _outputs(stock, data), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
 
 
 BLOCKED, PLAIN = "conv2d_NCHWc", "conv"
@@ -83,10 +94,10 @@ def test_transposed_convolutions(
     check(module(shape, body), shape, rule)
 
 
-@pytest.mark.parametrize("axes", [[0, 2, 3, 1], [0, 3, 1, 2], [3, 2, 1, 0], [0, 2, 1, 3]])
-def test_transpositions(axes: list[int]) -> None:
-    for shape in ((2, 5, 17, 19), (1, 32, 6, 48)):
-        check(module(shape, lambda b, relax, x: relax.op.permute_dims(x, axes)), shape)
+@pytest.mark.parametrize("shape", [(2, 5, 17, 19), (1, 32, 6, 48)])
+def test_transpositions(shape: tuple[int, ...]) -> None:
+    orders = ([0, 2, 3, 1], [0, 3, 1, 2], [3, 2, 1, 0], [0, 2, 1, 3])
+    check(module(shape, lambda b, relax, x: [relax.op.permute_dims(x, axes) for axes in orders]), shape)
 
 
 @pytest.mark.parametrize("channels", [(16, 16), (12, 40)])
@@ -118,15 +129,15 @@ def test_a_layer_of_attention() -> None:
     check(module(shape, body), shape, "matmul", "rows")
 
 
-@pytest.mark.parametrize("rows", [1, 5, 8])
-def test_batched_products_of_rows_that_only_run_time_tells(rows: int) -> None:
+def test_batched_products_of_rows_that_only_run_time_tells() -> None:
     load_tvm()
     from tvm import tirx
 
     def body(builder: Any, relax: Any, data: Any) -> Any:
         return relax.op.matmul(data, relax.op.reshape(constant(3 * 20, 12), [3, 20, 12]))
 
-    check(module((3, tirx.Var("n", "int64"), 20), body), (3, rows, 20), "matmul")
+    few, more = (3, 1, 20), [(3, 5, 20), (3, 8, 20)]
+    check(module((3, tirx.Var("n", "int64"), 20), body), few, "matmul", shapes=more)
 
 
 def test_batched_products() -> None:
@@ -136,42 +147,49 @@ def test_batched_products() -> None:
     check(module((3, 12, 20), body), (3, 12, 20), "matmul")
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4, 33])
-def test_products_of_rows_that_only_run_time_tells(rows: int) -> None:
+def test_products_of_rows_that_only_run_time_tells() -> None:
     load_tvm()
     from tvm import tirx
 
     def body(builder: Any, relax: Any, data: Any) -> Any:
         return relax.op.nn.relu(relax.op.matmul(data, constant(24, 32)))
 
-    check(module((tirx.Var("n", "int64"), 24), body), (rows, 24), "matmul")
+    check(module((tirx.Var("n", "int64"), 24), body), (1, 24), "matmul", shapes=[(3, 24), (4, 24), (33, 24)])
 
 
 @pytest.mark.parametrize("shape", [(4, 48), (2, 3, 17), (1, 5, 1000)])
-@pytest.mark.parametrize("kind", ["softmax", "layer_norm", "log_softmax"])
-def test_rows(shape: tuple[int, ...], kind: str) -> None:
+def test_rows(shape: tuple[int, ...]) -> None:
     def body(builder: Any, relax: Any, data: Any) -> Any:
-        if kind == "layer_norm":
-            scale, shift = constant(shape[-1]), constant(shape[-1])
-            return relax.op.nn.layer_norm(data, scale, shift, axes=[-1])
-        return getattr(relax.op.nn, kind)(data, axis=-1)
+        op = relax.op.nn
+        normed = op.layer_norm(data, constant(shape[-1]), constant(shape[-1]), axes=[-1])
+        return [op.softmax(data, axis=-1), op.log_softmax(data, axis=-1), normed]
 
     check(module(shape, body), shape, "rows")
 
 
-@pytest.mark.parametrize("axes", [[2, 3], [1], [-1], [0, 1, 2, 3]])
-@pytest.mark.parametrize("kind", ["mean", "max"])
 @pytest.mark.parametrize("shape", [(2, 5, 6, 16), (3, 2, 7, 13)])
-def test_reductions(kind: str, axes: list[int], shape: tuple[int, ...]) -> None:
-    rules = ("rows",) if kind == "mean" and axes == [-1] else ()
-    check(module(shape, lambda b, relax, x: getattr(relax.op, kind)(x, axis=axes, keepdims=True)), shape, *rules)
+def test_reductions(shape: tuple[int, ...]) -> None:
+    """The mean of a row has its rule; the others have none."""
+    axes = [[2, 3], [1], [-1], [0, 1, 2, 3]]
+    last = ("mean", [-1])
+    others = [each for each in itertools.product(("mean", "max"), axes) if each != last]
+
+    def body(made: Sequence[tuple[str, list[int]]]) -> Body:
+        return lambda b, relax, x: [getattr(relax.op, kind)(x, axis=axis, keepdims=True) for kind, axis in made]
+
+    check(module(shape, body([last])), shape, "rows")
+    check(module(shape, body(others)), shape)
 
 
-@pytest.mark.parametrize("kind", ["max_pool2d", "avg_pool2d"])
-@pytest.mark.parametrize("options", [{"strides": 2, "padding": (1, 0, 2, 1)}, {"strides": (1, 3), "dilation": (1, 2)}])
-def test_pooling_of_rows(kind: str, options: dict[str, Any]) -> None:
+def test_pooling_of_rows() -> None:
     shape = (2, 5, 11, 13)
-    check(module(shape, lambda b, relax, x: getattr(relax.op.nn, kind)(x, pool_size=(3, 2), **options)), shape)
+    options: list[dict[str, Any]] = [{"strides": 2, "padding": (1, 0, 2, 1)}, {"strides": (1, 3), "dilation": (1, 2)}]
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        kinds = (relax.op.nn.max_pool2d, relax.op.nn.avg_pool2d)
+        return [kind(data, pool_size=(3, 2), **option) for kind in kinds for option in options]
+
+    check(module(shape, body), shape)
 
 
 @pytest.mark.parametrize("kind", ["max_pool2d", "avg_pool2d"])
