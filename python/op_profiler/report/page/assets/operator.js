@@ -177,10 +177,13 @@ function counters(body, model, operator) {
   }
   const instructions = time.counted?.instructions;
   if (counted.length) {
-    place.append(h("p", { class: "label" }, "Of one call in the model, all threads together"), table(["event", "a call", "of 1,000 instructions"],
+    place.append(h("p", { class: "label" }, "Of one call in the model, all threads together"), table(["event", "a call", "per 1,000 instructions"],
       counted.map(([name, count]) => [event(name), format.amount(count), instructions ? format.amount(1000 * count / instructions) : "–"]), [1, 2]));
   }
-  if (missing.length) place.append(unknown(`Not counted: ${missing.map(([name, reason]) => `${event(name)} (${reason})`).join("; ")}.`));
+  for (const reason of new Set(missing.map(([, why]) => why))) {
+    const names = missing.filter(([, why]) => why === reason).map(([name]) => event(name));
+    place.append(unknown(`Not counted: ${names.join(", ")}. Why: ${reason}.`));
+  }
 }
 
 const event = (name) => name.replace("_", " ");
