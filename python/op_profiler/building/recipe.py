@@ -121,6 +121,7 @@ class Recipe:
             request = dataclasses.replace(self.request, schedules=folder)
             file = request.record_file()
             assert file is not None  # only `records.NONE` has none
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text("".join(line + "\n" for line in self.schedules))
+            for record in map(records.parse_line, self.schedules):
+                if record is not None:
+                    records.keep(file, record)
             return build_model(request, model, target)

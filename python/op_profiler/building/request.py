@@ -116,7 +116,7 @@ class BuildRequest:
         folder = kind.name if self.compiler == DEFAULT_COMPILER else f"{self.compiler}/{kind.name}"
         name = kind.processor_name() if self.place is None else self.place.key  # all machines of a key share them
         name = name if self.target.strip() == kind.name else f"{name} {self.target}"
-        return records.record_file(self.schedules, folder, name)
+        return records.record_file(self.schedules, folder, name, COMPILERS.get(self.compiler).record_form)
 
     def base_key(self, content: str, machine: str, label: str = "") -> str:
         """Identity of what is measured, as far as it is known without building it.

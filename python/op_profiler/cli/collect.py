@@ -169,12 +169,12 @@ def collect(  # noqa: PLR0913 - the options are the interface
         ),
     ] = "false",
     tuner: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Strategy of the search: {tuners}.",
+            help="Strategy of the search: {tuners}. Default: xgb_knob, with --compiler relax trees.",
             rich_help_panel="Tuning",
         ),
-    ] = "xgb_knob",
+    ] = None,
     trials: Annotated[int, typer.Option(help="10 to 3000 candidates an operator.", rich_help_panel="Tuning")] = 64,
     schedules: options.Schedules = "auto",
     vendor: Annotated[

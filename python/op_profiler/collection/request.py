@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from op_profiler.building.request import BuildRequest, one_of
+from op_profiler.compilers import COMPILERS
 from op_profiler.compilers.compiler import require
 from op_profiler.dataset import DEFAULT_DB
 from op_profiler.errors import UsageError
@@ -75,13 +76,13 @@ class TuneRequest:
     """How to search for better schedules.
 
     Attributes:
-        tuner: name of the search strategy, one of `TUNERS`.
+        tuner: name of the search strategy, one of `TUNERS`; None for the compiler's own.
         trials: candidates an operator, 10 to 3000.
         seed: of everything that is drawn.
         partial: report the best after parts of the trials.
     """
 
-    tuner: str = "xgb_knob"
+    tuner: str | None = None
     trials: int = 64
     seed: int = 0
     partial: bool = False
@@ -92,7 +93,8 @@ class TuneRequest:
         Raises:
             UsageError: an option is out of range; names what it may be.
         """
-        TUNERS.check(self.tuner)
+        if self.tuner is not None:
+            TUNERS.check(self.tuner)
         if not TRIALS[0] <= self.trials <= TRIALS[1]:
             raise UsageError(f"--trials {self.trials} is out of range; give {TRIALS[0]} to {TRIALS[1]}")
 
@@ -160,6 +162,12 @@ class CollectRequest:
                 require(self.build.compiler, ability, option)
         if studies.tune is not None:
             studies.tune.check()
+            compiler = COMPILERS.get(self.build.compiler)
+            if studies.tune.tuner in compiler.other_tuners:
+                names = ", ".join(name for name in TUNERS if name not in compiler.other_tuners)
+                raise UsageError(
+                    f"--tuner {studies.tune.tuner} is not there for --compiler {compiler.name}; give {names}"
+                )
         if self.build.schedules == records.NONE and (studies.tune or studies.compare):
             raise UsageError("--schedules none leaves nothing to tune for or to compare with; leave it out")
         if studies and (self.dry_run or self.build.executor == "vm"):

@@ -62,6 +62,9 @@ class Compiler(abc.ABC):
         pipelines: names of its ways from models to kernels. Where there are several it takes a user's too, and goes
             the way of `op_profiler.compilers.pipelines.pipeline_in_use`.
         native_flags: that C code which calls its kernels is compiled with.
+        record_form: how its schedule records lie in files, `LINES` or `DATABASES` of `op_profiler.schedules.records`.
+        tuner: of `op_profiler.tuning.tuners`, that searches where the user names none.
+        other_tuners: those that search for another compiler only.
         needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
     """
 
@@ -71,6 +74,9 @@ class Compiler(abc.ABC):
     runs_own_kernels: ClassVar[bool] = False
     pipelines: ClassVar[tuple[str, ...]] = (DEFAULT_PIPELINE,)
     native_flags: ClassVar[tuple[str, ...]] = ()
+    record_form: ClassVar[str] = ".jsonl"
+    tuner: ClassVar[str] = "xgb_knob"
+    other_tuners: ClassVar[frozenset[str]] = frozenset()
     needs: ClassVar[str]
 
     def check(self, request: BuildRequest) -> None:
@@ -257,6 +263,10 @@ class Compiler(abc.ABC):
             name, label: as in `KernelCall`.
             arrays: that it reads, and then those that it writes.
         """
+
+    @abc.abstractmethod
+    def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
+        """A copy of an array on a device."""
 
     @abc.abstractmethod
     def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:

@@ -1,11 +1,14 @@
-"""Schedule records: which schedule an operator gets, as lines that `autotvm.apply_history_best` reads.
+"""Schedule records: which schedule an operator gets, in the form that the compiler's own tools read.
 
-One file a processor, ``<folder>/<target>/<processor>.jsonl``. A record holds under conditions (`Conditions`): what is
-the fastest on two threads that read their weights from memory says little of one thread with warm caches. The file has
-one line for each computation and each of its conditions. Times decide nothing here: they are of different minutes.
+For Relay these are lines that `autotvm.apply_history_best` reads, one file a processor,
+``<folder>/<target>/<processor>.jsonl``; for Relax databases of MetaSchedule (`metaschedule_database.py`).
+
+A record holds under conditions (`Conditions`): what is
+the fastest on two threads that read their weights from memory says little of one thread with warm caches. There is one
+record for each computation and each of its conditions. Times decide nothing here: they are of different minutes.
 Whoever replaces a record has measured it and the new one in turns (`keep`).
 
-The conditions stand in a member ``conditions`` of the line, which AutoTVM does not look at. Lines without it, as
+The conditions stand in a member ``conditions`` of a line, which AutoTVM does not look at. Lines without it, as
 AutoTVM and older versions write them, are of unknown conditions: they are used only where there is nothing else.
 """
 
@@ -32,6 +35,10 @@ from op_profiler.files import atomic_file
 from op_profiler.shipped import is_checkout, shipped_schedules
 
 AUTO, NONE = "auto", "none"
+FUNCTION = "function"
+"""First argument of a task that is a function of TIR; its hash and its text follow."""
+LINES, DATABASES = ".jsonl", ".metaschedule"
+"""How the names of records end: of a file of lines, and of a folder of databases."""
 _FOLDER_VARIABLE = "OP_PROFILER_SCHEDULES"
 _LOG_VERSION = 0.2
 _FAILED_SECONDS = 1e8  # AutoTVM writes 1e9 for a failure
@@ -71,12 +78,12 @@ class Conditions:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """One line of an AutoTVM log.
+    """One line of an AutoTVM log, or a record of a database of MetaSchedule's.
 
     Attributes:
-        target: the target string.
-        template, arguments: the task, in AutoTVM's serialized form.
-        config: the point of its space, as AutoTVM writes it.
+        target: the target, as the compiler writes it.
+        template, arguments: the task, in AutoTVM's serialized form, or a function of TIR.
+        config: the point of its space, as AutoTVM writes it; with a ``trace`` where MetaSchedule reads it.
         seconds: costs; empty where the trial failed.
         error_no: AutoTVM's number of the failure, 0 where there is none.
         timestamp: seconds since 1970.
@@ -130,8 +137,11 @@ class Record:
 def computation_of(template: str, arguments: Sequence[Any]) -> str:
     """16 hex digits of what a task computes: equal for all templates of one operator, Winograd's too.
 
-    Records of one computation exclude each other, since a build takes one template for an operator.
+    Records of one computation exclude each other, since a build takes one template for an operator. A task that is a
+    function computes that function, whatever the template.
     """
+    if arguments and arguments[0] == FUNCTION:
+        return hashlib.sha256(str(arguments[1]).encode()).hexdigest()[:16]
     family = template.partition(".")[0]
     if family.endswith("_winograd"):
         family = family.removesuffix("_winograd")
@@ -172,10 +182,10 @@ def parse_line(line: str) -> Record | None:
         texts = isinstance(target, str) and isinstance(template, str) and f"{target}{template}".isprintable()
         if not texts or keywords or not isinstance(arguments, list) or not _is_config(config):
             return None
-        numbers = tuple(float(c) for c in costs)
+        numbers = costs_of(costs)
         if not 0 <= float(timestamp) <= _LAST_SECOND:
             return None
-        failed = int(error_no) != 0 or not numbers or any(not 0 < c < _FAILED_SECONDS for c in numbers)
+        failed = int(error_no) != 0 or not numbers
         return Record(
             target,
             template,
@@ -184,7 +194,7 @@ def parse_line(line: str) -> Record | None:
             () if failed else numbers,
             int(error_no) if int(error_no) else int(failed),
             float(timestamp),
-            _conditions(fields.get("conditions")),
+            conditions_of(fields.get("conditions")),
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
@@ -209,7 +219,13 @@ def _is_knob(kind: Any, value: Any) -> bool:
     return kind == "ot" and (value is None or isinstance(value, (str, int)))
 
 
-def _conditions(fields: Any) -> Conditions | None:
+def costs_of(values: Iterable[Any]) -> tuple[float, ...]:
+    """Seconds of a trial; none where one of them stands for a failure."""
+    costs = tuple(float(value) for value in values)
+    return costs if all(0 < cost < _FAILED_SECONDS for cost in costs) else ()
+
+
+def conditions_of(fields: Any) -> Conditions | None:
     """What a line says of its conditions; None where it says nothing that is understood."""
     if not isinstance(fields, dict):
         return None
@@ -220,17 +236,21 @@ def _conditions(fields: Any) -> Conditions | None:
 
 
 def read_records(path: Path) -> tuple[list[Record], int]:
-    """All records of a file, and how many of its lines are none.
+    """All records of a place that `record_file` names, and how many of its lines are none.
 
     Raises:
-        OpProfilerError: the file cannot be read.
+        OpProfilerError: a file cannot be read.
     """
-    lines = _lines(path)
+    if path.is_dir():
+        from op_profiler.schedules.metaschedule_database import read_databases
+
+        return read_databases(path)
+    lines = lines_of(path)
     parsed = [parse_line(line) for line in lines]
     return [record for record in parsed if record is not None], sum(record is None for record in parsed)
 
 
-def _lines(path: Path) -> list[str]:
+def lines_of(path: Path) -> list[str]:
     """Lines of a file that hold something."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -256,18 +276,24 @@ def default_folder() -> Path:
     return shipped_schedules() if is_checkout() else platformdirs.user_data_path("op_profiler") / "schedules"
 
 
-def record_file(schedules: str, target_kind: str, processor: str) -> Path | None:
-    """The file of a processor, which may not exist; None where records are switched off.
+def record_file(schedules: str, target_kind: str, processor: str, form: str = LINES) -> Path | None:
+    """The records of a processor, which may not exist; None where they are switched off.
 
     Records that were installed with the package are read where they lie until `keep` has made a copy for the user.
 
     Args:
-        schedules: ``auto``, ``none``, or a folder.
+        schedules: ``auto``, ``none``, or a folder; with `DATABASES` also one that TVM's own tools have written.
         processor: its name, e.g. ``AMD EPYC znver5``.
+        form: `LINES`, a file, or `DATABASES`, a folder.
     """
     if schedules == NONE:
         return None
-    name = Path(target_kind, f"{slug(processor)}.jsonl")
+    if form == DATABASES and schedules != AUTO:
+        from op_profiler.schedules.metaschedule_database import is_database
+
+        if is_database(Path(schedules)):
+            return Path(schedules)
+    name = Path(target_kind, f"{slug(processor)}{form}")
     if schedules != AUTO:
         return Path(schedules) / name
     own, shipped = default_folder() / name, shipped_schedules() / name
@@ -322,15 +348,19 @@ def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
     own.parent.mkdir(parents=True, exist_ok=True)
     with _locked(own.with_suffix(".lock")):
         known = own if own.exists() else path
-        lines = _lines(known) if known.exists() else []
-        parsed = [parse_line(line) for line in lines]
-        rivals = [one is not None and _same_place(one, record) for one in parsed]
-        if any(rival and one not in beaten for rival, one in zip(rivals, parsed)):
+        rivals = [one for one in (read_records(known)[0] if known.exists() else []) if _same_place(one, record)]
+        if any(rival not in beaten for rival in rivals):
             return False
-        kept = [line for line, rival in zip(lines, rivals) if not rival]
-        text = "".join(line + "\n" for line in (*kept, record.to_json(str(load_tvm().__version__))))
-        with atomic_file(own) as partial:
-            partial.write_text(text, encoding="utf-8")
+        if FUNCTION in record.arguments[:1]:
+            from op_profiler.schedules.metaschedule_database import replace_in_databases
+
+            replace_in_databases(own, rivals, record)
+        else:
+            lines = lines_of(known) if known.exists() else []
+            kept = [line for line in lines if parse_line(line) not in rivals]
+            text = "".join(line + "\n" for line in (*kept, record.to_json(str(load_tvm().__version__))))
+            with atomic_file(own) as partial:
+                partial.write_text(text, encoding="utf-8")
     return True
 
 

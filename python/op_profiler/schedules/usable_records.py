@@ -29,8 +29,8 @@ class UsableRecords:
 
     @classmethod
     def of_file(cls, file: Path | None, wanted: Conditions) -> UsableRecords:
-        """Those of a file whose conditions are the nearest; none where there is no file."""
-        records, skipped = read_records(file) if file is not None and file.is_file() else ([], 0)
+        """Those of a file or a folder whose conditions are the nearest; none where it is not there."""
+        records, skipped = read_records(file) if file is not None and file.exists() else ([], 0)
         return cls(choose(records, wanted), wanted, file, skipped)
 
     @classmethod

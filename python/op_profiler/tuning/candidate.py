@@ -54,8 +54,11 @@ class Candidate:
 
 def candidate_of(record: Record, specs: Iterable[TaskSpec], target: Target) -> Candidate | None:
     """The candidate that a record stands for; None where no task is the record's, or its space has no such point."""
+    from op_profiler.schedules.records import computation_of
+
     for spec in specs:
-        if (spec.template, spec.arguments) != (record.template, record.arguments):
+        mine = spec.template, computation_of(spec.template, spec.arguments)
+        if mine != (record.template, record.computation):
             continue
         if int(record.config.get("index", _NO_POINT)) == _NO_POINT:
             return Candidate(spec, None)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from op_profiler.schedules.schedule import Origin, Schedule
+from op_profiler.tuning.reference import Reference, reference_of
 
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import RuntimeModule
@@ -36,11 +37,14 @@ class BuiltPoint:
     """A task under one schedule, as a function.
 
     Attributes:
-        tensors: shape and dtype of each array that it takes: the output, then the inputs.
+        function: a library whose entry it is.
+        tensors: shape and dtype of each array that it takes.
+        output: place of the output among them; the others are inputs.
     """
 
     function: RuntimeModule
     tensors: tuple[tuple[tuple[int, ...], str], ...]
+    output: int = 0
 
 
 class Task(abc.ABC):
@@ -78,6 +82,10 @@ class Task(abc.ABC):
             InvalidPointError: the template refuses it.
             Exception: whatever the compiler raises where it cannot compile it.
         """
+
+    def reference(self) -> Reference | None:
+        """Inputs, and what it must compute of them; None where nobody knows."""
+        return reference_of(self.spec)
 
     @property
     def size(self) -> int:

@@ -93,8 +93,6 @@ def test_prefill_and_decode_of_a_decoder_are_models_apart_with_the_kernels_of_th
         ("--precision", "int8"),
         ("--executor", "vm"),
         ("--target", "llvm,pynq"),
-        ("--iftune", "true"),
-        ("--ifcompare", "true"),
         ("--vendor", "true"),
         ("--pipeline", "stok"),
         ("--pipeline", "no_such_module:passes"),
@@ -104,6 +102,41 @@ def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, str]) 
     ran = _collect("--compiler", "relax", "--modelname", "mlp", *options)
     assert ran.returncode == 2 and "Traceback" not in ran.stderr
     assert any(word in ran.stderr for word in ("relax", "pynq", "--pipeline", "stock"))
+
+
+def test_a_model_is_tuned_recorded_and_rebuilt_with_the_records(tmp_path: Path) -> None:
+    file, schedules, summary = tmp_path / "results.db", tmp_path / "schedules", tmp_path / "summary.json"
+    model = ("--modelsource", "simple", "--modelname", "conv2d", "--inputshape", "1,16,14,14", "--threads", "1")
+    options = (*model, "--compiler", "relax", "--db", f"sqlite:///{file}", "--schedules", str(schedules))
+    search = ("--iftune", "true", "--trials", "10", "--tuner", "random")
+    ran = _collect(*options, *search, "--ifcompare", "true", "--summary-json", str(summary))
+    assert ran.returncode == 0, ran.stderr
+    studies = json.loads(summary.read_text())[0]["studies"]
+    (tuned,), (compared,) = studies["tuned"], studies["compared"]
+    assert tuned["new"] == 11 and tuned["best_in_model_us"] <= tuned["default_in_model_us"] and compared["agree"]
+    (database,) = schedules.rglob("database_tuning_record.json")
+    assert database.parent.name == "1-threads-model" and len(database.read_text().splitlines()) == 1
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        trials = connection.execute(
+            "SELECT template, tile, vectorize, parallel FROM schedules WHERE origin = 'trial'"
+        ).fetchall()
+        (in_model,) = connection.execute(
+            "SELECT origin FROM schedules JOIN measurements ON schedule_key = schedules.key"
+            " JOIN model_operators ON model_operators.operator_key = measurements.operator_key"
+            " JOIN settings ON settings.key = settings_key"
+            " WHERE settings.executor = 'graph' AND template = 'conv2d_NCHWc.relax'"
+        ).fetchall()
+    assert len(trials) >= 10 and {template for template, *_ in trials} == {"conv2d_NCHWc.relax"}
+    assert all(tile and vectorize and parallel for _, tile, vectorize, parallel in trials)
+    assert in_model[0] == "tuned"
+    again = _collect(*options, *search)  # everything is known
+    assert again.returncode == 0, again.stderr
+
+
+def test_tuners_of_another_compiler_are_refused_with_a_sentence() -> None:
+    ran = _collect("--compiler", "relax", "--modelname", "mlp", "--iftune", "true", "--tuner", "xgb_knob")
+    assert ran.returncode == 2 and "Traceback" not in ran.stderr
+    assert "--compiler relax" in ran.stderr and "trees, random, gridsearch" in ran.stderr
 
 
 def test_the_user_s_pipeline_is_measured_and_another_content_of_it_is_another_model(tmp_path: Path) -> None:

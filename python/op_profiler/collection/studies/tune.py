@@ -141,6 +141,7 @@ class ModelTuner(Study):
         self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int
     ) -> tuple[Tunable, Search, Candidate | None]:
         """An anchor, what its search found, and the schedule that has been in use for it."""
+        from op_profiler.compilers.compiler import compiler_in_use
         from op_profiler.tuning.candidate import candidate_of
         from op_profiler.tuning.search import OperatorSearch
 
@@ -160,7 +161,7 @@ class ModelTuner(Study):
             item.tasks,
             self.target,
             runner,
-            tuner=self.tune.tuner,
+            tuner=self.tune.tuner or compiler_in_use().tuner,
             trials=self.tune.trials,
             seed=self.tune.seed,
             defaults=(item.default,) if item.default is not None else (),
@@ -190,7 +191,7 @@ class ModelTuner(Study):
         from op_profiler.schedules import records
 
         file = self.build.record_file()
-        known = records.read_records(file)[0] if file is not None and file.is_file() else []
+        known = records.read_records(file)[0] if file is not None and file.exists() else []
         wanted = records.computation_of(item.tasks[0].template, item.tasks[0].arguments)
         return [r for r in known if r.computation == wanted and r.conditions == self.conditions]
 

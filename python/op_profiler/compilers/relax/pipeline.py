@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from op_profiler.compilers.relax.legalize import legalize_ops
@@ -12,6 +13,8 @@ from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule, Target
 from op_profiler.schedules.schedule import Schedule
+
+Recorded = Callable[[Any], "tuple[Any, Schedule] | None"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,15 +57,21 @@ def lower(module: IRModule, target: Target) -> Lowered:
     return Lowered(fused, kernels)
 
 
-def scheduled(kernels: IRModule, target: Target) -> tuple[Any, dict[str, Schedule]]:
-    """Every kernel under its default schedule, and what that is by the kernel's name."""
+def scheduled(
+    kernels: IRModule, target: Target, recorded: Recorded = lambda function: None
+) -> tuple[Any, dict[str, Schedule]]:
+    """Every kernel under its recorded schedule, else its default one, and what that is by the kernel's name.
+
+    Args:
+        recorded: a function and its schedule by a record; None where there is none.
+    """
     tvm = load_tvm()
     vectors, schedules = vectors_of(target), {}
     module = tvm.IRModule(dict(kernels.functions_items()), attrs=kernels.attrs)
     for name, function in kernels.functions_items():
         if not isinstance(function, tvm.tirx.PrimFunc) or "tirx.is_scheduled" in (function.attrs or {}):
             continue
-        made, schedules[str(name.name_hint)] = schedule_function(function, vectors)
+        made, schedules[str(name.name_hint)] = recorded(function) or schedule_function(function, vectors)
         module.update_func(name, made.with_attrs(function.attrs) if function.attrs else made)
     return module, schedules
 

@@ -16,6 +16,7 @@ from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
 from op_profiler.compilers.relax import tvm_package
 from op_profiler.compilers.relax.other_pipelines import STOCK
 from op_profiler.errors import MeasureError, ModelError, UsageError
+from op_profiler.schedules.records import DATABASES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,9 +45,12 @@ class RelaxCompiler(Compiler):
     """One module of Relax a model, run by its virtual machine."""
 
     name = "relax"
-    beyond_collecting = frozenset({"corun", "decode"})
+    beyond_collecting = frozenset({"corun", "decode", "tune", "compare"})
     pipelines = (DEFAULT_PIPELINE, STOCK)
     native_flags = ("-DTVM_FFI",)
+    record_form = DATABASES
+    tuner = "trees"
+    other_tuners = frozenset({"xgb_knob", "xgb", "xgb-rank", "xgb_itervar", "xgb_curve", "ga", "droplet"})
     needs = f"The compiler relax needs a TVM of its own: {tvm_package.INSTALL}"
 
     def check(self, request: BuildRequest) -> None:
@@ -93,7 +97,11 @@ class RelaxCompiler(Compiler):
         return _called(_lowered(model, target))
 
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
-        return FusedOperators(lower(), frozenset())
+        from op_profiler.compilers.relax.tuning.workload import computation
+
+        occurrences = lower()
+        by_label = {occurrence.label: occurrence.function for occurrence in occurrences}
+        return FusedOperators(occurrences, frozenset(map(computation, by_label.values())))
 
     def build(
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
@@ -104,12 +112,12 @@ class RelaxCompiler(Compiler):
         with _refused(model.name):
             if pipeline == DEFAULT_PIPELINE:
                 lowered = _lowered(model, target)
-                executable, schedules = _finished(lowered.kernels, target)
+                finished = _finished(lowered.kernels, target, records)
             else:
-                finished = run_pipeline(pipeline, model.mod, target, build=True)
-                lowered, executable, schedules = finished.lowered, finished.executable, {}
-        built = _built(executable, schedules, lowered.kernels, _called(lowered), started)
-        return _with_attention(built, model, target)
+                other = run_pipeline(pipeline, model.mod, target, build=True)
+                lowered, finished = other.lowered, Finished(other.executable)
+        built = _built(finished, lowered.kernels, _called(lowered), started)
+        return _with_attention(built, model, target, records)
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
         library: VmLibrary = compiled.library
@@ -121,6 +129,12 @@ class RelaxCompiler(Compiler):
         from op_profiler.compilers.relax.calls import Call
 
         return Call(label, function, arrays, name=name)
+
+    def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
+        from op_profiler.compilers.tvm_build import load_tvm
+
+        array: DeviceArray = load_tvm().runtime.tensor(values, device)
+        return array
 
     def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
         from op_profiler.compilers.tvm_build import load_tvm
@@ -168,22 +182,30 @@ class RelaxCompiler(Compiler):
         started = time.perf_counter()
         module = self.single_operator(occurrence).mod
         with _refused(occurrence.operator.name):
-            executable, schedules = _finished(module, target)
-        return _built(executable, schedules, module, [occurrence], started)
+            finished = _finished(module, target, records)
+        return _built(finished, module, [occurrence], started)
 
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None
     ) -> tuple[list[Tunable], list[Occurrence]]:
-        return [], self.operators(model, target)
+        from op_profiler.compilers.relax.tuning.tunables import tunables
+
+        occurrences = self.operators(model, target)
+        return tunables(occurrences, target, keys), occurrences
 
     def anchor(self, occurrence: Occurrence) -> Operator:
-        raise ModelError("the compiler relax does not tune")
+        return occurrence.operator
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
-        raise ModelError("the compiler relax does not tune")
+        from op_profiler.compilers.relax.tuning.task import KernelTask
+
+        return KernelTask(spec, target)
 
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
-        return ()
+        from op_profiler.compilers.relax.tuning.tunables import spec_of
+
+        spec = spec_of(occurrence, target)
+        return () if spec is None else (spec,)
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:
         raise NotKept("modules of Relax are built again")
@@ -216,44 +238,64 @@ def _called(lowered: Lowered) -> list[Occurrence]:
     return [occurrence for occurrence in occurrences_of(lowered, of_attention) if occurrence.label in called]
 
 
-def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> BuiltModel:
+def _with_attention(built: BuiltModel, model: ImportedModel, target: Target, records: UsableRecords) -> BuiltModel:
     """The same with the kernels of attention where it is a step of a decoder."""
     from op_profiler.compilers.relax.decoder import attention, library
     from op_profiler.compilers.relax.decoder.step import Step
     from op_profiler.compilers.relax.pipeline import scheduled
+    from op_profiler.compilers.relax.tuning.applied_records import AppliedRecords
+    from op_profiler.compilers.relax.vectors import vectors_of
 
     step = Step.of(model.mod)
     if step is None:
         return built
     schedules: dict[str, Schedule] = {}
     started, kernels = time.perf_counter(), attention.kernels(step)
+    applied = AppliedRecords(records, vectors_of(target))
     if pipeline_in_use() == DEFAULT_PIPELINE:
-        kernels, schedules = scheduled(kernels, target)
+        kernels, schedules = scheduled(kernels, target, applied.schedule_function)
     with _refused(model.name):
         made = library.with_attention(built, step, kernels, schedules, target)
     seconds = built.compiled.build_seconds + time.perf_counter() - started
-    return dataclasses.replace(made, compiled=dataclasses.replace(made.compiled, build_seconds=seconds))
+    compiled = dataclasses.replace(made.compiled, build_seconds=seconds)
+    return dataclasses.replace(made, compiled=compiled, asked=made.asked | applied.asked)
 
 
-def _finished(kernels: IRModule, target: Target) -> tuple[Any, dict[str, Schedule]]:
-    """The executable of kernels that are not scheduled, but those of other pipelines, and the schedules by label."""
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """Kernels that were compiled.
+
+    Attributes:
+        executable: ``relax.VMExecutable``.
+        schedules: by label; of kernels that are not among them the pipeline is all that is known.
+        asked: computations that records were looked for.
+    """
+
+    executable: Any
+    schedules: dict[str, Schedule] = dataclasses.field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
+
+
+def _finished(kernels: IRModule, target: Target, records: UsableRecords) -> Finished:
+    """Schedule and compile kernels; those of other pipelines are scheduled."""
     from op_profiler.compilers.relax.pipeline import finish, scheduled
+    from op_profiler.compilers.relax.tuning.applied_records import AppliedRecords
+    from op_profiler.compilers.relax.vectors import vectors_of
 
     if pipeline_in_use() != DEFAULT_PIPELINE:
-        return finish(kernels, target), {}
-    module, schedules = scheduled(kernels, target)
-    return finish(module, target), schedules
+        return Finished(finish(kernels, target))
+    applied = AppliedRecords(records, vectors_of(target))
+    module, schedules = scheduled(kernels, target, applied.schedule_function)
+    return Finished(finish(module, target), schedules, frozenset(applied.asked))
 
 
 def _built(
-    executable: Any,
-    schedules: dict[str, Schedule],
+    finished: Finished,
     kernels: IRModule,
     occurrences: list[Occurrence],
     started: float,
 ) -> BuiltModel:
     """Args:
-    schedules: by label; of kernels that are not among them the pipeline is all that is known.
     started: when the compiler began, by `time.perf_counter`.
     """
     from op_profiler.compilers.relax.library import VmLibrary
@@ -264,7 +306,7 @@ def _built(
     by_label = {occurrence.label: occurrence for occurrence in reversed(occurrences)}
     plan = plan_of(kernels)
     compiled = CompiledModel(
-        VmLibrary(executable, executable.mod, plan.weights),
+        VmLibrary(finished.executable, finished.executable.mod, plan.weights),
         tuple(occurrences),
         by_label,
         time.perf_counter() - started,
@@ -275,8 +317,8 @@ def _built(
         notes=() if pipeline == DEFAULT_PIPELINE else (f"its kernels are those of the pipeline {pipeline}",),
     )
     other = Schedule(f"{pipeline}.relax")
-    of_operators = {one.operator.key: schedules.get(label, other) for label, one in by_label.items()}
-    return BuiltModel(compiled, of_operators, frozenset())
+    of_operators = {one.operator.key: finished.schedules.get(label, other) for label, one in by_label.items()}
+    return BuiltModel(compiled, of_operators, finished.asked)
 
 
 @contextlib.contextmanager

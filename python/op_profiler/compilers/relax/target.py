@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 _NUMBERS = ("num-cores", "opt-level", "vector-width")
@@ -12,10 +13,13 @@ def fields_of(text: str) -> dict[str, Any]:
     """``llvm -mcpu=znver4 -mattr=+avx2`` as the fields of a target.
 
     Raises:
-        ValueError: an option is not of the form ``-name=value``.
+        ValueError: it is no JSON, or an option is not of the form ``-name=value``.
     """
+    if text.startswith("{"):  # as TVM writes a target
+        fields: dict[str, Any] = json.loads(text)
+        return fields
     kind, *options = text.split()
-    fields: dict[str, Any] = {"kind": kind}
+    fields = {"kind": kind}
     for option in options:
         name, equals, value = option.lstrip("-").partition("=")
         if not option.startswith("-") or not equals:

@@ -138,6 +138,10 @@ class RelayCompiler(Compiler):
 
         return Kernel(name, label, function, arrays)
 
+    def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
+        array: DeviceArray = load_tvm().nd.array(values, device)
+        return array
+
     def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
         everything = load_tvm().nd.from_dlpack(memory)  # of truth values it would make numbers of 8 bits
         array: DeviceArray = everything._create_view(shape, dtype)

@@ -12,7 +12,7 @@ import numpy as np
 
 from op_profiler.building.build import build_operator
 from op_profiler.compilers.compiler import compiler_in_use
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.errors import ModelError
 from op_profiler.parallel.planning.plan import PlanError
 from op_profiler.parallel.runtime.lane_executor import on_lanes
@@ -48,7 +48,7 @@ class Variants:
     tasks: Callable[[str], tuple[Task, ...]]
 
     def __init__(self, compiled: Sequence[CompiledModel], target: str) -> None:
-        self._target = load_tvm().target.Target(target)
+        self._target = compiler_in_use().target(target)
         self._occurrences: dict[str, Occurrence] = {}
         self._own: dict[str, PackedFunction] = {}
         for one in compiled:
@@ -102,13 +102,15 @@ class Variants:
 
     def _difference(self, label: str, function: PackedFunction) -> float:
         """Between what a function and the model's own make of random arrays, over the largest value."""
-        tvm = load_tvm()
+        compiler, device = compiler_in_use(), runtime_device(self._target)
         occurrence = self._occurrences[label]
         rng = np.random.default_rng(0)
-        inputs = [tvm.nd.array(spec.random(rng)) for spec in compiler_in_use().single_operator(occurrence).inputs]
+        specs = compiler.single_operator(occurrence).inputs
+        inputs = [compiler.array_on(spec.random(rng), device) for spec in specs]
         found = []
         for one in (self._own[label], function):
-            outputs = [tvm.nd.empty(spec.shape, spec.dtype) for spec in occurrence.operator.outputs]
+            empty = [np.empty(spec.shape, spec.dtype) for spec in occurrence.operator.outputs]
+            outputs = [compiler.array_on(array, device) for array in empty]
             one(*inputs, *outputs)
             found.append(np.concatenate([output.numpy().ravel().astype(np.float64) for output in outputs]))
         own, new = found

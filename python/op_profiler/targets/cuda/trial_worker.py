@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
+from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice
 from op_profiler.targets.machine import Threads
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.reference import Reference
+from op_profiler.tuning.task import BuiltPoint
 from op_profiler.tuning.trials.device_clock import BuiltForDevice
 from op_profiler.tuning.trials.worker import Built, BuiltByVendor, Worker
 
@@ -31,10 +32,10 @@ class GpuWorker(Worker):
 
     def _built(
         self,
-        function: RuntimeModule,
+        built: BuiltPoint,
         arrays: list[DeviceArray],
         reference: Reference | None,
         weights: list[DeviceArray],
     ) -> Built:
         options = {"cache_flush_bytes": _FLUSHED_BYTES} if self.setup.cache == "cold" else {}
-        return BuiltForDevice(function, arrays, reference, None, None, options)
+        return BuiltForDevice(built.function, arrays, reference, None, built.output, None, options)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
+from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice
 from op_profiler.measure.measurement import Device
 from op_profiler.targets.machine import Threads
 from op_profiler.tuning.candidate import Candidate, TrialResult
 from op_profiler.tuning.reference import Reference
+from op_profiler.tuning.task import BuiltPoint
 from op_profiler.tuning.trials.device_clock import BuiltForDevice
 from op_profiler.tuning.trials.worker import Built, Worker
 
@@ -62,7 +63,7 @@ class BoardWorker(Worker):
 
     def _built(
         self,
-        function: RuntimeModule,
+        built: BuiltPoint,
         arrays: list[DeviceArray],
         reference: Reference | None,
         weights: list[DeviceArray],
@@ -70,6 +71,6 @@ class BoardWorker(Worker):
         from op_profiler.targets.remote.probe import upload
 
         with self.board.guard("sending a candidate"):
-            library = upload(self.board.connection.session, function, self.target)
+            library = upload(self.board.connection.session, built.function, self.target)
         options = {"f_preproc": _FLUSH} if self.setup.cache == "cold" else {}
-        return BuiltForDevice(library, arrays, reference, None, None, options)
+        return BuiltForDevice(library, arrays, reference, None, built.output, None, options)

@@ -21,11 +21,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from op_profiler.compilers.compiler import compiler_in_use
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.compilers.tvm_errors import kind_and_last_line
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, RuntimeModule
 from op_profiler.errors import BoardLostError, MeasureError
-from op_profiler.measure.calls import Kernel
+from op_profiler.measure.in_place import BoundKernel
 from op_profiler.measure.measurement import Cache, Settings
 from op_profiler.targets.machine import Place, Threads
 from op_profiler.targets.target import kind_of
@@ -83,6 +83,7 @@ class Built:
 
     Attributes:
         flush: takes the weights out of the caches; None where they may stay.
+        output_place: of the output among the arrays.
         kernel: what single calls are timed with; None where the device's own clock times them.
     """
 
@@ -90,7 +91,8 @@ class Built:
     arrays: list[DeviceArray]
     reference: Reference | None
     flush: Callable[[], None] | None
-    kernel: Kernel | None
+    output_place: int
+    kernel: BoundKernel | None
 
     def call(self) -> None:
         """Run it once."""
@@ -98,7 +100,7 @@ class Built:
 
     def output(self) -> np.ndarray:
         """What the last call computed."""
-        return np.asarray(self.arrays[0].numpy())
+        return np.asarray(self.arrays[self.output_place].numpy())
 
     def timed(self, device: RuntimeDevice, calls: int, samples: int) -> tuple[float, ...]:
         """Microseconds per call, each sample the mean over `calls` of them; of one where the weights are flushed."""
@@ -111,7 +113,10 @@ class Built:
         if self.flush is not None:
             self.flush()
         assert self.kernel is not None
-        return self.kernel.timed()
+        started = time.perf_counter_ns()
+        succeeded = self.kernel.run()
+        stopped = time.perf_counter_ns()
+        return (stopped - started) / 1e3 if succeeded else float("nan")
 
 
 @dataclasses.dataclass
@@ -153,7 +158,7 @@ class Worker:
 
     def __init__(self, setup: WorkerSetup) -> None:
         self.setup = setup
-        self.tvm = load_tvm()
+        load_tvm()
         compiler = compiler_in_use()
         compiler.prepare_search()
         for module in setup.modules:
@@ -170,7 +175,7 @@ class Worker:
         """The device that kernels run on, and its threads."""
         from op_profiler.measure.threads import ThreadPool
 
-        return self.tvm.device(self.target.kind.name, 0), ThreadPool()
+        return runtime_device(self.target), ThreadPool()
 
     def build(self, number: int, candidate: Candidate) -> TrialResult:
         """Lower and compile, down to machine code."""
@@ -220,39 +225,42 @@ class Worker:
 
     def _bind(self, task: TaskSpec, built: BuiltPoint) -> Built:
         """Inputs for a built function: those of the reference where there is one, else random ones."""
-        shapes = built.tensors
+        shapes = [tensor for place, tensor in enumerate(built.tensors) if place != built.output]
+        output_shape, output_dtype = built.tensors[built.output]
+        array = compiler_in_use().array_on
         if task not in self.references:
-            self.references = {task: reference_of(task) if self.setup.check else None}
+            self.references = {task: self.tasks[task].reference() if self.setup.check else None}
         reference = self.references[task]
-        if (task, shapes) not in self.inputs:
-            bound = reference.bind([shape for shape, _ in shapes[1:]]) if reference is not None else None
+        if (task, built.tensors) not in self.inputs:
+            bound = reference.bind([shape for shape, _ in shapes]) if reference is not None else None
             if bound is None:
                 rng = np.random.default_rng(0)
-                bound = [(rng.random(shape) * 10).astype(dtype) for shape, dtype in shapes[1:]]
+                bound = [(rng.random(shape) * 10).astype(dtype) for shape, dtype in shapes]
                 reference = None
-            arrays = [self.tvm.nd.array(a, self.device) for a in bound]
-            weights = [a for a, s in zip(arrays, shapes[1:]) if reference is not None and reference.is_weight(s[0])]
-            self.inputs[task, shapes] = [reference, weights, *arrays]
-        reference, weights, *arrays = self.inputs[task, shapes]
-        arrays = [self.tvm.nd.empty(*shapes[0], self.device), *arrays]
-        return self._built(built.function, arrays, reference, weights)
+            arrays = [array(a, self.device) for a in bound]
+            weights = [a for a, s in zip(arrays, shapes) if reference is not None and reference.is_weight(s[0])]
+            self.inputs[task, built.tensors] = [reference, weights, *arrays]
+        reference, weights, *arrays = self.inputs[task, built.tensors]
+        arrays.insert(built.output, array(np.empty(output_shape, output_dtype), self.device))
+        return self._built(built, arrays, reference, weights)
 
     def _built(
         self,
-        function: RuntimeModule,
+        built: BuiltPoint,
         arrays: list[DeviceArray],
         reference: Reference | None,
         weights: list[DeviceArray],
     ) -> Built:
         flush = self._flusher(weights) if self.setup.cache == "cold" and weights else None
-        kernel = Kernel(function.entry_name, "", function.get_function(function.entry_name), arrays)
-        return Built(function, arrays, reference, flush, kernel)
+        name = built.function.entry_name
+        kernel = compiler_in_use().bound_kernel(name, "", built.function.get_function(name), arrays)
+        return Built(built.function, arrays, reference, flush, built.output, kernel)
 
     def _flusher(self, weights: list[DeviceArray]) -> Callable[[], None] | None:
-        flush = self.tvm.get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
+        flush = load_tvm().get_global_func("cache_flush_cpu_non_first_arg", allow_missing=True)
         if flush is None:
             return None
-        first = self.tvm.nd.empty((1,), "float32")
+        first = compiler_in_use().array_on(np.zeros(1, "float32"), self.device)
         return lambda: flush(first, *weights)
 
     def measure(self, number: int, best_us: float, samples: int, minimum_us: float, stop_factor: float) -> TrialResult:

@@ -17,14 +17,15 @@ TUNERS: Registry[TunerFactory] = Registry(
     "tuner",
     f"{_HERE}.tuner:TunerFactory",
     {
+        "trees": Entry(f"{_HERE}.trees:trees", "boosted trees over knobs and orders of loops, for every compiler"),
+        "random": Entry(f"{_HERE}.drawn:random", "points drawn at random, for every compiler"),
+        "gridsearch": Entry(f"{_HERE}.drawn:grid", "one point after the other, for every compiler"),
         "xgb_knob": Entry(f"{_AUTOTVM}.xgboost:knob", "simulated annealing over boosted trees on the knobs"),
         "xgb": Entry(f"{_AUTOTVM}.xgboost:itervar", "the same on features of the loops"),
         "xgb-rank": Entry(f"{_AUTOTVM}.xgboost:rank", "the same, trained to rank"),
         "xgb_itervar": Entry(f"{_AUTOTVM}.xgboost:itervar", "another name of xgb"),
         "xgb_curve": Entry(f"{_AUTOTVM}.xgboost:curve", "the same on the loops' curves of reuse"),
         "ga": Entry(f"{_AUTOTVM}.autotvm:genetic", "a genetic algorithm"),
-        "random": Entry(f"{_AUTOTVM}.autotvm:random", "points drawn at random"),
-        "gridsearch": Entry(f"{_AUTOTVM}.autotvm:grid", "one point after the other"),
         "droplet": Entry(f"{_AUTOTVM}.autotvm:droplet", "descent along the knobs (Droplet Search); may end early"),
     },
 )

@@ -1,4 +1,4 @@
-"""Default schedules for processors: the first rule that fits a function of TIR."""
+"""Schedules for processors: the first rule that fits a function of TIR, under its default knobs or others."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Any
 
 from op_profiler.compilers.relax.rules import convolution, elementwise, product, rows
 from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS, Unfit
+from op_profiler.compilers.relax.rules.nest import Anchored
 from op_profiler.compilers.relax.vectors import Vectors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.schedule import Schedule
 
-Rule = Callable[[Any, Vectors], Factors]
+Rule = Callable[[Any, Vectors], "Factors | Anchored"]
+"""Schedules a function at once, or finds a nest with knobs in it."""
+
 RULES: dict[str, Rule] = {
     "conv2d_NCHWc": convolution.blocked,
     "conv2d_transpose": convolution.transposed,
@@ -22,6 +25,8 @@ RULES: dict[str, Rule] = {
     "elementwise": elementwise.elementwise,
 }
 """By name, in the order in which they are tried."""
+SUFFIX = ".relax"
+"""Behind the name of a rule in the name of its template."""
 
 
 def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
@@ -36,14 +41,40 @@ def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
     for name, rule in RULES.items():
         schedule = s_tir.Schedule(function)
         try:
-            factors = rule(schedule, vectors)
+            found = rule(schedule, vectors)
+            if isinstance(found, Anchored):
+                found.apply(found.nest.default, vectors)
         except (Unfit, *TVM_ERRORS):
             continue
-        return schedule.mod["main"], Schedule(f"{name}.relax", _knobs(factors), factors=factors)
-    return function, Schedule("none.relax")
+        made = schedule.mod["main"]
+        if isinstance(found, Anchored):
+            knobs = dict(found.nest.default)
+            return made, Schedule(f"{name}{SUFFIX}", knobs, factors=found.nest.factors(knobs))
+        return made, Schedule(f"{name}{SUFFIX}", _chosen(found), factors=found)
+    return function, Schedule(f"none{SUFFIX}")
 
 
-def _knobs(factors: Factors) -> dict[str, int]:
-    """What a rule chose for the sizes of a function; the rest follows from the rule."""
+def anchored(function: Any, vectors: Vectors, name: str | None = None) -> tuple[str, Anchored] | None:
+    """The rule with knobs that a function gets by default, and the nest that it finds; None where that has no knobs.
+
+    Args:
+        function: ``tvm.tirx.PrimFunc``.
+        name: of the rule, where that is known.
+    """
+    load_tvm()
+    from tvm import s_tir
+
+    for rule in RULES if name is None else [name]:
+        schedule = s_tir.Schedule(function)
+        try:
+            found = RULES[rule](schedule, vectors)
+        except (Unfit, *TVM_ERRORS):
+            continue
+        return (rule, found) if isinstance(found, Anchored) and found.nest.knobs else None
+    return None
+
+
+def _chosen(factors: Factors) -> dict[str, int]:
+    """What a rule without knobs chose for the sizes of a function; the rest follows from the rule."""
     lanes = {"vectorize": factors.vectorize} if factors.vectorize else {}
     return {f"tile_{axis}": size for axis, size in (factors.tile or {}).items()} | lanes

@@ -7,7 +7,7 @@ from typing import Any
 
 from op_profiler.compilers.tvm_build import load_tvm
 
-_SPATIAL, _REDUCTION = 0, 2
+_SPATIAL, REDUCTION = 0, 2
 TVM_ERRORS = (RuntimeError, ValueError, TypeError)
 """What TVM's schedules raise where a step is not possible: their own error is a RuntimeError."""
 
@@ -36,7 +36,7 @@ def kinds(schedule: Any, block: Any) -> list[int]:
 
 
 def reduces(schedule: Any, block: Any) -> bool:
-    return _REDUCTION in kinds(schedule, block)
+    return REDUCTION in kinds(schedule, block)
 
 
 def spatial_count(schedule: Any, block: Any) -> int:

@@ -17,6 +17,7 @@ from op_profiler.compilers.relax.rules.blocks import (
     sum_in_registers,
 )
 from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
+from op_profiler.compilers.relax.rules.nest import Anchored, Axis, Nest, defaults, reduction_of
 from op_profiler.compilers.relax.transposed import NAME as PACKED_PHASES
 from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
@@ -26,7 +27,7 @@ _PHASED_AXES = 7  # n, channels, row, phase, column, phase, lane
 _ROWS_OF_DEPTHWISE = 2  # it reads as many vectors as it sums, so half of the registers hold operands
 
 
-def blocked(schedule: Any, vectors: Vectors) -> Factors:
+def blocked(schedule: Any, vectors: Vectors) -> Anchored:
     """Over blocks of channels: output (n, channels, height, width, lanes).
 
     Raises:
@@ -37,30 +38,34 @@ def blocked(schedule: Any, vectors: Vectors) -> Factors:
         raise Unfit("no blocked convolution")
     padded = inline(schedule, before, _PADDED)
     last = epilogue(schedule, anchor, after)
-    batch, channel, row, column, lane = _loops(schedule, last, len("NCHWc"))
-    height, width, block = (_size(schedule, loop) for loop in (row, column, lane))
-    reduction = schedule.get_loops(anchor)[len("NCHWc") :]
+    batch, chunks, height, width, block = (_size(schedule, loop) for loop in _loops(schedule, last, len("NCHWc")))
+    reduction = reduction_of(schedule, anchor)
     registers = max(vectors.accumulators * vectors.lanes // max(block, vectors.lanes), 1)
     if len(reduction) == len("HW"):
         registers //= _ROWS_OF_DEPTHWISE
     columns = divisor(width, registers)
     rows = divisor(height, registers // columns) if columns == width else 1
-    row_outer, row_inner = schedule.split(row, [None, rows])
-    column_outer, column_inner = schedule.split(column, [None, columns])
-    schedule.reorder(batch, channel, row_outer, column_outer, row_inner, column_inner, lane)
-    schedule.parallel(schedule.fuse(batch, channel, row_outer))
-    schedule.vectorize(lane)
-    spatial, reduction = loops_of_tile(schedule, anchor, column_outer, len("NCHWc"))
-    sum_in_registers(schedule, anchor, spatial[:2], reduction, spatial[2:])
-    schedule_blocks(schedule, vectors, padded)
-    return Factors(
-        tile={"oc": block, "oh": rows, "ow": columns},
-        fuse=3,
-        compute_at="root" if padded else None,
-        vectorize=block,
-        unroll="oh ow",
-        parallel="n oc oh",
+    axes = (
+        Axis("n", batch, tiled=False),
+        Axis("oc", chunks),
+        Axis("oh", height),
+        Axis("ow", width),
+        Axis("lane", block),
     )
+    split = reduction[-1][0] if len(reduction) > len("HW") and reduction[-1][1] > 1 else None
+    tile = {"oc": 1, "oh": rows, "ow": columns}
+    order = ("n", "oc", "oh", "ow")
+    nest = Nest(
+        axes,
+        order,
+        reduction,
+        split,
+        lanes=vectors.lanes,
+        block=block,
+        producers=len(padded) == 1,
+        default=defaults(axes, tile, order[:3], reduction, split, producers=len(padded) == 1, vectorize=block),
+    )
+    return Anchored(schedule, nest, anchor, last, padded)
 
 
 def transposed(schedule: Any, vectors: Vectors) -> Factors:
@@ -97,40 +102,40 @@ def transposed(schedule: Any, vectors: Vectors) -> Factors:
     )
 
 
-def plain(schedule: Any, vectors: Vectors) -> Factors:
+def plain(schedule: Any, vectors: Vectors) -> Anchored:
     """With the width as the innermost dimension: output (n, channels, width) to (n, channels, depth, height, width).
 
     Raises:
         Unfit: it is none.
     """
     before, anchor, after = anchor_of(schedule)
-    axes = spatial_count(schedule, anchor)
+    count = spatial_count(schedule, anchor)
     if "conv" not in name_of(schedule, anchor) and "compute" not in name_of(schedule, anchor):
         raise Unfit("no convolution")
-    if not 3 <= axes <= 5 or len(schedule.get_loops(anchor)) == axes:
+    if not 3 <= count <= 5 or len(schedule.get_loops(anchor)) == count:
         raise Unfit("a convolution of other dimensions")
     padded = inline(schedule, before, _PADDED)
     last = epilogue(schedule, anchor, after)
-    batch, channel, *rows, column = _loops(schedule, last, axes)
-    lanes = divisor(_size(schedule, column), vectors.lanes)
-    channels = divisor(_size(schedule, channel), vectors.accumulators // 2)
-    channel_outer, channel_inner = schedule.split(channel, [None, channels])
-    column_outer, column_inner = schedule.split(column, [None, lanes])
-    schedule.reorder(batch, channel_outer, *rows, column_outer, channel_inner, column_inner)
-    schedule.parallel(schedule.fuse(batch, channel_outer, *rows))
-    schedule.vectorize(column_inner)
-    spatial, reduction = loops_of_tile(schedule, anchor, column_outer, axes)
-    batch, channel, *rows, column = spatial
-    sum_in_registers(schedule, anchor, [batch, *rows], reduction, [channel, column])
-    schedule_blocks(schedule, vectors, padded)
-    return Factors(
-        tile={"oc": channels, "ow": lanes},
-        fuse=2 + len(rows),
-        compute_at="root" if padded else None,
-        vectorize=lanes,
-        unroll="oc",
-        parallel="n oc oh",
+    batch, channel, *rows, width = (_size(schedule, loop) for loop in _loops(schedule, last, count))
+    lanes = divisor(width, vectors.lanes)
+    channels = divisor(channel, vectors.accumulators // 2)
+    high = [Axis(name, size) for name, size in zip(("od", "oh")[2 - len(rows) :], rows)]
+    axes = (Axis("n", batch, tiled=False), Axis("oc", channel), *high, Axis("ow", width))
+    order = tuple(axis.name for axis in axes)
+    reduction = reduction_of(schedule, anchor)
+    split = reduction[0][0] if reduction[0][1] > 1 else None
+    tile = {"oc": channels, "ow": lanes} | dict.fromkeys([axis.name for axis in high], 1)
+    nest = Nest(
+        axes,
+        order,
+        reduction,
+        split,
+        lanes=vectors.lanes,
+        block=width,
+        producers=len(padded) == 1,
+        default=defaults(axes, tile, order[:-1], reduction, split, producers=len(padded) == 1, vectorize=lanes),
     )
+    return Anchored(schedule, nest, anchor, last, padded)
 
 
 def _loops(schedule: Any, block: Any, count: int) -> Sequence[Any]:

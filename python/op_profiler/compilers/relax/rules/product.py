@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.compilers.relax.rules.blocks import (
-    Unfit,
-    anchor_of,
-    epilogue,
-    extent,
-    inline,
-    loops_of_tile,
-    name_of,
-    spatial_count,
-    sum_in_registers,
-)
-from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
+from op_profiler.compilers.relax.rules.blocks import Unfit, anchor_of, epilogue, extent, inline, name_of, spatial_count
+from op_profiler.compilers.relax.rules.nest import Anchored, Axis, Nest, defaults, reduction_of
 from op_profiler.compilers.relax.vectors import Vectors, divisor, lanes_of
-from op_profiler.schedules.factors import Factors
 
 _VECTORS_OF_A_ROW = 4
 _DYNAMIC_ROWS = 4
 
 
-def product(schedule: Any, vectors: Vectors) -> Factors:
+def product(schedule: Any, vectors: Vectors) -> Anchored:
     """Output (..., rows, columns) of left (..., rows, depth) and right (..., depth, columns).
 
     Raises:
@@ -32,14 +21,13 @@ def product(schedule: Any, vectors: Vectors) -> Factors:
     before, anchor, after = anchor_of(schedule)
     if "matmul" not in name_of(schedule, anchor):
         raise Unfit("no product")
-    axes = spatial_count(schedule, anchor)
+    count = spatial_count(schedule, anchor)
     before = inline(schedule, before)
     last = epilogue(schedule, anchor, after)
     loops = schedule.get_loops(last)
-    if len(loops) != axes or axes < 2 or len(schedule.get_loops(anchor)) != axes + 1:
+    if len(loops) != count or count < 2 or len(schedule.get_loops(anchor)) != count + 1:
         raise Unfit("a product of other dimensions")
-    *batch, row, column = loops
-    columns, rows = extent(schedule, column), extent(schedule, row)
+    *batch, rows, columns = (extent(schedule, loop) for loop in loops)
     if columns is None:
         raise Unfit("columns that only run time tells")
     block = _block_of_columns(schedule, anchor) or columns
@@ -47,17 +35,23 @@ def product(schedule: Any, vectors: Vectors) -> Factors:
     wide = divisor(block // lanes, _VECTORS_OF_A_ROW)
     registers = wide * -(-lanes // vectors.lanes)
     tall = _DYNAMIC_ROWS if rows is None else divisor(rows, max(vectors.accumulators // registers, 1))
-    column_outer, column_middle, column_inner = schedule.split(column, [None, wide, lanes])
-    row_outer, row_inner = schedule.split(row, [None, tall])
-    schedule.reorder(*batch, column_outer, row_outer, row_inner, column_middle, column_inner)
-    schedule.parallel(schedule.fuse(*batch, column_outer))
-    schedule.vectorize(column_inner)
-    (*batch, row, column), depth = loops_of_tile(schedule, anchor, row_outer, axes)
-    sum_in_registers(schedule, anchor, batch, depth, [row, *schedule.split(column, [None, lanes])])
-    schedule_blocks(schedule, vectors, before)
-    return Factors(
-        tile={"y": tall, "x": wide * lanes}, fuse=len(batch) + 1, vectorize=lanes, unroll="y x", parallel="b x"
+    others = [Axis(f"b{number}" if number else "b", size, tiled=False) for number, size in enumerate(batch)]
+    axes = (*others, Axis("y", rows), Axis("x", columns))
+    order = (*(axis.name for axis in others), "x", "y")
+    reduction = reduction_of(schedule, anchor)
+    split = reduction[0][0] if reduction[0][1] > 1 else None
+    tile = {"y": tall, "x": wide * lanes}
+    nest = Nest(
+        axes,
+        order,
+        reduction,
+        split,
+        lanes=vectors.lanes,
+        block=block,
+        producers=False,
+        default=defaults(axes, tile, order[:-1], reduction, split, producers=False, vectorize=lanes),
     )
+    return Anchored(schedule, nest, anchor, last, before)
 
 
 def _block_of_columns(schedule: Any, anchor: Any) -> int | None:

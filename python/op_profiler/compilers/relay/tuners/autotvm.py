@@ -58,7 +58,7 @@ def of_autotvm(task: Task) -> AutoTvmTask:
         UsageError: it is another compiler's.
     """
     if not isinstance(task, AutoTvmTask):
-        raise UsageError("this tuner is AutoTVM's, which searches for --compiler relay")
+        raise UsageError("this tuner is AutoTVM's, for --compiler relay; give --tuner trees, random or gridsearch")
     return task
 
 
@@ -67,20 +67,6 @@ def genetic(task: Task, seed: int) -> Tuner:
 
     mine = of_autotvm(task)
     return AutoTvmTuner(tuner.GATuner(mine.autotvm, pop_size=min(_POPULATION, len(mine.autotvm.config_space))), mine)
-
-
-def random(task: Task, seed: int) -> Tuner:
-    from tvm.autotvm import tuner
-
-    mine = of_autotvm(task)
-    return AutoTvmTuner(tuner.RandomTuner(mine.autotvm), mine)
-
-
-def grid(task: Task, seed: int) -> Tuner:
-    from tvm.autotvm import tuner
-
-    mine = of_autotvm(task)
-    return AutoTvmTuner(tuner.GridSearchTuner(mine.autotvm), mine)
 
 
 def droplet(task: Task, seed: int) -> Tuner:

@@ -1,0 +1,54 @@
+"""Schedule records while kernels are scheduled: what is looked for, and what a record does to a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.compilers.relax.rules import SUFFIX, anchored
+from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS
+from op_profiler.compilers.relax.tuning.workload import computation, workload_of
+from op_profiler.compilers.relax.vectors import Vectors
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.schedules.factors import Factors
+from op_profiler.schedules.records import Record
+from op_profiler.schedules.schedule import Schedule
+from op_profiler.schedules.usable_records import UsableRecords
+
+
+class AppliedRecords:
+    """Attributes:
+    asked: computations that were looked for so far, whether there was a record or not.
+    """
+
+    def __init__(self, records: UsableRecords, vectors: Vectors) -> None:
+        self._records = records
+        self._vectors = vectors
+        self.asked: set[str] = set()
+
+    def schedule_function(self, function: Any) -> tuple[Any, Schedule] | None:
+        """A function under its record; None where there is none, or it no longer fits the function.
+
+        Args:
+            function: ``tvm.tirx.PrimFunc``.
+        """
+        wanted = computation(function)
+        self.asked.add(wanted)
+        record = self._records.chosen.get(wanted)
+        if record is None:
+            return None
+        load_tvm()
+        from tvm import s_tir
+
+        schedule = s_tir.Schedule(workload_of(function))
+        try:
+            s_tir.schedule.Trace.apply_json_to_schedule(record.config["trace"], schedule)
+        except TVM_ERRORS:
+            return None
+        return schedule.mod["main"], Schedule(record.template, record.knobs, "tuned", self._factors(function, record))
+
+    def _factors(self, function: Any, record: Record) -> Factors:
+        """What the knobs of our templates do; nothing is known of other traces."""
+        if not record.template.endswith(SUFFIX) or not record.knobs:
+            return Factors()
+        found = anchored(function, self._vectors, record.template.removesuffix(SUFFIX))
+        return found[1].nest.factors(record.knobs) if found is not None else Factors()

@@ -1,0 +1,45 @@
+"""Functions of TIR as MetaSchedule's databases have them: in a module of their own, under one hash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.schedules.records import FUNCTION, computation_of
+
+
+def workload_of(function: Any) -> Any:
+    """What `MetaScheduleApplyDatabase` looks up for a function.
+
+    Args:
+        function: ``tvm.tirx.PrimFunc``.
+
+    Returns:
+        ``tvm.IRModule``
+    """
+    return load_tvm().get_global_func("tvm.s_tir.meta_schedule.normalize_mod")(function)
+
+
+def arguments_of(function: Any) -> tuple[str, str, str]:
+    """A function as the arguments of a task and of a record."""
+    load_tvm()
+    from tvm.s_tir.meta_schedule.database import Workload
+
+    digest, text = Workload(workload_of(function)).as_json()
+    return FUNCTION, str(digest), str(text)
+
+
+def module_of(arguments: tuple[Any, ...]) -> Any:
+    """The module that was made into these arguments."""
+    load_tvm()
+    from tvm.s_tir.meta_schedule.database import Workload
+
+    return Workload.from_json(list(arguments[1:3])).mod
+
+
+def computation(function: Any) -> str:
+    """As `computation_of`, of a function."""
+    load_tvm()
+    import tvm_ffi
+
+    return computation_of("", (FUNCTION, str(tvm_ffi.structural_hash(workload_of(function))), ""))

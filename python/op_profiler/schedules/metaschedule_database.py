@@ -1,0 +1,151 @@
+"""Schedule records as MetaSchedule's JSON databases, which the pass `MetaScheduleApplyDatabase` of Relax reads.
+
+A database is a folder with two files of lines: ``database_workload.json`` has the functions of TIR, each with its hash,
+and ``database_tuning_record.json`` has for a line of the former the trace of a schedule and its times. Neither says on
+how many threads it was found and with which caches. So the records of a processor are a folder
+``<processor>.metaschedule`` with a database for each of the conditions, such as ``2-threads-model``; a database in the
+folder itself, as tools of TVM write it, is of unknown conditions. The traces of this project's templates end with a
+note of the knobs.
+
+Workloads are only added, and both files are replaced whole, workloads first: whoever reads meanwhile finds the line
+that a record names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from op_profiler.files import atomic_file
+from op_profiler.schedules.records import FUNCTION, Conditions, Record, conditions_of, costs_of, lines_of
+
+ANNOTATION = "op_profiler"
+"""Key of the annotation that says which template and knobs a trace is of (`note_of`)."""
+OTHER_TEMPLATE = "metaschedule"
+"""Template of a trace that says nothing of that."""
+
+_WORKLOADS, _RECORDS = "database_workload.json", "database_tuning_record.json"
+_NAME = re.compile(r"(\d{1,7})-threads-(\w+)")
+
+
+def is_database(folder: Path) -> bool:
+    """Whether a folder is a database of MetaSchedule's."""
+    return (folder / _WORKLOADS).is_file()
+
+
+def read_databases(folder: Path) -> tuple[list[Record], int]:
+    """All records of a folder, and how many lines are none.
+
+    Raises:
+        OpProfilerError: a file cannot be read.
+    """
+    records, skipped = _read(folder, None)
+    for inner in sorted(folder.iterdir()) if folder.is_dir() else []:
+        conditions = _conditions(inner.name)
+        if conditions is not None and is_database(inner):
+            more, unread = _read(inner, conditions)
+            records, skipped = records + more, skipped + unread
+    return records, skipped
+
+
+def replace_in_databases(folder: Path, gone: Collection[Record], record: Record) -> None:
+    """Put a record in the place of others of the same conditions."""
+    database = folder if record.conditions is None else folder / _folder_name(record.conditions)
+    database.mkdir(parents=True, exist_ok=True)
+    workloads = _lines(database / _WORKLOADS)
+    kept = [line for line, one in _parsed(database, record.conditions) if one is None or one not in gone]
+    workload = json.dumps(list(record.arguments[1:3]))
+    known = [_same_workload(line, record) for line in workloads]
+    if True not in known:
+        workloads.append(workload)
+        known.append(True)
+        _write(database / _WORKLOADS, workloads)
+    _write(database / _RECORDS, [*kept, json.dumps([known.index(True), _entry(record)])])
+
+
+def _entry(record: Record) -> list[Any]:
+    """A record as MetaSchedule has it: trace, seconds, target, kinds of arguments."""
+    costs = list(record.seconds) or None
+    return [record.config["trace"], costs, json.loads(record.target), record.config["args_info"]]
+
+
+def _read(folder: Path, conditions: Conditions | None) -> tuple[list[Record], int]:
+    parsed = [record for _, record in _parsed(folder, conditions)]
+    return [record for record in parsed if record is not None], sum(record is None for record in parsed)
+
+
+def _parsed(folder: Path, conditions: Conditions | None) -> list[tuple[str, Record | None]]:
+    """Every line of the records, and what it is; the records are read before what they name."""
+    lines = _lines(folder / _RECORDS)
+    workloads = [_workload(line) for line in _lines(folder / _WORKLOADS)]
+    return [(line, _record(line, workloads, conditions)) for line in lines]
+
+
+def _lines(path: Path) -> list[str]:
+    return lines_of(path) if path.is_file() else []
+
+
+def _workload(line: str) -> tuple[str, str] | None:
+    try:
+        digest, text = json.loads(line)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return (digest, text) if isinstance(digest, str) and isinstance(text, str) else None
+
+
+def _same_workload(line: str, record: Record) -> bool:
+    return _workload(line) == tuple(record.arguments[1:3])
+
+
+def _record(line: str, workloads: Sequence[tuple[str, str] | None], conditions: Conditions | None) -> Record | None:
+    """A record; None for a line that is truncated, foreign or damaged, or names no workload."""
+    try:
+        number, (trace, costs, target, kinds) = json.loads(line)
+        instructions, decisions = trace
+        workload = workloads[number] if isinstance(number, int) and number >= 0 else None
+        if workload is None or not isinstance(instructions, list) or not isinstance(decisions, list):
+            return None
+        seconds = costs_of(costs or [])
+        template, knobs = _noted(instructions)
+        config = {
+            "index": 0,
+            "entity": [[name, "ot", value] for name, value in knobs.items()],
+            "trace": trace,
+            "args_info": kinds,
+        }
+        arguments = (FUNCTION, *workload)
+        return Record(json.dumps(target), template, arguments, config, seconds, int(not seconds), conditions=conditions)
+    except (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def note_of(template: str, knobs: Mapping[str, int]) -> str:
+    """The value of the annotation: without quotes, which a trace does not escape."""
+    return " ".join([template, *(f"{name}={value}" for name, value in knobs.items())])
+
+
+def _noted(instructions: Sequence[Any]) -> tuple[str, dict[str, int]]:
+    """Template and knobs that a trace says it is of."""
+    for kind, inputs, attrs, _ in reversed(instructions):
+        if kind == "Annotate" and attrs == [ANNOTATION]:
+            template, *values = inputs[1].strip('"').split()
+            pairs = (value.split("=") for value in values)
+            return template, {name: int(value) for name, value in pairs}
+    return OTHER_TEMPLATE, {}
+
+
+def _folder_name(conditions: Conditions) -> str:
+    return f"{conditions.threads}-threads-{conditions.cache}"
+
+
+def _conditions(name: str) -> Conditions | None:
+    found = _NAME.fullmatch(name)
+    return None if found is None else conditions_of({"threads": int(found[1]), "cache": found[2]})
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    with atomic_file(path) as partial:
+        partial.write_text("".join(line + "\n" for line in lines), encoding="utf-8")

@@ -1,0 +1,244 @@
+"""Knobs of the default rules, the search over them, and records as MetaSchedule's databases."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import constant, module, small_network
+
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.relax.pipeline import lower
+from op_profiler.compilers.tvm_build import load_tvm, runtime_device
+from op_profiler.schedules import records
+from op_profiler.schedules.records import Conditions, Record
+from op_profiler.schedules.usable_records import UsableRecords
+from op_profiler.targets.target import resolve_target
+from op_profiler.testing.compiler import NO_RECORDS
+from op_profiler.tuning.candidate import Candidate, candidate_of
+from op_profiler.tuning.search import OperatorSearch
+from op_profiler.tuning.task import InvalidPointError, Task
+from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
+from op_profiler.tuning.tunable import Tunable
+
+SHAPE = (1, 16, 12, 12)
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    load_tvm()
+    return resolve_target("llvm")
+
+
+def tunable(target: Any, shape: tuple[int, ...], body: Any) -> Tunable:
+    """What can be tuned in a model of one heavy op."""
+    model = ImportedModel("one", "test", module(shape, body), {}, (InputSpec("data", shape),))
+    (item,), _ = compiler_in_use().tunables(model, target, None)
+    return item
+
+
+def convolution(weight: tuple[int, ...], **options: Any) -> Any:
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        made = relax.op.add(relax.op.nn.conv2d(data, constant(*weight), **options), constant(1, weight[0], 1, 1))
+        return relax.op.nn.relu(made)
+
+    return body
+
+
+def dense(builder: Any, relax: Any, data: Any) -> Any:
+    return relax.op.nn.relu(relax.op.matmul(data, constant(33, 48)))
+
+
+def batched(builder: Any, relax: Any, data: Any) -> Any:
+    return relax.op.matmul(data, relax.op.permute_dims(data, [0, 2, 1]))
+
+
+CASES = [
+    ("conv2d_NCHWc", (2, 6, 9, 14), convolution((28, 6, 3, 3), padding=(1, 0, 2, 1), strides=2)),
+    ("conv2d_NCHWc", (1, 24, 7, 10), convolution((24, 1, 3, 3), padding=2, groups=24, dilation=2)),
+    ("conv2d_NCHWc", (1, 64, 8, 6), convolution((64, 16, 3, 3), padding=1, groups=4)),
+    ("conv", (1, 12, 10, 9), convolution((8, 6, 3, 3), groups=2, padding=1)),
+    ("matmul", (7, 33), dense),
+    ("matmul", (3, 12, 20), batched),
+]
+
+
+@pytest.mark.parametrize(("rule", "shape", "body"), CASES)
+def test_points_compute_what_the_kernel_does_before_it_is_scheduled(
+    target: Any, rule: str, shape: tuple[int, ...], body: Any
+) -> None:
+    item = tunable(target, shape, body)
+    (spec,) = item.tasks
+    assert spec == item.default and spec.template == f"{rule}.relax"
+    task, tvm = spec.create(target), load_tvm()
+    default = task.point(task.default().knobs)
+    assert default is not None and task.schedule(default) == task.default()
+    reference = task.reference()
+    assert reference is not None
+    arrays = [tvm.runtime.tensor(array) for array in reference.arrays]
+    built = 0
+    for point in [None, *_corners(task), *_drawn(task, 3)]:
+        try:
+            made = task.build(point)
+        except InvalidPointError:
+            continue
+        output = tvm.runtime.empty(*made.tensors[made.output])
+        made.function["main"](*arrays, output)
+        assert reference.difference(output.numpy()) is None, point
+        built += 1
+    assert built >= 4
+
+
+def _corners(task: Task) -> list[int]:
+    """The default with the last value of one knob: each inlined, fused, unrolled and reordered as far as can be."""
+    default = task.default().knobs
+    changed = [default | {name: values[end]} for name, values in task.knobs.items() for end in (0, -1)]
+    points = {task.point(knobs) for knobs in changed if knobs != default}
+    valid = [point for point in points if point is not None]
+    return sorted(valid)[:: max(len(valid) // 5, 1)]
+
+
+def _drawn(task: Task, count: int) -> list[int]:
+    random.seed(0)
+    return [task.random_point() for _ in range(count)]
+
+
+def test_what_the_knobs_do_stands_in_the_columns_of_the_dataset(target: Any) -> None:
+    task = tunable(target, (1, 64, 8, 6), convolution((32, 64, 3, 3), padding=1)).tasks[0].create(target)
+    knobs = task.default().knobs | {"tile_oh": 2, "split_ici": 4, "fuse": 1, "compute_at": -1, "unroll": 2}
+    point = task.point(knobs | {"tile_ow": 3})
+    assert point is not None
+    factors = task.schedule(point).factors
+    assert factors.tile == {"oc": 1, "oh": 2, "ow": 3} and factors.split == {"ici": 4}
+    assert factors.compute_at == "inline" and factors.unroll == "tile and reduction"
+    assert factors.reorder == "n oc oh ow | ic kh kw ici.o ici.i" and factors.parallel == "n oc" and factors.fuse == 2
+
+
+@pytest.fixture(scope="module")
+def runner(target: Any) -> Iterator[TrialRunner]:
+    limits = TrialLimits(build_seconds=600.0, run_seconds=600.0, minimum_us=100.0)
+    with TrialRunner(str(target), 1, limits=limits) as made:
+        yield made
+
+
+@pytest.mark.parametrize("tuner", ["trees", "random"])
+def test_a_search_in_processes_checks_the_outputs(
+    target: Any, runner: TrialRunner, tuner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("op_profiler.tuning.search._FINAL_ROUNDS", 3)
+    monkeypatch.setattr("op_profiler.tuning.tuners.trees._FIRST", 4)
+    monkeypatch.setattr("op_profiler.tuning.search._BATCH", 5)
+    item = tunable(target, (7, 33), dense)
+    found = OperatorSearch(item.tasks, target, runner, tuner=tuner, trials=10, defaults=item.tasks).run()
+    assert len(found.trials) == 11 and len({trial.candidate.index for trial in found.trials}) == 11
+    assert all(trial.result.checked for trial in found.trials if trial.result.error is None)
+    assert found.default is not None and found.finalists[0].result.median_us <= found.default.result.median_us
+
+
+def test_a_cold_search_flushes_the_weights_only(target: Any) -> None:
+    reference = tunable(target, (7, 33), dense).tasks[0].create(target).reference()
+    assert reference is not None
+    assert [reference.is_weight(array.shape) for array in reference.arrays] == [False, True]
+
+
+@pytest.fixture(scope="module")
+def small(target: Any) -> tuple[ImportedModel, list[Tunable]]:
+    model = ImportedModel("small", "test", small_network(), {}, (InputSpec("data", SHAPE),))
+    return model, compiler_in_use().tunables(model, target, None)[0]
+
+
+def _record(target: Any, item: Tunable, knobs: dict[str, int]) -> Record:
+    """Of the default with other values of some knobs."""
+    (spec,) = item.tasks
+    task = spec.create(target)
+    point = task.point(task.default().knobs | knobs)
+    assert point is not None
+    config = task.config(point)
+    return Record(str(target), spec.template, spec.arguments, config, (1e-5,), conditions=Conditions(1))
+
+
+def _output(built: Any, target: Any) -> np.ndarray:
+    data = np.random.default_rng(1).standard_normal(SHAPE).astype("float32")
+    output: np.ndarray = (
+        compiler_in_use().load(built.compiled, runtime_device(target), {"data": data}).output_arrays()[0]
+    )
+    return output
+
+
+def test_records_are_databases_that_builds_and_tvm_s_own_pass_read(
+    target: Any, small: tuple[ImportedModel, list[Tunable]], tmp_path: Path
+) -> None:
+    model, items = small
+    convolutions = [item for item in items if "conv2d" in item.anchor.anchor]
+    place = tmp_path / "processor.metaschedule"
+    for item in convolutions:
+        assert records.keep(place, _record(target, item, {"tile_oh": 3, "tile_ow": 4, "compute_at": -1}))
+    usable = UsableRecords.of_file(place, Conditions(2))
+    assert len(usable.chosen) == len(convolutions) == 2 and usable.skipped == 0
+
+    plain, built = (compiler_in_use().build(model, target, one) for one in (NO_RECORDS, usable))
+    assert built.asked >= usable.chosen.keys()
+    assert any("other conditions (1 thread" in note for note in usable.notes(built.asked))
+    for item in convolutions:
+        schedule = built.schedules[item.anchor.key]
+        assert schedule.origin == "tuned" and schedule.knobs["tile_ow"] == 4 and schedule.factors.compute_at == "inline"
+        assert plain.schedules[item.anchor.key].origin == "default"
+    np.testing.assert_allclose(_output(built, target), _output(plain, target), rtol=1e-4, atol=1e-6)
+
+    tvm = load_tvm()
+    with target:
+        applied = tvm.relax.transform.MetaScheduleApplyDatabase(str(place / "1-threads-model"))(
+            lower(model.mod, target).kernels
+        )
+    functions = [f for _, f in applied.functions_items() if isinstance(f, tvm.tirx.PrimFunc)]
+    assert sum(bool(f.attrs.get("tirx.is_scheduled")) for f in functions) == 2
+
+
+def test_a_record_is_the_candidate_that_it_was_made_of(
+    target: Any, small: tuple[ImportedModel, list[Tunable]], tmp_path: Path
+) -> None:
+    item = small[1][0]
+    record = _record(target, item, {"unroll": 0})
+    records.keep(tmp_path, record)
+    (read,) = records.read_records(tmp_path)[0]
+    assert (read.computation, read.knobs, read.conditions) == (record.computation, record.knobs, record.conditions)
+    assert candidate_of(read, item.specs, target) == Candidate(item.tasks[0], record.config["index"])
+    again = dataclasses.replace(_record(target, item, {"unroll": 2}), seconds=(2e-5,))
+    assert not records.keep(tmp_path, again) and records.keep(tmp_path, again, [read])
+    (kept,) = records.read_records(tmp_path)[0]
+    assert kept.knobs["unroll"] == 2 and kept.seconds == (2e-5,)
+
+
+def test_a_database_of_tvm_s_own_tools_is_applied(
+    target: Any, small: tuple[ImportedModel, list[Tunable]], tmp_path: Path
+) -> None:
+    model, items = small
+    tvm = load_tvm()
+    from tvm import s_tir
+    from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
+
+    from op_profiler.compilers.relax.tuning.workload import module_of
+
+    item = next(item for item in items if "dense" in item.anchor.anchor)
+    mod = module_of(item.tasks[0].arguments)
+    schedule = s_tir.Schedule(mod)
+    *_, last = schedule.get_child_blocks(schedule.get_sblock("root"))
+    schedule.parallel(schedule.get_loops(last)[0])
+    database = JSONDatabase(work_dir=str(tmp_path))
+    database.commit_tuning_record(TuningRecord(schedule.trace, database.commit_workload(mod), [1e-6], target))
+
+    file = records.record_file(str(tmp_path), "relax/llvm", "some processor", compiler_in_use().record_form)
+    assert file == tmp_path
+    usable = UsableRecords.of_file(file, Conditions(1))
+    built = compiler_in_use().build(model, target, usable)
+    found = built.schedules[item.anchor.key]
+    assert (found.template, found.origin, found.knobs) == ("metaschedule", "tuned", {})
+    expected = _output(compiler_in_use().build(model, target, NO_RECORDS), target)
+    np.testing.assert_allclose(_output(built, target), expected, rtol=1e-4, atol=1e-6)
+    assert tvm is load_tvm()
