@@ -38,7 +38,7 @@ def show_studies(console: Console, report: ModelReport) -> None:
 def _operators(studies: StudyReport, operators: dict[str, Operator]) -> object:
     from rich.table import Table
 
-    table = Table(title="heavy ops without what is fused to them, side by side, us", title_justify="left")
+    table = Table(title="heavy ops alone (of Relax with what is fused to them), side by side, us", title_justify="left")
     table.add_column("operator")
     table.add_column("output", no_wrap=True)
     for name in ("default", "tuned", "default/tuned", "vendor", "vendor/tuned"):

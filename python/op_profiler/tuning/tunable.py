@@ -13,7 +13,7 @@ class Tunable:
     """The anchor of one or more operators, and the ways to compute it.
 
     Attributes:
-        anchor: the heavy op alone, as an operator of its own: what trials are measurements of.
+        anchor: what trials are measurements of: the heavy op alone, as an operator of its own, or a whole operator.
         tasks: templates to search; the project's own, or TVM's where it has none for this op.
         default: the task whose template the compiler takes without records; None where that is none that can be tuned.
         operators: workload keys of the fused operators that hold it.

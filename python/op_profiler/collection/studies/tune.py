@@ -35,7 +35,7 @@ class Tuned:
     """What the search for one anchor came to; all times in microseconds, measured side by side.
 
     Attributes:
-        anchor: workload key of the anchor alone.
+        anchor: workload key of the anchor alone, or of the operator where a compiler tunes that as a whole.
         operators: workload keys of the fused operators that hold it.
         default_us: of the schedule that the compiler takes without records; None where it has no time.
         best_us: of the schedule that became the record.

@@ -56,7 +56,7 @@ def drawn(task: Task, rng: generator.Random) -> Iterator[int]:
         rng.shuffle(points)
         yield from filter(task.is_valid, points)
         return
-    seen = set()
+    seen: set[int] = set()
     while len(seen) < task.size:
         point = rng.randrange(task.size)
         if point not in seen:
