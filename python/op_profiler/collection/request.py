@@ -9,6 +9,7 @@ from typing import Any
 from op_profiler.building.request import BuildRequest, one_of
 from op_profiler.compilers import COMPILERS
 from op_profiler.compilers.compiler import require
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.dataset import DEFAULT_DB
 from op_profiler.errors import UsageError
 from op_profiler.measure.measurement import Settings
@@ -168,6 +169,10 @@ class CollectRequest:
                 raise UsageError(
                     f"--tuner {studies.tune.tuner} is not there for --compiler {compiler.name}; give {names}"
                 )
+        if self.build.pipeline != DEFAULT_PIPELINE and (studies.tune or studies.compare):
+            raise UsageError(
+                f"--pipeline {self.build.pipeline} schedules by itself; leave out --iftune and --ifcompare"
+            )
         if self.build.schedules == records.NONE and (studies.tune or studies.compare):
             raise UsageError("--schedules none leaves nothing to tune for or to compare with; leave it out")
         if studies and (self.dry_run or self.build.executor == "vm"):

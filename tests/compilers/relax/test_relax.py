@@ -94,11 +94,12 @@ def test_prefill_and_decode_of_a_decoder_are_models_apart_with_the_kernels_of_th
         ("--executor", "vm"),
         ("--target", "llvm,pynq"),
         ("--vendor", "true"),
+        ("--pipeline", "stock", "--iftune", "true"),
         ("--pipeline", "stok"),
         ("--pipeline", "no_such_module:passes"),
     ],
 )
-def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, str]) -> None:
+def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, ...]) -> None:
     ran = _collect("--compiler", "relax", "--modelname", "mlp", *options)
     assert ran.returncode == 2 and "Traceback" not in ran.stderr
     assert any(word in ran.stderr for word in ("relax", "pynq", "--pipeline", "stock"))
