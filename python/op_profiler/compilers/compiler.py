@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import LoopNest
-    from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction, RuntimeDevice, Target
+    from op_profiler.compilers.tvm_types import DeviceArray, IRModule, PackedFunction, RuntimeDevice, Target
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.measure.in_place import BoundKernel
     from op_profiler.measure.kernels import GraphKernels
@@ -137,6 +137,20 @@ class Compiler(abc.ABC):
             ModelError: it cannot be read, or an operator of it is not supported (named in the message).
         """
         return frontend.load(request)
+
+    def import_program(self, form: str, name: str, program: object, inputs: Mapping[str, object]) -> IRModule | None:
+        """A program of a library as a module of this compiler's own; None where it takes those of Relay.
+
+        Args:
+            form: ``torch``, ``onnx`` or ``tflite``.
+            name: of the model, for errors.
+            program: a module of torch, a ``ModelProto``, a ``tflite.Model``.
+            inputs: by name in their order, example tensors of torch, and the `InputSpec` of the others.
+
+        Raises:
+            ModelError: an operator of it is not supported (named in the message).
+        """
+        return None
 
     @abc.abstractmethod
     def convert(

@@ -41,7 +41,7 @@ def fingerprint_of(request: ModelRequest, model: ImportedModel) -> str:
     digest = hashlib.sha256(json.dumps([_LOWERING, _fields(request)], sort_keys=True).encode())
     digest.update(json.dumps([dataclasses.asdict(spec) for spec in model.inputs]).encode())
     digest.update(str(tvm.ir.structural_hash(model.mod)).encode())
-    for variable in main.params:
+    for variable in main.params if model.params else ():  # else they are constants, which the hash is over
         if variable.name_hint in model.params:
             digest.update(np.ascontiguousarray(model.params[variable.name_hint].numpy()).data)
     return digest.hexdigest()[:16]

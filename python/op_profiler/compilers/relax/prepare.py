@@ -37,7 +37,7 @@ def prepared(module: IRModule, target: Target) -> Any:
     passes = [
         transform.CanonicalizeBindings(),
         *([transform.FoldBatchnormToConv2D()] if _convolutions_are_read_once(module["main"]) else []),
-        rewrite_calls("SimplerOps", {"relax.clip": _clip, "relax.nn.batch_norm": _batch_norm}),
+        rewrite_calls("SimplerOps", {"relax.clip": _clip, "relax.nn.batch_norm": _batch_norm, "relax.cumsum": _cumsum}),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
         fold_with_numpy(),
@@ -84,6 +84,17 @@ def _clip(builder: Any, constant: Constant, call: Any) -> Any:
     data, *bounds = call.args
     low, high = (relax.const(float(bound.value), data.ty.dtype) for bound in bounds)
     return relax.op.minimum(relax.op.maximum(data, low), high)
+
+
+def _cumsum(builder: Any, constant: Constant, call: Any) -> Any:
+    """TVM adds truth values as they are, which LLVM refuses; masks of language models are counted so."""
+    relax = load_tvm().relax
+    (data,), attrs = call.args, call.attrs
+    if str(data.ty.dtype) != "bool":
+        return call
+    made = str(call.ty.dtype)
+    counted = relax.op.astype(data, "int64" if made == "bool" else made)
+    return relax.op.cumsum(counted, attrs.axis, str(counted.attrs.dtype), attrs.exclusive)
 
 
 def _batch_norm(builder: Any, constant: Constant, call: Any) -> Any:

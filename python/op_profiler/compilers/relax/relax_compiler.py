@@ -81,9 +81,21 @@ class RelaxCompiler(Compiler):
 
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
         from op_profiler.compilers.relax.decoder.model import load_step
+        from op_profiler.compilers.relax.own_importers import load_itself
         from op_profiler.compilers.relax.relay_models import load_from_relay
 
-        return load_from_relay(request) if request.past is None else load_step(request)
+        if request.past is not None:
+            return load_step(request)
+        try:
+            return load_from_relay(request)
+        except ModelError as refused:
+            return load_itself(frontend, request, refused)
+
+    def import_program(self, form: str, name: str, program: object, inputs: Mapping[str, object]) -> IRModule | None:
+        from op_profiler.compilers.relax import own_importers
+
+        module: IRModule = own_importers.import_program(form, name, program, inputs)
+        return module
 
     def convert(
         self, model: ImportedModel, precision: str, inputs: Mapping[str, np.ndarray], host: Target

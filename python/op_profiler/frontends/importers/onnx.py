@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
@@ -110,6 +111,9 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     shapes, batch = _shapes(request, own)
     if batch is not None:
         _free_batch(graph, own)
+    itself = _by_the_compiler(model, request, {name: shapes[name] for name in own}, _leading(shapes, own) or 1)
+    if itself is not None:
+        return itself
     weights = _weights_as_inputs(graph, shapes)
     module, params = _convert(model, shapes, request.name)
     specs = [InputSpec(name, shapes[name], high=_vocabulary(graph, name, weights)) for name in own]
@@ -123,6 +127,16 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     )
     _check_batch(lowered, graph, own, batch)
     return lowered
+
+
+def _by_the_compiler(model: Any, request: ModelRequest, shapes: Mapping[str, Dims], batch: int) -> ImportedModel | None:
+    """The model as the compiler in use imports it by itself; None where it takes those of Relay."""
+    graph, onnx = model.graph, load_onnx()
+    kinds = {i.name: str(onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)) for i in graph.input}
+    tables = {t.name: types.SimpleNamespace(shape=tuple(t.dims)) for t in graph.initializer}
+    specs = [InputSpec(n, dims, kinds[n], high=_vocabulary(graph, n, tables)) for n, dims in shapes.items()]
+    own = compiler_in_use().import_program("onnx", request.name, model, {spec.name: spec for spec in specs})
+    return None if own is None else ImportedModel(request.name, request.source, own, {}, tuple(specs), batch)
 
 
 def _dims(value: Any) -> Dims:

@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
@@ -51,6 +52,11 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
         name: given.get(name) or ((batch, *shape[1:]) if shape and shape[0] == first else shape)
         for name, shape in own.items()
     }
+    types = _types(model)
+    own_specs = [InputSpec(n, s, types[n], high=_HIGHEST.get(types[n], 2)) for n, s in shapes.items()]
+    itself = compiler_in_use().import_program("tflite", request.name, model, {spec.name: spec for spec in own_specs})
+    if itself is not None:
+        return ImportedModel(request.name, request.source, itself, {}, tuple(own_specs), batch)
     module, params = _convert(model, shapes, request.name, own=first if batch != first else None)
     tvm = load_tvm()
     kinds = {v.name_hint: str(v.type_annotation.dtype) for v in module["main"].params}
@@ -61,6 +67,16 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     if batch != first and not any(len(kind.shape) and kind.shape[0] == batch for kind in outputs):
         raise ModelError(f"{request.name} was made for batch size {first} and cannot be given {batch}")
     return lowered
+
+
+def _types(model: Any) -> dict[str, str]:
+    """Of the inputs, by their names."""
+    import tflite
+
+    graph = model.Subgraphs(0)
+    names = {value: name.lower() for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
+    tensors = [graph.Tensors(int(i)) for i in graph.InputsAsNumpy()]
+    return {tensor.Name().decode(): str(names[tensor.Type()]) for tensor in tensors}
 
 
 def _read(path: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:

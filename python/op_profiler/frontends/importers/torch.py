@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
@@ -100,14 +101,18 @@ def lower(
     Raises:
         ModelError: it cannot be traced, or has operators that TVM does not know.
     """
-    traced = _trace(model, examples, name)
-    infos = [
-        (given, (list(example.shape), str(example.dtype).removeprefix("torch.")))
-        for given, example in zip(input_names, examples, strict=True)
-    ]
-    module, params = _convert(traced, model, infos, name)
     highs = highs or {}
-    specs = [InputSpec(n, tuple(shape), dtype, high=highs.get(n, 2)) for n, (shape, dtype) in infos]
+    given = dict(zip(input_names, examples, strict=True))
+    specs = [
+        InputSpec(n, tuple(example.shape), str(example.dtype).removeprefix("torch."), high=highs.get(n, 2))
+        for n, example in given.items()
+    ]
+    own = compiler_in_use().import_program("torch", name, _flat(model), given)
+    if own is not None:
+        return ImportedModel(name, source, own, {}, tuple(specs), batch_size, tuple(notes))
+    traced = _trace(model, examples, name)
+    infos = [(spec.name, (list(spec.shape), spec.dtype)) for spec in specs]
+    module, params = _convert(traced, model, infos, name)
     return finish(module, params, specs, name=name, source=source, batch_size=batch_size, notes=notes)
 
 
@@ -127,12 +132,11 @@ def by_keyword(model: Any, names: Sequence[str]) -> Any:
     return _ByKeyword().eval()
 
 
-def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
+def _flat(model: Any) -> Any:
+    """The model with its outputs as one flat tuple of tensors, since a trace has no dicts and data classes."""
     torch = load_torch()
 
     class _Flat(torch.nn.Module):  # type: ignore[name-defined]
-        """The model with its outputs as one flat tuple of tensors, since a trace has no dicts and data classes."""
-
         def __init__(self) -> None:
             super().__init__()
             setattr(self, WRAPPED, model)
@@ -142,14 +146,20 @@ def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
             tensors = tuple(leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
             return tensors[0] if len(tensors) == 1 else tensors
 
+    with contextlib.suppress(NotImplementedError):  # an exported program has no modes
+        model.eval()
+    return _Flat().eval()
+
+
+def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
+    torch = load_torch()
     try:
         with quiet(), torch.no_grad():
-            with contextlib.suppress(NotImplementedError):  # an exported program has no modes
-                model.eval()
             if isinstance(model, torch.jit.ScriptModule):
+                model.eval()
                 model(*examples)  # says what does not fit; its own graph is converted
                 return model
-            return torch.jit.trace(_Flat(), tuple(examples), check_trace=False, strict=False)
+            return torch.jit.trace(_flat(model), tuple(examples), check_trace=False, strict=False)
     except Exception as error:  # whatever the model's code raises
         shapes = ", ".join(str(tuple(example.shape)) for example in examples)
         raise ModelError(f"{name} does not run on inputs of shape {shapes}: {_last_line(error)}") from error

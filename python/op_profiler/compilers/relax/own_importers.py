@@ -1,0 +1,88 @@
+"""Models that Relay does not import, imported by Relax itself: through torch.export, from ONNX, from TFLite."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.errors import ModelError, OpProfilerError
+from op_profiler.frontends.importers.finish import unsupported
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+    from op_profiler.frontends.frontend import Frontend, ModelRequest
+
+
+def load_itself(frontend: Frontend, request: ModelRequest, refused: ModelError) -> ImportedModel:
+    """A model as its source has it, without Relay.
+
+    Args:
+        refused: what Relay said of it.
+
+    Raises:
+        ModelError: Relax does not import it either; says what both said.
+    """
+    try:
+        model = frontend.load(request)
+    except (OpProfilerError, AttributeError, ImportError) as error:
+        if str(error) in str(refused):
+            raise refused from error
+        raise ModelError(f"{refused} (and Relax's own importer: {error})") from error
+    note = f"imported by Relax itself, since Relay does not: {refused}"
+    return dataclasses.replace(model, notes=(*model.notes, note))
+
+
+def import_program(form: str, name: str, program: Any, inputs: Mapping[str, Any]) -> Any:
+    """The module of a program, its weights constants, its inputs in their order.
+
+    Args:
+        form: ``torch``, ``onnx`` or ``tflite``.
+        program: module of torch, ``ModelProto``, or ``tflite.Model``.
+        inputs: by name, an example tensor of torch, and an `InputSpec` of the others.
+
+    Raises:
+        ModelError: it has operators that Relax does not import; names them where it tells.
+    """
+    from op_profiler.frontends.importers.torch import quiet
+
+    try:
+        with quiet():
+            return _FORMS[form](program, inputs)
+    except Exception as error:  # the importers raise anything, AssertionError and KeyError among them
+        raise unsupported(name, error) from error
+
+
+def _from_torch(program: Any, inputs: Mapping[str, Any]) -> Any:
+    import torch
+    from tvm.relax.frontend.torch import from_exported_program
+
+    with torch.no_grad():
+        exported = torch.export.export(program, tuple(inputs.values()))
+        return from_exported_program(exported, unwrap_unit_return_tuple=True)
+
+
+def _from_onnx(program: Any, inputs: Mapping[str, InputSpec]) -> Any:
+    load_tvm()
+    from tvm.relax.frontend.onnx import from_onnx
+
+    return from_onnx(program, _shapes(inputs), {name: spec.dtype for name, spec in inputs.items()})
+
+
+def _from_tflite(program: Any, inputs: Mapping[str, InputSpec]) -> Any:
+    load_tvm()
+    from tvm.relax.frontend.tflite import from_tflite
+
+    return from_tflite(program, _shapes(inputs), {name: spec.dtype for name, spec in inputs.items()})
+
+
+def _shapes(inputs: Mapping[str, InputSpec]) -> dict[str, list[int]]:
+    return {name: [int(size) for size in spec.shape if size is not None] for name, spec in inputs.items()}
+
+
+_FORMS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+    "torch": _from_torch,
+    "onnx": _from_onnx,
+    "tflite": _from_tflite,
+}

@@ -1,0 +1,76 @@
+"""Models that Relax imports by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.relax.relax_compiler import RELAX
+from op_profiler.compilers.tvm_build import load_tvm, runtime_device
+from op_profiler.errors import ModelError
+from op_profiler.frontends import FRONTENDS
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.targets.target import resolve_target
+from op_profiler.testing.compiler import NO_RECORDS
+
+
+def outputs_of(model: ImportedModel, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    load_tvm()
+    target = resolve_target("llvm")
+    built = RELAX.build(model, target, NO_RECORDS)
+    return RELAX.load(built.compiled, runtime_device(target), inputs).output_arrays()
+
+
+def test_an_onnx_file_that_relay_refuses_is_imported_and_says_so(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind, rng = onnx.helper, onnx.TensorProto.FLOAT, np.random.default_rng(0)
+    values = [helper.make_tensor_value_info(name, kind, [2, 4, 6]) for name in ("x", "y")]
+    scale, bias = (rng.standard_normal(4).astype("float32") for _ in range(2))
+    weights = [helper.make_tensor(name, kind, [4], value.tolist()) for name, value in (("s", scale), ("b", bias))]
+    node = helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)  # came with opset 18
+    graph = helper.make_graph([node], "g", values[:1], values[1:], weights)
+    file = tmp_path / "groups.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=9), str(file))
+    load_tvm()
+    model = RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file)))
+    assert any("imported by Relax itself" in note and "GroupNormalization" in note for note in model.notes)
+    assert [(spec.name, spec.shape, spec.dtype) for spec in model.inputs] == [("x", (2, 4, 6), "float32")]
+    data = rng.standard_normal((2, 4, 6)).astype("float32")
+    groups = data.reshape(2, 2, 12)
+    normed = (groups - groups.mean(2, keepdims=True)) / np.sqrt(groups.var(2, keepdims=True) + 1e-5)
+    expected = normed.reshape(2, 4, 6) * scale[:, None] + bias[:, None]
+    np.testing.assert_allclose(outputs_of(model, {"x": data})[0], expected, atol=1e-5)
+
+
+def test_a_module_of_torch_with_counted_truth_values_is_imported_through_torch_export() -> None:
+    torch = pytest.importorskip("torch")
+    from op_profiler.frontends.importers import torch as torch_importer
+
+    class Counting(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, data: Any) -> Any:
+            return {"counted": (data > 0).cumsum(-1), "data": data * 2}
+
+    load_tvm()
+    data = torch.randn(2, 5)
+    model = torch_importer.lower(Counting(), [data], name="counting", source="file", input_names=["data"], batch_size=2)
+    counted, doubled = outputs_of(model, {"data": data.numpy()})
+    np.testing.assert_array_equal(counted, (data.numpy() > 0).cumsum(-1))
+    np.testing.assert_allclose(doubled, 2 * data.numpy())
+
+
+def test_what_neither_imports_is_named(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    values = [helper.make_tensor_value_info(name, kind, [1, 8]) for name in ("x", "y")]
+    node = helper.make_node("Nothing", ["x"], ["y"], domain="of.mine")
+    file = tmp_path / "nothing.onnx"
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("of.mine", 1)]
+    graph = helper.make_graph([node], "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=opsets), str(file))
+    load_tvm()
+    with pytest.raises(ModelError, match="no converter for Nothing"):
+        RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file)))
