@@ -50,7 +50,7 @@ def test_a_module_of_torch_with_counted_truth_values_is_imported_through_torch_e
     torch = pytest.importorskip("torch")
     from op_profiler.frontends.importers import torch as torch_importer
 
-    class Counting(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Counting(torch.nn.Module):  # type: ignore[name-defined]
         def forward(self, data: Any) -> Any:
             return {"counted": (data > 0).cumsum(-1), "data": data * 2}
 
