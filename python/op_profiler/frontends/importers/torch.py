@@ -148,7 +148,7 @@ def _flat(model: Any) -> Any:
 
     with contextlib.suppress(NotImplementedError):  # an exported program has no modes
         model.eval()
-    return _Flat().eval()
+    return _Flat()
 
 
 def _trace(model: Any, examples: Sequence[Any], name: str) -> Any:
