@@ -112,7 +112,7 @@ class RelaxCompiler(Compiler):
         from op_profiler.compilers.relax.tuning.workload import computation
 
         occurrences = lower()
-        by_label = {occurrence.label: occurrence.function for occurrence in occurrences}
+        by_label = {one.label: one.function for one in occurrences if one.function is not None}
         return FusedOperators(occurrences, frozenset(map(computation, by_label.values())))
 
     def build(
@@ -129,7 +129,7 @@ class RelaxCompiler(Compiler):
                 other = run_pipeline(pipeline, model.mod, target, build=True)
                 lowered, finished = other.lowered, Finished(other.executable)
         built = _built(finished, lowered.kernels, _called(lowered), started)
-        return _with_attention(built, model, target, records)
+        return _with_attention(built, model, target)
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
         library: VmLibrary = compiled.library
@@ -250,27 +250,23 @@ def _called(lowered: Lowered) -> list[Occurrence]:
     return [occurrence for occurrence in occurrences_of(lowered, of_attention) if occurrence.label in called]
 
 
-def _with_attention(built: BuiltModel, model: ImportedModel, target: Target, records: UsableRecords) -> BuiltModel:
-    """The same with the kernels of attention where it is a step of a decoder."""
+def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> BuiltModel:
+    """The same with the kernels of attention where it is a step of a decoder; no record is of one of these."""
     from op_profiler.compilers.relax.decoder import attention, library
     from op_profiler.compilers.relax.decoder.step import Step
     from op_profiler.compilers.relax.pipeline import scheduled
-    from op_profiler.compilers.relax.tuning.applied_records import AppliedRecords
-    from op_profiler.compilers.relax.vectors import vectors_of
 
     step = Step.of(model.mod)
     if step is None:
         return built
     schedules: dict[str, Schedule] = {}
     started, kernels = time.perf_counter(), attention.kernels(step)
-    applied = AppliedRecords(records, vectors_of(target))
     if pipeline_in_use() == DEFAULT_PIPELINE:
-        kernels, schedules = scheduled(kernels, target, applied.schedule_function)
+        kernels, schedules = scheduled(kernels, target)
     with _refused(model.name):
         made = library.with_attention(built, step, kernels, schedules, target)
     seconds = built.compiled.build_seconds + time.perf_counter() - started
-    compiled = dataclasses.replace(made.compiled, build_seconds=seconds)
-    return dataclasses.replace(made, compiled=compiled, asked=made.asked | applied.asked)
+    return dataclasses.replace(made, compiled=dataclasses.replace(made.compiled, build_seconds=seconds))
 
 
 @dataclasses.dataclass(frozen=True)

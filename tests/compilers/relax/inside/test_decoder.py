@@ -82,6 +82,7 @@ def test_a_decode_reads_its_past_and_its_kernels_add_up_to_the_step(folder: Path
     built, loaded = step_of(folder, tokens=1, past=20, sequences=3)
     labels = loaded.labels
     assert labels == [one.label for one in built.compiled.occurrences]
+    assert RELAX.fuse(lambda: built.compiled.occurrences, resolve_target("llvm"), NO_RECORDS).asked <= built.asked
     assert labels.count(attention.ROPE) == labels.count(attention.APPEND) == labels.count(attention.DECODE) == 2
     (query, pages, first, table, *_), seen = run_again(loaded.kernels, attention.DECODE)
     for number in range(3):
