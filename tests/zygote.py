@@ -62,6 +62,19 @@ def make_commands() -> None:
     vars(cli)["application"] = lambda: commands
 
 
+def warm_up() -> None:
+    """What TVM sets up when it is first used, and the probe's kernels: half of what a short collection would take.
+    No kernel is run, which would start TVM's threads."""
+    from op_profiler.frontends import FRONTENDS
+    from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.measure import steadiness
+    from op_profiler.targets.target import resolve_target
+
+    FRONTENDS.get("local").load(ModelRequest(source="local", name="mlp"))
+    for kernel in steadiness._functions(str(resolve_target("llvm"))):
+        _ = kernel.entry_func
+
+
 def hurry() -> None:
     """Tests ask what is measured and stored, not how sure it is: rounds end with the fewest, in short windows, and the
     machine's steadiness is told from two pieces of memory, whatever its caches hold. All that they connect to is here.
@@ -242,6 +255,7 @@ def serve() -> None:
     load_package()
     make_commands()
     hurry()
+    warm_up()
     nursery = Nursery()
     for line in sys.stdin:
         order = json.loads(line)

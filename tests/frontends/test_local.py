@@ -18,10 +18,8 @@ from op_profiler.frontends.zoo import classifiers
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = FRONTENDS.get("local")
-LIGHT = {
-    "resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "mnasnet0_5", "googlenet", "bninception",
-    "dpn68",
-}  # fmt: skip
+LIGHT = {"resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "bninception"}
+LARGE = {"vgg-16", "vgg-19", "resnet-101", "resnet-152"}  # vgg-11 and resnet-50 are made by the same functions
 ZOO = sorted({*classifiers.torchvision_names(), *classifiers.pretrainedmodels_names()} - set(LOCAL.default_names()))
 
 
@@ -29,7 +27,9 @@ def load(name: str, **fields: Any) -> Any:
     return LOCAL.load(ModelRequest(source="local", name=name, **fields))
 
 
-@pytest.mark.parametrize("name", LOCAL.default_names())
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in LARGE else n for n in LOCAL.default_names()]
+)
 def test_own_models_lower_with_the_batch_that_was_asked_for(name: str) -> None:
     model = load(name, batch_size=2)
     assert model.batch_size == 2 and model.params
