@@ -40,7 +40,7 @@ def model_of(models: dict[str, Model], kind: str) -> Model:
     return models[kind]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def commands() -> Commands:
     """What reads models is imported beforehand."""
     return Commands(READERS)
