@@ -273,6 +273,16 @@ def test_an_export_that_fails_keeps_the_older_file(
     assert os.listdir(path.parent) == ["table"]
 
 
+def test_what_rows_share_is_read_again_where_too_much_is_held(
+    varied: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("op_profiler.dataset.formats.arrow_batches._ROWS", 1)
+    monkeypatch.setattr("op_profiler.dataset.formats.arrow_batches._MOST_SHARED", 1)
+    monkeypatch.setattr("op_profiler.dataset.formats.parquet._GROUP_BYTES", 1)
+    assert export_table(varied, tmp_path / "x", format="parquet").rows == 4
+    assert read_parquet(tmp_path / "x") == list(flat_rows(varied))
+
+
 def test_a_folder_of_parts_holds_all_rows(varied: Dataset, tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     done = export_table(varied, folder, format="parquet", partition_by=("device_key", "anchor", "threads"))

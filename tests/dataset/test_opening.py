@@ -329,6 +329,7 @@ def test_a_full_disk_loses_nothing_and_says_so(sqlite_url: str, example: Any) ->
         with pytest.raises(DatasetError, match="disk is full.*free some space"):
             dataset.record(row)
         assert dataset.counts()["measurements"] == 2
+        event.remove(dataset._engine, "connect", limit)  # who opens the same dataset next may get this engine
     with Dataset.open(sqlite_url) as dataset:
         dataset.record(row)
         assert dataset.counts()["measurements"] == 3
@@ -340,6 +341,16 @@ def test_a_lock_that_is_never_released(sqlite_url: str, example: Any, monkeypatc
         with dataset.transaction(), pytest.raises(DatasetError, match="locked by another process"):
             example.add_model(other)
         example.add_model(other)
+
+
+def test_what_was_closed_connects_again_and_serves_one_at_a_time(url: str) -> None:
+    with Dataset.open(url) as first, Dataset.open(url) as second:
+        engines = first._engine, second._engine
+        assert engines[0] is not engines[1]
+    with Dataset.open(url, read_only=True) as reader, Dataset.open(url) as third, Dataset.open(url) as fourth:
+        assert reader._engine not in engines and third._engine is not fourth._engine
+        assert engines[0] in (third._engine, fourth._engine)
+        assert reader.counts() == third.counts() == fourth.counts()
 
 
 # Addresses

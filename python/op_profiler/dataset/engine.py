@@ -27,7 +27,10 @@ _AGAIN_SECONDS = 0.2
 
 _EXAMPLE = "sqlite:///results/op_profiler.db or postgresql://user@host/name"
 _LOCK = 0x6F705F70  # any number will do, as long as every op_profiler uses the same
+_MOST_CLOSED = 8
+_closed: dict[tuple[URL, bool], Engine] = {}  # by address, and whether it is for reading only; they have no connection
 _WRITE = "op_profiler_write"  # options of connections and engines, read when a transaction begins
+_COMPLETE = "op_profiler_complete"  # of engines whose dataset was found to have every column
 _READ_ONLY = "op_profiler_read_only"
 
 _SQLITE_FAILURES = {
@@ -175,12 +178,25 @@ def _ends_inside_a_page(path: Path) -> bool:
     return size % (65536 if page == 1 else page or 1) != 0
 
 
+def close_engine(engine: Engine) -> None:
+    """Close its connections, and keep it for who opens the same dataset next: making one takes most of the time."""
+    engine.dispose()
+    if len(_closed) >= _MOST_CLOSED:
+        _closed.clear()
+    _closed[engine.url, engine.get_execution_options()[_READ_ONLY]] = engine
+
+
 def _engine(url: URL, *, read_only: bool) -> Engine:
+    """One that nobody uses."""
+    if url.get_backend_name() == "sqlite" and read_only:
+        url = _read_only_sqlite(url)
+    return _closed.pop((url, read_only), None) or _new_engine(url, read_only=read_only)
+
+
+def _new_engine(url: URL, *, read_only: bool) -> Engine:
+    kept = {_READ_ONLY: read_only}
     if url.get_backend_name() == "sqlite":
-        target = _read_only_sqlite(url) if read_only else url
-        engine = sqlalchemy.create_engine(
-            target, connect_args={"timeout": WAIT_SECONDS}, execution_options={_READ_ONLY: read_only}
-        )
+        engine = sqlalchemy.create_engine(url, connect_args={"timeout": WAIT_SECONDS}, execution_options=kept)
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -190,7 +206,7 @@ def _engine(url: URL, *, read_only: bool) -> Engine:
     try:
         arguments = {"options": options, "connect_timeout": 10}
         # A connection that the pool kept may be of a server that was started again since.
-        engine = sqlalchemy.create_engine(url, connect_args=arguments, pool_pre_ping=True)
+        engine = sqlalchemy.create_engine(url, connect_args=arguments, pool_pre_ping=True, execution_options=kept)
     except ImportError:
         raise MissingPackageError("psycopg[binary]", "a dataset in PostgreSQL", extra="postgres") from None
     event.listen(engine, "begin", _begin_postgresql)
@@ -261,7 +277,8 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
     with engine.connect() as connection:
         found = migrations.stored_version(connection)
         foreign = [] if found is not None else migrations.foreign_tables(connection)
-        outdated = read_only and not (found == schema.VERSION and migrations.is_complete(connection))
+        complete = engine.get_execution_options().get(_COMPLETE) or not read_only or migrations.is_complete(connection)
+        outdated = read_only and not (found == schema.VERSION and complete)
     if foreign:
         raise DatasetError(_not_ours(url, foreign))
     if found is not None and found < 1:
@@ -282,6 +299,7 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
             "'op-profiler collect --dry-run' with this --db does) to upgrade it"
         )
     if read_only:
+        engine.update_execution_options(**{_COMPLETE: True})  # tables only grow: it need not be asked again
         return
     if url.get_backend_name() == "sqlite":
         _use_wal(engine)

@@ -127,9 +127,7 @@ def _by_model(counts: Sequence[Mapping[str, Any]]) -> dict[str | None, collectio
     """The counts of `_counted`, those of several devices together."""
     found: dict[str | None, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for row in counts:
-        found[row["model_key"]] += collections.Counter(
-            {name: n for name, n in row.items() if name not in ("model_key", "device_key")}
-        )
+        found[row["model_key"]].update({name: n for name, n in row.items() if name not in ("model_key", "device_key")})
     return found
 
 

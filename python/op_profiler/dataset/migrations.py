@@ -20,7 +20,8 @@ from op_profiler.schedules.factors import factors_of_knobs
 
 _IS_THERE = {
     "sqlite": f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{schema.schema_version.name}'",
-    "postgresql": f"SELECT to_regclass('{schema.schema_version.name}')",
+    # Of the catalogue, which shows what another process has made meanwhile; `to_regclass` remembers what was not there.
+    "postgresql": f"SELECT 1 FROM pg_class WHERE relname = '{schema.schema_version.name}' AND pg_table_is_visible(oid)",
 }
 
 
@@ -52,11 +53,17 @@ def create(connection: Connection, now: str) -> None:
 
 def is_complete(connection: Connection) -> bool:
     """Whether all tables and columns are there. A version grows in place until it is released."""
-    tables = inspect(connection).get_multi_columns()
-    there = {(table, column["name"]) for (_, table), columns in tables.items() for column in columns}
-    return all(
-        (table.name, column.name) in there for table in schema.metadata.sorted_tables for column in table.columns
-    )
+    tables = schema.metadata.tables
+    names = ", ".join(f"'{name}'" for name in tables)
+    # They are counted, in one statement: every dataset that is opened is asked, and tables only grow.
+    count = {
+        "sqlite": "SELECT count(*) FROM sqlite_master AS t, pragma_table_info(t.name) "
+        f"WHERE t.type = 'table' AND t.name IN ({names})",
+        "postgresql": "SELECT count(*) FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
+        f"WHERE attnum > 0 AND NOT attisdropped AND relname IN ({names}) AND pg_table_is_visible(attrelid)",
+    }
+    there = connection.exec_driver_sql(count[connection.dialect.name]).scalar_one()
+    return int(there) >= sum(len(table.columns) for table in tables.values())
 
 
 def upgrade(connection: Connection, found: int, now: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from sqlalchemy import URL, Connection, Engine, Select, delete, select, update
 
 from op_profiler.dataset import convert, coruns, keys, queries, schema
-from op_profiler.dataset.engine import connected, open_engine, translated, utc_now, write_transaction
+from op_profiler.dataset.engine import close_engine, connected, open_engine, translated, utc_now, write_transaction
 from op_profiler.dataset.quality import failure, keep_failures, select_failures, upsert_better
 from op_profiler.dataset.row import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.statements import upsert
@@ -61,7 +61,7 @@ class Dataset:
 
     def close(self) -> None:
         """Let go of the database; nothing is pending."""
-        self._engine.pool.dispose()  # the engine would make another pool for what comes next
+        close_engine(self._engine)
 
     def __enter__(self) -> Dataset:
         return self

@@ -74,11 +74,16 @@ class Settings:
 
     def _identity(self) -> dict[str, Any]:
         """Every field; of `RESOURCE_FIELDS` those that are known, so that keys are as they were before them."""
-        fields = dataclasses.asdict(self)
+        fields = _fields_of(self)
         for name in (*RESOURCE_FIELDS, *map(effective, RESOURCE_FIELDS)):
             if fields[name] is None:
                 del fields[name]
         return fields
+
+
+def _fields_of(item: Settings | Device) -> dict[str, Any]:
+    """Every field, not copied: keys are asked for with every row, and ``asdict`` copies what is nested in them."""
+    return {field.name: getattr(item, field.name) for field in dataclasses.fields(item)}
 
 
 def effective(resource: str) -> str:
@@ -127,7 +132,7 @@ class Device:
 
         The clock is left out: it moves between two readings of one machine.
         """
-        fields = dataclasses.asdict(self)
+        fields = _fields_of(self)
         del fields["clock_mhz"], fields["properties"], fields["memory_bytes"]
         if self.core_type == "common":  # as the key was before there were others
             del fields["core_type"]
