@@ -31,6 +31,7 @@ def measure(name: str) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as text, postgresql_server() as server:
         folder = Path(text)
+        (folder / "build").mkdir()
         build_board(folder / "build")
         lab = Lab(folder / "build", folder)
         try:
@@ -69,7 +70,9 @@ def contents_of(dataset: Any) -> tuple[dict[str, Any], ...]:
 
 def main() -> None:
     run = run_of(__file__, __doc__, measure, ["all"])
-    (row,) = [found.result for found in run.found]
+    (row,) = [found.result for found in run.found] or [None]
+    if row is None:
+        raise SystemExit(1)
     print(row, flush=True)
     headline = f"{row['machines']} machines, {row['rows_of_another_device']} rows of another device than its model's"
     store(__file__, headline, {"machines": [row]}, whole=run.whole)

@@ -1,6 +1,6 @@
 """How many rows a second do many writers store, and is any lost? 64 on PostgreSQL and 8 on SQLite.
 
-    python benchmarks/fleet_writers.py [NAME ...] [--keep FILE]     (6 minutes; --keep goes on)
+    python benchmarks/fleet_writers.py [NAME ...] [--keep FILE]     (5 minutes; --keep goes on)
 
 Each writer is a process that stores rows of ten rounds, ten rows a transaction, for two minutes, and then says how
 many it stored. PostgreSQL waits for its disk, as it does in use.
@@ -10,19 +10,20 @@ Goal: none lost.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import multiprocessing
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from typing import Any
 
-from common import ROOT, run_of, store
+from common import run_of, store
 from fleet_common import SHARE, postgresql_server
 
 _SECONDS = 120.0 * SHARE
 _WRITERS = {"postgresql": 64, "sqlite": 8}
 _ROWS = 10
+_START_SECONDS = 10.0  # until all have opened the dataset
 
 
 def measure(name: str) -> dict[str, Any]:
@@ -39,19 +40,15 @@ def written(name: str, url: str) -> dict[str, Any]:
     from op_profiler.dataset import Dataset
 
     Dataset.open(url).close()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    begin = time.time() + 15  # when all have started
-    command = [sys.executable, __file__, "write", url]
-    writers = [
-        subprocess.Popen([*command, str(number), str(begin)], env=environment, stdout=subprocess.PIPE, text=True)
-        for number in range(_WRITERS[name])
-    ]
-    told = [int(writer.communicate()[0]) for writer in writers]
+    _row(0)  # what this imports the writers have
+    begin = time.time() + _START_SECONDS
+    with ProcessPoolExecutor(_WRITERS[name], mp_context=multiprocessing.get_context("fork")) as writers:
+        told = list(writers.map(partial(write, url, begin), range(_WRITERS[name])))
     with Dataset.open(url, read_only=True) as dataset:
         rows = dataset.counts()["measurements"]
     return {
         "database": name,
-        "writers": len(writers),
+        "writers": len(told),
         "seconds": _SECONDS,
         "rows": rows,
         "rows_a_second": round(sum(told) / _SECONDS),
@@ -61,24 +58,14 @@ def written(name: str, url: str) -> dict[str, Any]:
     }
 
 
-def write(url: str, number: int, begin: float) -> None:
-    """Store rows until the time is up; prints how many."""
-    import numpy as np
-
+def write(url: str, begin: float, number: int) -> int:
+    """Store rows until the time is up; how many."""
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.row import Row
-    from op_profiler.measure.measurement import Device, Settings
-    from op_profiler.measure.statistics import summarize
-    from op_profiler.operators.operator import Operator, TensorSpec
+    from op_profiler.measure.measurement import Settings
     from op_profiler.schedules.schedule import UNKNOWN
 
-    tensor = TensorSpec((1, 64, 56, 56), "float32")
-    operator = Operator(
-        name="relu", anchor="nn.relu", op_names=("nn.relu",), inputs=(tensor,), params=(), outputs=(tensor,),
-        attrs=({},), layouts={}, structure="", flops=1, bytes_read=1, bytes_written=1,
-    )  # fmt: skip
-    device = Device(kind="llvm", target="llvm", processor=f"writer {number}", cores=1)
-    measurement = summarize(np.random.default_rng(number).random((10, 1)) + 1)
+    operator, device, measurement = _row(number)
     stored = 0
     with Dataset.open(url) as dataset:
         dataset.add_anchor(operator)
@@ -95,13 +82,27 @@ def write(url: str, number: int, begin: float) -> None:
                 for row in range(_ROWS)
             )
             stored += _ROWS
-    print(stored)
+    return stored
+
+
+def _row(writer: int) -> tuple[Any, Any, Any]:
+    """Operator, device and measurement of a writer's rows."""
+    import numpy as np
+
+    from op_profiler.measure.measurement import Device
+    from op_profiler.measure.statistics import summarize
+    from op_profiler.operators.operator import Operator, TensorSpec
+
+    tensor = TensorSpec((1, 64, 56, 56), "float32")
+    operator = Operator(
+        name="relu", anchor="nn.relu", op_names=("nn.relu",), inputs=(tensor,), params=(), outputs=(tensor,),
+        attrs=({},), layouts={}, structure="", flops=1, bytes_read=1, bytes_written=1,
+    )  # fmt: skip
+    device = Device(kind="llvm", target="llvm", processor=f"writer {writer}", cores=1)
+    return operator, device, summarize(np.random.default_rng(writer).random((10, 1)) + 1)
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["write"]:
-        write(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
-        return
     run = run_of(__file__, __doc__, measure, list(_WRITERS))
     rows = [found.result for found in run.found]
     for row in rows:

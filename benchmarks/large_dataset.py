@@ -1,6 +1,6 @@
 """How does a dataset of ten million measurements behave: opening, looking up, exporting, and its summary?
 
-    python benchmarks/large_dataset.py [sqlite | postgresql ...] [--keep FILE]     (40 minutes, 15 GB; --keep goes on)
+    python benchmarks/large_dataset.py [sqlite | postgresql ...] [--keep FILE]     (20 minutes, 15 GB; --keep goes on)
 
 The measurements that ship are copied, with samples of their first three rounds so that the disk has room: each copy is
 of a device and a setting of its own. 50 devices have as many copies of every model. What slows the copying down is off
