@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import sys
 from pathlib import Path
 
 import op_profiler
+from op_profiler.errors import EXIT_ENVIRONMENT
+
+_PR_SET_PDEATHSIG = 1
 
 
 def python_path() -> str:
@@ -13,3 +19,11 @@ def python_path() -> str:
     ours = str(Path(op_profiler.__file__).resolve().parent.parent)
     others = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return os.pathsep.join(dict.fromkeys([ours, *others]))
+
+
+def end_with_parent() -> None:
+    """A process that is killed takes this one along; ends this one where that has happened already. On Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == 1:
+            sys.exit(EXIT_ENVIRONMENT)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import subprocess
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 pytest.importorskip("distributed")
 
 from processes import COMMAND, PATIENCE_SECONDS, Listening, request, scheduler, worker
 
+from op_profiler.collection.request import Studies, TuneRequest
 from op_profiler.collection.sampling.draw import Draw
-from op_profiler.dataset import Dataset
+from op_profiler.dataset import Dataset, schema
 from op_profiler.errors import MeasureError, UsageError
-from op_profiler.fleet import runs
+from op_profiler.fleet import dispatch, runs
 from op_profiler.fleet.certificates import make
 from op_profiler.fleet.cluster import Cluster
+from op_profiler.fleet.machine import this_machine
+from op_profiler.fleet.needs import parse_needs
 from op_profiler.fleet.settings import AUTHORITY, KEY, NODE, TLS
 from op_profiler.fleet.state import state_of
 from op_profiler.frontends.frontend import ModelRequest
@@ -71,7 +76,13 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
         (("scheduler", "--host", "0.0.0.0"), "lets whoever reaches it run code"),
         (("fleet", "tcp://127.0.0.1:9"), "no scheduler answers"),
         (("collect", "--modelname", "mlp", "--cluster", "rack1"), "is no cluster"),
+        (("worker", "tcp://127.0.0.1:9", "--boards", "pynq"), "their tracker, as pynq@"),
+        (("worker", "tcp://127.0.0.1:9", "--boards", "llvm@rack1:9190"), "which tells it by itself"),
         (("collect", "--modelname", "mlp", "--each"), "add --cluster"),
+        (("sample", "--count", "1", "--needs", "avx2"), "add --cluster"),
+        (("calibrate", "--cluster", "tcp://127.0.0.1:9", "--needs", "64GB"), "avx512f,EPYC,64GiB"),
+        (("corun", "mlp", "--cluster", "tcp://127.0.0.1:9", "--save-plan", "plan.json"), "is for one machine"),
+        (("corun", "mlp", "--cluster", "tcp://127.0.0.1:9", "--policy", "greedy,best"), "unknown policy 'best'"),
     ],
 )
 def test_what_cannot_work_is_refused(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
@@ -91,6 +102,53 @@ def test_models_are_sampled_over_a_cluster(tmp_path: Path, sqlite_url: str, shar
         assert [model.source for model in dataset.models()] == ["sample"]
     (told,) = state["workers"]
     assert told["finished"] > 0 and told["tasks"] == [] and state["per_minute"] > 0 and state["runs"] == []
+
+
+def test_work_goes_only_where_what_it_needs_is_there(
+    sqlite_url: str, shared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = this_machine()
+    words = [*here.features[:1], here.processor.split()[-1], "1GiB"]
+    with Cluster(shared) as cluster:
+        (report,) = runs.collect(cluster, [request(sqlite_url)], Listening(), needs=parse_needs(words))
+        assert report.error is None and report.threads[1].measured > 0
+        monkeypatch.setattr(dispatch, "_WAIT_SECONDS", 0)
+        monkeypatch.setattr(dispatch, "_AGAIN_SECONDS", 0)
+        for word, sentence in (("999999GiB", "has 999999 GiB of memory"), ("avx9999", "has avx9999")):
+            listening = Listening()
+            with pytest.raises(MeasureError, match=f"no worker that measures llvm and .*{sentence}.* came to {shared}"):
+                runs.collect(cluster, [request(sqlite_url)], listening, needs=parse_needs([word]))
+            assert any(sentence in text and f"{here.host} does not" in text for text in listening.told)
+
+
+@pytest.mark.slow
+def test_a_worker_tunes_and_keeps_the_records(tmp_path: Path, sqlite_url: str, shared: str) -> None:
+    asked = request(sqlite_url).of(
+        model=ModelRequest(source="simple", name="dense", input_shapes=((1, 64),)), schedules=str(tmp_path / "records")
+    )
+    asked = dataclasses.replace(asked, studies=Studies(tune=TuneRequest(tuner="random", trials=10)))
+    with Cluster(shared) as cluster:
+        (report,) = runs.collect(cluster, [asked], Listening())
+    assert report.error is None and report.studies is not None
+    assert report.studies.tuned and not report.studies.problems
+    (records,) = (path for path in (tmp_path / "records").rglob("*.jsonl"))
+    assert "dense" in records.read_text()
+    with Dataset.open(sqlite_url, read_only=True) as dataset:
+        origins = {row["origin"] for row in dataset.rows(select(schema.schedules.c.origin))}
+    assert "trial" in origins
+
+
+def test_policies_are_swept_over_a_cluster(tmp_path: Path, sqlite_url: str, shared: str) -> None:
+    words = ["corun", "mlp", "--policy", "greedy,threads", "--threads", "1", "--rounds", "3", "--json", "sweep.json"]
+    done = op_profiler(*words, "--cluster", shared, "--each", "--db", sqlite_url, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(this_machine().host) == 2
+    found = json.loads((tmp_path / "sweep.json").read_text())
+    assert [row["policy"] for row in found] == ["greedy", "threads"]
+    for row in found:
+        assert row["error"] is None and row["plan_us"] > 0 and row["outputs_equal"] and row["stages"]
+    done = op_profiler("corun", "no-such-model", "--cluster", shared, folder=tmp_path)
+    assert done.returncode == 2 and "no-such-model" in done.stderr
 
 
 @pytest.mark.slow

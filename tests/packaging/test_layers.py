@@ -12,8 +12,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "op_profiler"
 LAYERS = (
-    ("errors", "cores", "json_text", "shipped", "child_processes", "lean_imports"),
-    ("files", "registry", "c_compiler"),
+    ("errors", "cores", "json_text", "shipped", "lean_imports"),
+    ("files", "registry", "c_compiler", "child_processes"),
     ("cache",),
     ("operators",),
     ("compilers",),  # the contract; each compiler has a folder further down
@@ -29,10 +29,10 @@ LAYERS = (
     ("building",),
     ("analysis", "predict", "comparison"),
     ("collection",),
-    ("fleet",),
     ("parallel.planning",),
     ("parallel.runtime",),
     ("parallel", "parallel.corun"),
+    ("fleet",),
     ("testing",),
     ("report",),
     ("cli", "api"),

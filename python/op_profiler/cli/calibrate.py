@@ -40,6 +40,7 @@ def calibrate(
     port: options.Port = None,
     device_key: options.DeviceKey = None,
     cluster: options.Cluster = None,
+    needs: options.Needs = None,
     db: options.Db = DEFAULT_DB,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -65,15 +66,17 @@ def calibrate(
         schedules="none",
     )
     request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure), db=db)
-    request.check()
+    if not cluster:  # else the machine that carries it out checks it
+        request.check()
     seconds = values.parse_duration("--budget", budget)
+    asked = values.parse_needs(needs, each=False, cluster=cluster)
     screen = Screen(quiet=quiet)
     if cluster:
         from op_profiler.fleet import runs
         from op_profiler.fleet.cluster import Cluster
 
         with Cluster(cluster) as machines:
-            found = runs.calibrate(machines, request, screen, budget_seconds=seconds, seed=seed)
+            found = runs.calibrate(machines, request, screen, budget_seconds=seconds, seed=seed, needs=asked)
         if as_json:
             print(json_text.dumps([_plain(one) | {"host": machine.host} for machine, one in found], indent=1))
         elif not quiet:

@@ -197,6 +197,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     ] = None,
     cluster: options.Cluster = None,
     each: options.Each = False,
+    needs: options.Needs = None,
     db: options.Db = DEFAULT_DB,
     summary_json: Annotated[
         Path | None, typer.Option(help="File for the summary as JSON.", rich_help_panel="Output")
@@ -312,15 +313,14 @@ def collect(  # noqa: PLR0913 - the options are the interface
         for one in swept(request.of(model=model, precision=cast("Precision", precision)), combinations)
     ]
     screen = Screen(quiet=quiet)
-    if each and not cluster:
-        raise UsageError("--each is for several machines; add --cluster")
+    asked = values.parse_needs(needs, each=each, cluster=cluster)
     with Collection(db) as collection:
         if cluster:
             from op_profiler.fleet import runs
             from op_profiler.fleet.cluster import Cluster
 
             with Cluster(cluster) as machines:
-                summaries = runs.collect(machines, requests, screen, each=each)
+                summaries = runs.collect(machines, requests, screen, each=each, needs=asked)
         else:
             summaries = collection.run(frontend, requests, screen)
         screen.show(summaries, collection.dataset if tables else None, layer_depth=by_layer)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from op_profiler.cli import options
 from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.errors import UnknownNameError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from op_profiler.fleet.needs import Needs
+    from op_profiler.parallel.corun.request import CorunRequest
 
 EXAMPLES = """Examples:
 
@@ -28,6 +36,8 @@ op-profiler corun mobilenet squeezenet_v1.1 --target llvm,pynq --host 192.168.2.
 
 op-profiler corun transformers:bert --sequence-length 64 --merge --policy threads
 
+op-profiler corun resnet-18 mobilenet --policy greedy,ios --cluster tcp://127.0.0.1:8786 --each    (on every machine)
+
 Policies: sequential (all cores for every operator), threads (each operator with its best thread count), greedy, ios,
 nash, exhaustive, collaborate (stages and schedules tuned together, with measurements: takes minutes), and auto, which
 measures the plans of the others, those that are predicted best, and never returns one that measured slower than
@@ -41,7 +51,10 @@ cannot be lowered; 5 this machine cannot run the plan, a file cannot be written,
 def corun(  # noqa: PLR0913 - the options are the interface
     models: Annotated[list[str], typer.Argument(help="One or several: a name, source:name, or the path of a file.")],
     policy: Annotated[
-        str, typer.Option(help="How to plan: {policies}, collaborate, auto.", rich_help_panel="Plan")
+        str,
+        typer.Option(
+            help="How to plan: {policies}, collaborate, auto; with --cluster several by commas.", rich_help_panel="Plan"
+        ),
     ] = "auto",
     plan: Annotated[
         Path | None, typer.Option(help="Run a plan that was made before.", rich_help_panel="Plan", dir_okay=False)
@@ -79,6 +92,9 @@ def corun(  # noqa: PLR0913 - the options are the interface
     host: options.Host = None,
     port: options.Port = None,
     device_key: options.DeviceKey = None,
+    cluster: options.Cluster = None,
+    each: options.Each = False,
+    needs: options.Needs = None,
     db: Annotated[
         str | None,
         typer.Option(
@@ -122,8 +138,46 @@ def corun(  # noqa: PLR0913 - the options are the interface
         rounds=rounds,
     )
     request.check_plan_options({"--save-plan": save_plan, "--trace": trace, "--report": report})
+    asked = values.parse_needs(needs, each=each, cluster=cluster)
+    if cluster:
+        files = {"--plan": plan, "--save-plan": save_plan, "--report": report, "--trace": trace}
+        _sweep(cluster, request, files, each=each, needs=asked, json_file=json_file, quiet=quiet)
+        return
     with Status(quiet=quiet) as status, ended_by_interrupt():
         result = run(request, status.step)
     tell(result, quiet=quiet, json_file=json_file, plan_file=save_plan, trace_file=trace, report_file=report)
     if not result.outputs_agree:
         raise typer.Exit(1)
+
+
+def _sweep(
+    cluster: str,
+    request: CorunRequest,
+    files: Mapping[str, Path | None],
+    *,
+    each: bool,
+    needs: Needs,
+    json_file: Path | None,
+    quiet: bool,
+) -> None:
+    """Each of the policies on a machine of a cluster, or on every one."""
+    from op_profiler.cli import values
+    from op_profiler.fleet import runs
+    from op_profiler.fleet.cluster import Cluster
+    from op_profiler.parallel.corun.request import CHOICES
+    from op_profiler.report.collection import Screen
+    from op_profiler.report.corun import tell_sweep
+
+    given = [option for option, path in files.items() if path is not None]
+    if given or len(request.targets) > 1:
+        what = ", ".join(given) or "--target of several"
+        raise UsageError(f"{what} is for one machine; leave it out, or --cluster")
+    policies = values.parse_names("--policy", request.policy)
+    for name in policies:
+        if name not in CHOICES:
+            raise UnknownNameError("policy", name, CHOICES)
+    with Cluster(cluster) as machines:
+        requests = [dataclasses.replace(request, policy=name) for name in policies]
+        found = runs.corun(machines, requests, Screen(quiet=quiet), each=each, needs=needs)
+    if code := tell_sweep(found, quiet=quiet, json_file=json_file):
+        raise typer.Exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,8 @@ op-profiler scheduler                                             (listens on th
 op-profiler worker tcp://127.0.0.1:8786                           (on every machine that measures)
 
 op_performance_collector.py --modelsource local --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
+
+op-profiler worker tcp://127.0.0.1:8786 --boards pynq@192.168.2.99:9190      (and on boards behind a tracker)
 
 op-profiler fleet tcp://127.0.0.1:8786                            (machines, and what runs on them)
 
@@ -40,10 +43,19 @@ def scheduler(
     run_scheduler(host, port, _say)
 
 
-def worker(address: Address) -> None:
+def worker(
+    address: Address,
+    boards: Annotated[
+        list[str] | None,
+        typer.Option(help="KIND@HOST:PORT: boards that this machine reaches by a tracker; several times for several."),
+    ] = None,
+) -> None:
     """Measure on this machine what a cluster asks for, one request at a time, until Ctrl-C."""
+    from op_profiler.fleet import settings
     from op_profiler.fleet.nodes import run_worker
 
+    if boards:
+        os.environ[settings.BOARDS] = ",".join(boards)  # for the processes that this one starts, too
     run_worker(address, _say)
 
 

@@ -98,6 +98,14 @@ Each = Annotated[
         rich_help_panel=_DEVICE,
     ),
 ]
+Needs = Annotated[
+    str | None,
+    typer.Option(
+        help="With --cluster: what a machine has to have: features of its processor, words of its name, memory, by "
+        "commas: avx512f,EPYC,64GiB.",
+        rich_help_panel=_DEVICE,
+    ),
+]
 Report = Annotated[
     Path | None,
     typer.Option(

@@ -85,6 +85,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     device_key: options.DeviceKey = None,
     cluster: options.Cluster = None,
     each: options.Each = False,
+    needs: options.Needs = None,
     db: options.Db = DEFAULT_DB,
     report: options.Report = None,
     as_json: options.Json = False,
@@ -129,10 +130,10 @@ def sample(  # noqa: PLR0913 - the options are the interface
         schedules=schedules,
     )
     request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure), db=db)
-    request.check()
+    if not cluster:  # else the machine that carries it out checks it
+        request.check()
     seconds = values.parse_duration("--budget", budget) if budget is not None else None
-    if each and not cluster:
-        raise UsageError("--each is for several machines; add --cluster")
+    asked = values.parse_needs(needs, each=each, cluster=cluster)
     if adaptive and cluster:
         raise UsageError("--adaptive draws by what is measured meanwhile, on one machine; leave out --cluster")
     draw = Draw(label=f"draw{seed}", seed=seed)
@@ -164,7 +165,9 @@ def sample(  # noqa: PLR0913 - the options are the interface
             from op_profiler.fleet.cluster import Cluster
 
             with Cluster(cluster) as machines:
-                done = runs.sample(machines, draw, request, screen, count=count, budget_seconds=seconds, each=each)
+                done = runs.sample(
+                    machines, draw, request, screen, count=count, budget_seconds=seconds, each=each, needs=asked
+                )
         else:
             found = _adaptive(db, draw) if adaptive else draw.batches()
             done = run.measure_batches(found, request, collection, screen, count=count, budget_seconds=seconds)

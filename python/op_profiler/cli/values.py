@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import typer
 
+    from op_profiler.fleet.needs import Needs
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.targets.machine import Place
 
@@ -115,6 +116,20 @@ def parse_names(option: str, text: str) -> tuple[str, ...]:
     if not names:
         raise UsageError(f"{option} {text!r} names nothing; give names separated by commas, or leave it out")
     return names
+
+
+def parse_needs(text: str | None, *, each: bool, cluster: str | None) -> Needs:
+    """What a machine of a cluster has to have.
+
+    Raises:
+        UsageError: there is no cluster to ask it of, or `text` cannot be asked for.
+    """
+    from op_profiler.fleet.needs import parse_needs as parse
+
+    for option, given in (("--each", each), ("--needs", text is not None)):
+        if given and not cluster:
+            raise UsageError(f"{option} is for several machines; add --cluster")
+    return parse(parse_names("--needs", text)) if text is not None else {}
 
 
 def parse_targets(text: str) -> tuple[str, ...]:

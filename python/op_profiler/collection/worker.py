@@ -8,16 +8,15 @@ It announces what it is about to do, one JSON object a line; the last announceme
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
-import signal
 import sys
 import traceback
 from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
+from op_profiler.child_processes import end_with_parent
 from op_profiler.collection import lookup
 from op_profiler.collection.worker_task import WorkerTask
 from op_profiler.errors import EXIT_ENVIRONMENT, BoardLostError, MeasureError, ModelError, OpProfilerError
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import LoadedModel, Machine, TimedModel
 
-_PR_SET_PDEATHSIG = 1
 _MOST_LOSSES = 10
 
 
@@ -395,10 +393,7 @@ class Worker:
 
 def main() -> int:
     """Entry of the process: the task on standard input, announcements to the descriptor named by the argument."""
-    if sys.platform == "linux":  # a supervisor that is killed takes its worker along
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1:
-            return EXIT_ENVIRONMENT
+    end_with_parent()
     events = os.fdopen(int(sys.argv[1]), "w")
     worker = Worker(msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerTask), events)
     try:

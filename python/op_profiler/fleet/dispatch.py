@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +16,7 @@ from op_profiler.dataset.engine import absolute_address, parse_url
 from op_profiler.errors import EXIT_ENVIRONMENT, MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings, work
 from op_profiler.fleet.machine import FleetMachine, has_drifted, this_machine
+from op_profiler.fleet.needs import Needs, meets, told
 from op_profiler.fleet.tasks import Answer, Task
 
 if TYPE_CHECKING:
@@ -55,14 +56,14 @@ class _Job:
     """A task on its way.
 
     Attributes:
-        needs: Dask's resources, one of each.
+        needs: what a worker has to have.
         deaths: workers that died while they carried it out.
         drifted: machines that drifted while they did, by `FleetMachine.host_id`, and what the last one found.
     """
 
     index: int
     task: Task
-    needs: tuple[str, ...]
+    needs: Needs
     deaths: int = 0
     drifted: set[str] = dataclasses.field(default_factory=set)
     found: Ended | None = None
@@ -78,14 +79,24 @@ class Dispatch:
 
     Args:
         each: every task on every distinct device, in place of on any of its kind.
+        needs: what machines have to have beside the kind of target.
         total: how many tasks there are; None where that shows later.
 
     Attributes:
         done: of the tasks, for the progress; the caller counts.
     """
 
-    def __init__(self, cluster: Cluster, progress: Progress, *, each: bool = False, total: int | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        progress: Progress,
+        *,
+        each: bool = False,
+        needs: Needs | None = None,
+        total: int | None = None,
+    ) -> None:
         self._cluster, self._progress, self._each, self._total = cluster, progress, each, total
+        self._needs = needs or {}
         self._ended = 0
         self._tell_again = 0.0
         self.done = 0.0
@@ -156,23 +167,24 @@ class Dispatch:
         """A task, or with `each` one for a device."""
         if task is None:
             return []
-        build = task.request.build
-        kind = build.kind.name
-        able = [settings.MACHINE] if build.place is not None else [settings.MACHINE, settings.measures(kind)]
-        if _is_file(task):
+        able: Needs = dict.fromkeys(map(settings.measures, task.kinds), 1) | self._needs
+        if _is_file(task.request.db):
             self._refuse_strangers(task)
-            able.append(settings.on_host(self._here))
+            able[settings.on_host(self._here)] = 1
         self._wait_for(able)
-        machines = [machine for machine, _ in self._workers().values()]
-        devices = {m.measures[kind]: None for m in machines if kind in m.measures} if self._each else {}
-        return [_Job(next(self._jobs), task, (*able, *([device] if device else []))) for device in devices or (None,)]
+        able[settings.MACHINE] = 1
+        there = [machine for machine, about in self._workers().values() if meets(about["resources"], able)]
+        devices = {m.measures[kind]: None for m in there for kind in task.kinds} if self._each else {}
+        wanted = [able | {device: 1} for device in devices] or [able]
+        return [_Job(next(self._jobs), task, needs) for needs in wanted]
 
     def _submit(self, job: _Job) -> Future[bytes]:
         # A worker runs in a folder of its own, and would make another file of a relative path.
-        request = dataclasses.replace(job.task.request, db=absolute_address(job.task.request.db))
+        asked, db = job.task.request, job.task.request.db
+        request = asked if db is None else dataclasses.replace(asked, db=absolute_address(db))
         encoded = msgspec.msgpack.encode(msgspec.structs.replace(job.task, request=request))
         key = f"{job.task.name}-{job.index}-{time.time_ns():x}"
-        options: dict[str, Any] = {"resources": dict.fromkeys(job.needs, 1)}
+        options: dict[str, Any] = {"resources": job.needs}
         if steady := self._steady_workers(job):
             options |= {"workers": steady, "allow_other_workers": True}
         future = self._cluster.client.submit(work.carry_out, encoded, key=key, **options)
@@ -230,9 +242,8 @@ class Dispatch:
             return []
         return [
             address
-            for address, (machine, told) in self._workers().items()
-            if machine.host_id not in self._marked.keys() | job.drifted
-            and all(need in told["resources"] for need in job.needs)
+            for address, (machine, about) in self._workers().items()
+            if machine.host_id not in self._marked.keys() | job.drifted and meets(about["resources"], job.needs)
         ]
 
     # Workers that come and go
@@ -267,15 +278,17 @@ class Dispatch:
                     "machine. A PostgreSQL dataset is for several"
                 )
 
-    def _wait_for(self, needs: Sequence[str]) -> None:
-        """Until there is a worker with these resources."""
-        told, until, address = False, time.monotonic() + _WAIT_SECONDS, self._cluster.address
-        while not any(all(need in about["resources"] for need in needs) for _, about in self._workers().values()):
-            if not told:
-                self._progress.note(f"waiting for a worker that {needs[-1]}: op-profiler worker {address}")
+    def _wait_for(self, needs: Needs) -> None:
+        """Until there is a worker that meets them."""
+        noted, until, address = False, time.monotonic() + _WAIT_SECONDS, self._cluster.address
+        while not any(meets(about["resources"], needs) for _, about in self._workers().values()):
+            if not noted:
+                here = {machine.host_id: machine.host for machine, _ in self._workers().values()}.values()
+                which = f"; {', '.join(here)} does not" if here else ""
+                self._progress.note(f"waiting for a worker that {told(needs)}: op-profiler worker {address}{which}")
             if time.monotonic() > until:
-                raise MeasureError(f"no worker that {needs[-1]} came to {address} within {_WAIT_SECONDS} s")
-            told = True
+                raise MeasureError(f"no worker that {told(needs)} came to {address} within {_WAIT_SECONDS} s")
+            noted = True
             time.sleep(_AGAIN_SECONDS)
 
     # What the scheduler is told, and tells
@@ -320,5 +333,5 @@ class Dispatch:
             self._cluster.reconnect()
 
 
-def _is_file(task: Task) -> bool:
-    return parse_url(task.request.db).get_backend_name() == "sqlite"
+def _is_file(db: str | None) -> bool:
+    return db is not None and parse_url(db).get_backend_name() == "sqlite"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
 
 import msgspec
 import psutil
+
+from op_profiler.errors import UsageError
+from op_profiler.fleet import settings
+from op_profiler.targets.machine import Place
+from op_profiler.targets.target import kind_of
 
 TOLD = "op_profiler"
 """Where Dask keeps what a worker told when it came."""
@@ -22,14 +28,17 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         host, host_id: its name, and what tells it from machines of the same name.
         processor: as the operating system names it.
+        features: of the processor, by the operating system's names.
         memory_bytes: of the machine.
-        measures: kinds of targets that are measured on it, with `Device.identity` of what they are measured on.
+        measures: kinds of targets that are measured on it, with `Device.identity` of what they are measured on; of
+            boards that it reaches ``KIND@HOST:PORT`` of their tracker.
         version: of op_profiler.
     """
 
     host: str
     host_id: str
     processor: str
+    features: tuple[str, ...]
     cores: int
     memory_bytes: int
     measures: dict[str, str]
@@ -40,17 +49,45 @@ def this_machine() -> FleetMachine:
     """The machine of this process; TVM is not imported."""
     import op_profiler
     from op_profiler.cores import usable_cores
-    from op_profiler.targets.llvm.identity import host_id, processor_name
+    from op_profiler.targets.llvm.identity import host_id, processor_features, processor_name
 
     return FleetMachine(
         host=platform.node(),
         host_id=host_id(),
         processor=processor_name(),
+        features=processor_features(),
         cores=usable_cores(),
         memory_bytes=int(psutil.virtual_memory().total),
-        measures=_measured_here(),
+        measures=_measured_here() | {board.partition("@")[0]: board for board in boards()},
         version=op_profiler.__version__,
     )
+
+
+def boards() -> tuple[str, ...]:
+    """``KIND@HOST:PORT`` of the boards that this worker was told of.
+
+    Raises:
+        UsageError: one is not of that form, or its kind is none of boards.
+    """
+    told = tuple(filter(None, os.environ.get(settings.BOARDS, "").split(",")))
+    for board in told:
+        _place_of(board)
+    return told
+
+
+def place_of_boards(kind: str) -> Place | None:
+    """The tracker with the boards of a kind that this worker was told of."""
+    return next((_place_of(board) for board in boards() if board.startswith(f"{kind}@")), None)
+
+
+def _place_of(board: str) -> Place:
+    kind, _, address = board.partition("@")
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise UsageError(f"--boards {board!r}: give a kind of boards and their tracker, as pynq@192.168.2.99:9190")
+    if not kind_of(kind).is_board:
+        raise UsageError(f"--boards {board!r}: {kind} is measured on a worker's own machine, which tells it by itself")
+    return Place(host=host, port=int(port), key=kind)
 
 
 def _measured_here() -> dict[str, str]:

@@ -14,6 +14,7 @@ import msgspec
 from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.fleet import settings
 from op_profiler.fleet.machine import TOLD, FleetMachine, this_machine
+from op_profiler.fleet.needs import offers
 
 _AGAIN_SECONDS = 2.0
 _PAGES = 8787  # Dask's usual port
@@ -119,6 +120,7 @@ def worker_options(machine: FleetMachine) -> dict[str, Any]:
         "nthreads": 1,
         "memory_limit": 0,
         "resources": {
+            **offers(machine.processor, machine.features, machine.memory_bytes),
             settings.MACHINE: 1,
             settings.on_host(machine.host_id): 1,
             **kinds,
@@ -126,6 +128,7 @@ def worker_options(machine: FleetMachine) -> dict[str, Any]:
         },
         "startup_information": {TOLD: _Told(machine)},
         "dashboard": False,
+        "preload": ["op_profiler.fleet.work"],
     }
 
 

@@ -16,24 +16,37 @@ from op_profiler.errors import DatasetError
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.dispatch import Dispatch, Ended
 from op_profiler.fleet.machine import FleetMachine
-from op_profiler.fleet.tasks import CalibrateTask, CollectTask, SampleTask
+from op_profiler.fleet.needs import Needs
+from op_profiler.fleet.tasks import CalibrateTask, CollectTask, CorunTask, SampleTask
+from op_profiler.parallel.corun.request import CorunRequest
 
 
 def collect(
-    cluster: Cluster, requests: Sequence[CollectRequest], progress: Progress, *, each: bool = False
+    cluster: Cluster,
+    requests: Sequence[CollectRequest],
+    progress: Progress,
+    *,
+    each: bool = False,
+    needs: Needs | None = None,
 ) -> list[ModelReport]:
     """All that `reports` yields, in the order of the requests."""
-    found = reports(cluster, requests, progress, each=each)
+    found = reports(cluster, requests, progress, each=each, needs=needs)
     return [report for _, report in sorted(found, key=lambda one: one[0])]
 
 
 def reports(
-    cluster: Cluster, requests: Sequence[CollectRequest], progress: Progress, *, each: bool = False
+    cluster: Cluster,
+    requests: Sequence[CollectRequest],
+    progress: Progress,
+    *,
+    each: bool = False,
+    needs: Needs | None = None,
 ) -> Iterator[tuple[int, ModelReport]]:
     """Carry out requests wherever a machine is free that can, by the rules of `Dispatch`.
 
     Args:
         each: every request on every distinct device, in place of on any of its kind.
+        needs: what machines have to have beside the kind of target (`parse_needs`).
 
     Yields:
         A number by which the reports can be put in order, and the report; as they come. With `each`, one for a request
@@ -43,14 +56,15 @@ def reports(
         UsageError: the dataset is a file that not every worker can write.
         MeasureError: no worker comes that can carry a request out, or the scheduler stays away.
     """
-    dispatch = Dispatch(cluster, progress, each=each, total=None if each else len(requests))
+    dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=None if each else len(requests))
     progress.start(len(requests))
     try:
         for ended in dispatch.run(map(CollectTask, requests)):
             dispatch.done += 1
-            report = ended.answer
+            task, report = ended.task, ended.answer
+            assert isinstance(task, CollectTask)
             if not isinstance(report, ModelReport):
-                report = ModelReport(ended.task.request, error=ended.error, error_code=ended.error_code)
+                report = ModelReport(task.request, error=ended.error, error_code=ended.error_code)
             progress.step(ended.task.name, dispatch.done)
             yield ended.index, report
     finally:
@@ -66,6 +80,7 @@ def sample(
     count: int | None,
     budget_seconds: float | None,
     each: bool = False,
+    needs: Needs | None = None,
 ) -> SampleReport:
     """`op_profiler.collection.sampling.run.measure_batches` over a cluster: each batch on one machine.
 
@@ -73,12 +88,13 @@ def sample(
         count: hand out no batch when this many operators are measured; None for no limit.
         budget_seconds: hand out no batch after this time; None for no limit. Batches that are out are finished.
         each: every batch on every distinct device; `count` is then of all devices together.
+        needs: as of `reports`.
 
     Raises:
         As `reports`.
     """
     whole, started = SampleReport(ended=""), time.monotonic()
-    dispatch = Dispatch(cluster, progress, each=each)
+    dispatch = Dispatch(cluster, progress, each=each, needs=needs)
     numbers, out = itertools.count(), dict[int, int]()  # about how many operators are being measured, by batch
     total = float(count) if count is not None else (budget_seconds or 0.0)
 
@@ -127,15 +143,21 @@ def _count(whole: SampleReport, ended: Ended, progress: Progress) -> None:
 
 
 def calibrate(
-    cluster: Cluster, request: CollectRequest, progress: Progress, *, budget_seconds: float, seed: int
+    cluster: Cluster,
+    request: CollectRequest,
+    progress: Progress,
+    *,
+    budget_seconds: float,
+    seed: int,
+    needs: Needs | None = None,
 ) -> list[tuple[FleetMachine, Calibrated]]:
-    """Calibrate every distinct machine of a cluster.
+    """Calibrate every distinct machine of a cluster, or (`needs`) those that have something.
 
     Raises:
         DatasetError: too little could be measured on one of them; the others are calibrated all the same.
         UsageError, MeasureError: as `reports`.
     """
-    dispatch = Dispatch(cluster, progress, each=True)
+    dispatch = Dispatch(cluster, progress, each=True, needs=needs)
     found: list[tuple[FleetMachine, Calibrated]] = []
     failed: list[Ended] = []
     progress.start(1)
@@ -151,3 +173,32 @@ def calibrate(
         done = f"; calibrated: {', '.join(machine.host for machine, _ in found)}" if found else ""
         raise DatasetError("; ".join(ended.error for ended in failed) + done)
     return found
+
+
+def corun(
+    cluster: Cluster,
+    requests: Sequence[CorunRequest],
+    progress: Progress,
+    *,
+    each: bool = False,
+    needs: Needs | None = None,
+) -> list[Ended]:
+    """Run models side by side on machines of a cluster.
+
+    Returns:
+        By request, and with `each` by device: the machine, and a `CorunAnswer` or why there is none.
+
+    Raises:
+        UsageError, MeasureError: as `reports`.
+    """
+    dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=None if each else len(requests))
+    found: list[Ended] = []
+    progress.start(len(requests))
+    try:
+        for ended in dispatch.run(map(CorunTask, requests)):
+            found.append(ended)
+            dispatch.done += 1
+            progress.step(ended.task.name, dispatch.done)
+    finally:
+        progress.stop()
+    return sorted(found, key=lambda ended: ended.index)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 TLS = "OP_PROFILER_TLS"
 """Environment variable: the folder of the certificates of a cluster (`certificates.make`)."""
 
+BOARDS = "OP_PROFILER_BOARDS"
+"""Environment variable of the processes of a worker: its boards, as ``worker --boards`` takes them, by commas."""
+
 AUTHORITY, NODE, KEY = "authority.pem", "node.pem", "node.key"
 
 MACHINE = "machine"

@@ -12,16 +12,29 @@ from op_profiler.collection.sampling.calibrate import Calibrated, calibrate
 from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import SampleReport, measure_batches
 from op_profiler.collection.summary import ModelReport
+from op_profiler.parallel.corun.child import CorunAnswer, corun_in_child
+from op_profiler.parallel.corun.request import CorunRequest
+from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
     from op_profiler.collection.supervisor import Collection, Progress
 
 
-class CollectTask(msgspec.Struct, frozen=True, tag="collect"):
+class _Collecting(msgspec.Struct, frozen=True):
+    """What the collector carries out."""
+
+    request: CollectRequest
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of targets that are measured on the machine itself."""
+        return () if self.request.build.place is not None else (self.request.build.kind.name,)
+
+
+class CollectTask(_Collecting, frozen=True, tag="collect"):
     """One model at one precision, with its studies."""
 
     ANSWER: ClassVar[type] = ModelReport
-    request: CollectRequest
 
     @property
     def name(self) -> str:
@@ -35,7 +48,7 @@ class CollectTask(msgspec.Struct, frozen=True, tag="collect"):
         return report
 
 
-class SampleTask(msgspec.Struct, frozen=True, tag="sample"):
+class SampleTask(_Collecting, frozen=True, tag="sample"):
     """One batch of a sampling run.
 
     Attributes:
@@ -43,7 +56,6 @@ class SampleTask(msgspec.Struct, frozen=True, tag="sample"):
     """
 
     ANSWER: ClassVar[type] = SampleReport
-    request: CollectRequest
     draw: Draw
     number: int
 
@@ -57,11 +69,10 @@ class SampleTask(msgspec.Struct, frozen=True, tag="sample"):
         return measure_batches(batches, self.request, collection, progress, count=None, budget_seconds=None)
 
 
-class CalibrateTask(msgspec.Struct, frozen=True, tag="calibrate"):
+class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
     """What tells most about a machine, on whichever carries it out."""
 
     ANSWER: ClassVar[type] = Calibrated
-    request: CollectRequest
     budget_seconds: float
     seed: int
 
@@ -78,5 +89,25 @@ class CalibrateTask(msgspec.Struct, frozen=True, tag="calibrate"):
         return calibrate(self.request, collection, progress, budget_seconds=self.budget_seconds, seed=self.seed)
 
 
-Task = CollectTask | SampleTask | CalibrateTask
-Answer = ModelReport | SampleReport | Calibrated
+class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
+    """Models side by side under one policy, on one target."""
+
+    ANSWER: ClassVar[type] = CorunAnswer
+    request: CorunRequest
+
+    @property
+    def name(self) -> str:
+        return f"{'+'.join(model.name for model in self.request.models)}-{self.request.policy}"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """As of the others."""
+        return tuple(kind_of(target).name for target in self.request.targets)
+
+    def carry_out(self, collection: Collection, progress: Progress) -> CorunAnswer:
+        """On this machine."""
+        return corun_in_child(self.request, lambda text: progress.step(f"{self.name}: {text}", 0.0))
+
+
+Task = CollectTask | SampleTask | CalibrateTask | CorunTask
+Answer = ModelReport | SampleReport | Calibrated | CorunAnswer

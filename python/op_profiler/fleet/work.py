@@ -8,8 +8,9 @@ import msgspec
 
 from op_profiler.collection.summary import ModelReport
 from op_profiler.errors import EXIT_ENVIRONMENT, DatasetError
-from op_profiler.fleet.machine import FleetMachine, this_machine
-from op_profiler.fleet.tasks import Answer, Task
+from op_profiler.fleet.machine import FleetMachine, place_of_boards, this_machine
+from op_profiler.fleet.tasks import Answer, CorunTask, Task
+from op_profiler.parallel.corun.child import CorunAnswer
 
 PROGRESS = "op_profiler-progress"
 """Dask's topic of events of a moment, a `Doing` each."""
@@ -81,6 +82,14 @@ class Finished(msgspec.Struct, frozen=True):
     deviation: float | None = None
 
 
+def dask_setup(_worker: object) -> None:
+    """Import what a task needs before this worker says that it is there; Dask calls it."""
+    from op_profiler.collection import lookup, supervisor  # noqa: F401
+    from op_profiler.frontends import FRONTENDS
+
+    FRONTENDS.get("local")
+
+
 def carry_out(encoded: bytes) -> bytes:
     """Carry out a `Task` on this machine; runs in a worker.
 
@@ -95,15 +104,12 @@ def carry_out(encoded: bytes) -> bytes:
             is a report with an error.
     """
     task: Task = msgspec.msgpack.decode(encoded, type=Task)
-    if not task.request.build.threads:  # as many as this machine has, which the client could not know
-        build = task.request.build
-        threads = build.kind.default_thread_counts(build.place)
-        task = msgspec.structs.replace(task, request=task.request.of(threads=threads))
+    task = _for_this_machine(task)
     machine, started = this_machine(), time.monotonic()
     progress = _Announcing(machine.host)
     progress.tell()
     for attempt in range(_TRIES):
-        if attempt:
+        if attempt and task.request.db is not None:
             _wait_for_dataset(task.request.db)
         answer, deviation = _attempt(task, progress)
         if answer is not None and getattr(answer, "error_code", 0) != EXIT_ENVIRONMENT:
@@ -116,9 +122,20 @@ def carry_out(encoded: bytes) -> bytes:
     return msgspec.msgpack.encode(Finished(machine, raw, tuple(progress.messages), deviation))
 
 
+def _for_this_machine(task: Task) -> Task:
+    """On the boards that this worker reaches, and with as many threads as suit the machine, where the client left that
+    open; models side by side find it out themselves."""
+    if isinstance(task, CorunTask):
+        return task
+    build = task.request.build
+    place = place_of_boards(build.kind.name) if build.place is None else build.place
+    threads = build.threads or build.kind.default_thread_counts(place)
+    return msgspec.structs.replace(task, request=task.request.of(threads=threads, place=place))
+
+
 def problem_of(answer: Answer) -> str | None:
     """Why an answer is not all that was asked for; None where it is."""
-    if isinstance(answer, ModelReport):
+    if isinstance(answer, ModelReport | CorunAnswer):
         return answer.error
     return "; ".join(answer.errors) or None
 
@@ -154,7 +171,7 @@ def _attempt(task: Task, progress: _Announcing) -> tuple[Answer | None, float | 
     from op_profiler.collection.supervisor import Collection
 
     try:
-        with Collection(task.request.db) as collection:
+        with Collection(task.request.db or "") as collection:  # opened when it is needed
             answer = task.carry_out(collection, progress)
             return answer, collection.deviation
     except DatasetError as error:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from op_profiler import json_text
 from op_profiler.files import write_whole
-from op_profiler.parallel.corun.comparison import CorunResult
+from op_profiler.parallel.corun.child import CorunAnswer
+from op_profiler.parallel.corun.comparison import TOLERANCE, CorunResult
+from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.report.trace import chrome_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from rich.console import Console
 
+    from op_profiler.fleet.dispatch import Ended
     from op_profiler.parallel.corun.several_targets import TargetsResult
     from op_profiler.parallel.corun.timing import Timed
 
@@ -169,3 +174,58 @@ def _interval(interval: tuple[float, float], digits: int) -> str:
 
 def _us(timed: Timed, way: int) -> str:
     return f"{timed.median_us[way]:.1f} us{_interval(timed.interval_us(way), 1)}"
+
+
+def tell_sweep(found: Sequence[Ended], *, quiet: bool, json_file: Path | None) -> int:
+    """Print and write what came of policies on the machines of a cluster, a row or an object each.
+
+    Args:
+        json_file: as of `tell`.
+
+    Returns:
+        The exit code.
+    """
+    rows = [_of_machine(ended) for ended in found]
+    text = json_text.dumps([row for row, _ in rows], indent=1)
+    if str(json_file) == "-":
+        print(text)
+    elif not quiet:
+        _show_sweep([row for row, _ in rows])
+    if json_file is not None and str(json_file) != "-":
+        write_whole(json_file, text + "\n")
+    for row, _ in rows:
+        if row["error"] is not None:
+            print(f"error: {row['policy']} on {row['machine'] or 'no machine'}: {row['error']}", file=sys.stderr)
+    return max((code for _, code in rows), default=0)
+
+
+def _of_machine(ended: Ended) -> tuple[dict[str, Any], int]:
+    """What a task found, and the exit code for it."""
+    answer = ended.answer if isinstance(ended.answer, CorunAnswer) else CorunAnswer(None, ended.error, ended.error_code)
+    asked = ended.task.request
+    assert isinstance(asked, CorunRequest)
+    row = {
+        "machine": ended.machine.host if ended.machine is not None else None,
+        "models": [model.name for model in asked.models],
+        "policy": asked.policy,
+        "error": answer.error,
+        **(answer.result or {}),
+    }
+    largest = row.get("largest_difference", 0.0)
+    return row, answer.error_code if answer.error is not None else int(largest > TOLERANCE)
+
+
+def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=" + ".join(rows[0]["models"]) if rows else "nothing")
+    for name in ("machine", "policy", "one by one us", "plan us", "speed-up", "outputs"):
+        table.add_column(name, justify="right" if name.endswith(("us", "up")) else "left")
+    for row in rows:
+        if row["error"] is None:
+            speedup = row["speedup"]
+            told = f"{row['sequential_us']:.1f}", f"{row['plan_us']:.1f}", f"{speedup:.3f}" if speedup else "-"
+            outputs = "equal" if row["outputs_equal"] else f"off by {row['largest_difference']:.1e}"
+            table.add_row(row["machine"], row["compared_policy"], *told, outputs)
+    Console(width=None if sys.stdout.isatty() else 150).print(table)

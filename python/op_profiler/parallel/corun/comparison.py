@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DURATIONS = 21  # rounds of the durations of operators
 _WALKS = 5  # of sequential, for the times of its operators
-_TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
+TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ class CorunResult:
     @property
     def outputs_agree(self) -> bool:
         """Equal, or as near as other kernels than those of the build can be expected to be."""
-        return self.outputs_equal or (not self.plan.as_built and self.largest_difference <= _TOLERANCE)
+        return self.outputs_equal or (not self.plan.as_built and self.largest_difference <= TOLERANCE)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for scripts. The times and `speedup` are those of `compared_policy`, also where another plan,

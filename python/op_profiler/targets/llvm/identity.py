@@ -65,6 +65,11 @@ def describe_host(target: Target) -> Device:
     )
 
 
+def processor_features() -> tuple[str, ...]:
+    """Names of what this machine's processor can do beyond the base of its kind, as the operating system has them."""
+    return tuple(_cpu_info().get("flags", ()))
+
+
 @functools.cache
 def _cpu_info() -> dict[str, Any]:
     """What py-cpuinfo tells. It takes a second, in which it counts the clock, so it is kept until the next boot."""

@@ -1,0 +1,59 @@
+"""What a machine has that work can ask for, as Dask's resources: a scheduler gives work to nobody else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from op_profiler.errors import UsageError
+
+Needs = dict[str, float]
+"""Dask's resources, and how much of each."""
+
+_MEMORY = "GiB of memory"
+_SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*GiB", re.IGNORECASE)
+_OTHER_SIZE = re.compile(r"[\d.]+[KMGT]i?B?", re.IGNORECASE)
+_WORD = re.compile(r"[\w.+-]+")
+
+
+def parse_needs(words: Sequence[str]) -> Needs:
+    """What ``--needs`` asks for.
+
+    Args:
+        words: features of a processor (``avx512f``), words of its name (``EPYC``), and memory (``64GiB``).
+
+    Raises:
+        UsageError: one is none of these.
+    """
+    needs: Needs = {}
+    for word in words:
+        if size := _SIZE.fullmatch(word):
+            needs[_MEMORY] = float(size[1])
+        elif _WORD.fullmatch(word) and not _OTHER_SIZE.fullmatch(word):
+            needs[_has(word)] = 1
+        else:
+            raise UsageError(
+                f"--needs {word!r}: give features of a processor, words of its name, or memory: avx512f,EPYC,64GiB"
+            )
+    return needs
+
+
+def offers(processor: str, features: Sequence[str], memory_bytes: int) -> Needs:
+    """All that can be asked of a machine."""
+    words = {_has(word) for word in (*_WORD.findall(processor), *features)}
+    return {_MEMORY: memory_bytes / 2**30, **dict.fromkeys(words, 1)}
+
+
+def meets(offered: Mapping[str, float], needs: Needs) -> bool:
+    """Whether a worker with some of Dask's resources can be given work."""
+    return all(offered.get(name, 0) >= amount for name, amount in needs.items())
+
+
+def told(needs: Needs) -> str:
+    """For people: ``measures llvm and has avx512f``."""
+    memory = [f"has {amount:g} {name}" for name, amount in needs.items() if name == _MEMORY]
+    return " and ".join([name for name in needs if name != _MEMORY] + memory)
+
+
+def _has(word: str) -> str:
+    return f"has {word.lower()}"
