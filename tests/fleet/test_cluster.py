@@ -76,6 +76,8 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
         (("scheduler", "--host", "0.0.0.0"), "lets whoever reaches it run code"),
         (("fleet", "tcp://127.0.0.1:9"), "no scheduler answers"),
         (("collect", "--modelname", "mlp", "--cluster", "rack1"), "is no cluster"),
+        (("sample", "--count", "1", "--cluster", "tcp://127.0.0.1:9"), "no scheduler answers"),
+        (("calibrate", "--cluster", "tcp://127.0.0.1:9"), "no scheduler answers"),
         (("worker", "tcp://127.0.0.1:9", "--boards", "pynq"), "their tracker, as pynq@"),
         (("worker", "tcp://127.0.0.1:9", "--boards", "llvm@rack1:9190"), "which tells it by itself"),
         (("collect", "--modelname", "mlp", "--each"), "add --cluster"),
