@@ -17,6 +17,7 @@ from op_profiler import cache
 from op_profiler.cache import cache_folder
 from op_profiler.compilers.compiled_model import BuiltModel
 from op_profiler.compilers.compiler import NotKept, compiler_in_use
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_identity
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends.fingerprints import hash_files
 from op_profiler.schedules.factors import Factors
@@ -124,6 +125,8 @@ def _base(request: BuildRequest, model: ImportedModel, target: Target) -> str:
         tvm_identity(request.target, request.compiler),
         str(load_tvm().__version__),  # the TVM with CUDA, once imported, compiles for processors too
     ]
+    if request.pipeline != DEFAULT_PIPELINE:
+        parts.append(pipeline_identity(request.pipeline))
     if request.input_data is not None and request.precision == "int8":
         parts.append(hashlib.sha256(Path(request.input_data).read_bytes()).hexdigest())
     return hashlib.sha256(json.dumps([*parts, _code()]).encode()).hexdigest()[:32]

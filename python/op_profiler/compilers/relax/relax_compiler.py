@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
-from op_profiler.compilers.compiler import Compiler, NotKept
+from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
 from op_profiler.compilers.relax import tvm_package
 from op_profiler.compilers.relax.other_pipelines import STOCK
@@ -220,10 +220,14 @@ class RelaxCompiler(Compiler):
         return () if spec is None else (spec,)
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:
-        raise NotKept("modules of Relax are built again")
+        from op_profiler.compilers.relax.compiled_files import write_compiled
+
+        write_compiled(folder, compiled)
 
     def read(self, folder: Path, like: CompiledModel | None = None) -> CompiledModel:
-        raise NotKept("modules of Relax are built again")
+        from op_profiler.compilers.relax.compiled_files import read_compiled
+
+        return read_compiled(folder, like)
 
 
 def _lowered(model: ImportedModel, target: Target) -> Lowered:

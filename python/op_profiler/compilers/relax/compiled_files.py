@@ -1,0 +1,137 @@
+"""Built models as files, and back: the virtual machine's code, and kernels as LLVM's bitcode, as those of Relay are.
+
+Reading needs no linker and no compiler beside TVM. Functions are TVM's JSON; nothing that is read runs code of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from op_profiler.compilers.compiled_model import CompiledModel, KernelCall, Occurrence, PlannedTensor
+from op_profiler.compilers.compiler import NotKept
+from op_profiler.compilers.relax.decoder.library import DecoderLibrary
+from op_profiler.compilers.relax.decoder.step import Step
+from op_profiler.compilers.relax.library import VmLibrary
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.operator import Operator
+
+_ABOUT, _FUNCTIONS, _CODE, _KERNELS = "build.json", "functions.json", "vm.bin", "kernels.bc"
+_WEIGHTS, _ATTENTION = "weights.bin", "attention.bc"
+_KIND = "relax.VMExecutable"
+
+
+class _Row(msgspec.Struct):
+    """An `Occurrence`; a function stands once in a file of its own, by its number."""
+
+    operator: Operator
+    label: str
+    function: int | None
+    constant: tuple[bool, ...]
+    anchor_signature: str
+
+
+class _About(msgspec.Struct):
+    """All of a `CompiledModel` that is no file of its own."""
+
+    occurrences: list[_Row]
+    by_label: list[_Row]
+    build_seconds: float
+    calls: tuple[KernelCall, ...]
+    tensors: tuple[PlannedTensor, ...]
+    outputs: tuple[int, ...]
+    notes: tuple[str, ...]
+    step: Step | None
+
+
+def write_compiled(folder: Path, compiled: CompiledModel) -> None:
+    """Write a built model into a folder that is there.
+
+    Raises:
+        NotKept: its kernels are of a kind that has no such form.
+        OSError: the disk is full, or the like.
+    """
+    tvm, library = load_tvm(), compiled.library
+    imported = list(library.executable.mod.imports)
+    if [str(module.kind) for module in imported] != ["llvm"]:
+        raise NotKept(f"a library with {[str(module.kind) for module in imported]}")
+    library.executable.mod.write_to_file(str(folder / _CODE), _KIND)
+    imported[0].write_to_file(str(folder / _KERNELS), "bc")
+    if isinstance(library, DecoderLibrary):
+        library.attention.write_to_file(str(folder / _ATTENTION), "bc")
+    (folder / _WEIGHTS).write_bytes(tvm.runtime.save_param_dict(library.weights))
+    functions: list[Any] = []
+    about = _About(
+        [_row(one, functions) for one in compiled.occurrences],
+        [_row(one, functions) for one in compiled.by_label.values()],
+        compiled.build_seconds,
+        compiled.calls,
+        compiled.tensors,
+        compiled.outputs,
+        compiled.notes,
+        library.step if isinstance(library, DecoderLibrary) else None,
+    )
+    (folder / _FUNCTIONS).write_text(tvm.ir.save_json(tvm.runtime.convert(functions)))
+    (folder / _ABOUT).write_text(json.dumps(msgspec.to_builtins(about)))  # attributes may be infinite
+
+
+def _row(one: Occurrence, functions: list[Any]) -> _Row:
+    number = next((i for i, known in enumerate(functions) if known.same_as(one.function)), None)
+    if number is None and one.function is not None:
+        number = len(functions)
+        functions.append(one.function)
+    return _Row(one.operator, one.label, number, one.constant, one.anchor_signature)
+
+
+def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledModel:
+    """What `write_compiled` wrote. Whoever calls has made sure that the files are as they were written.
+
+    Args:
+        like: as in `Compiler.read`.
+
+    Raises:
+        NotKept, OSError, ValueError, KeyError, TypeError: they are not.
+    """
+    about = msgspec.convert(json.loads((folder / _ABOUT).read_text()), _About)
+    try:
+        library = _library(folder, about)
+        if like is not None:
+            return dataclasses.replace(like, library=library)
+        functions = load_tvm().ir.load_json((folder / _FUNCTIONS).read_text())
+    except RuntimeError as error:
+        raise NotKept(str(error)) from error
+    return CompiledModel(
+        library,
+        tuple(_occurrence(row, functions) for row in about.occurrences),
+        {row.label: _occurrence(row, functions) for row in about.by_label},
+        about.build_seconds,
+        "graph",
+        calls=about.calls,
+        tensors=about.tensors,
+        outputs=about.outputs,
+        notes=about.notes,
+    )
+
+
+def _library(folder: Path, about: _About) -> VmLibrary:
+    tvm = load_tvm()
+    code = tvm.get_global_func(f"ffi.Module.load_from_file.{_KIND}")(str(folder / _CODE))
+    code.import_module(_bitcode(folder / _KERNELS))
+    weights = dict(tvm.runtime.load_param_dict((folder / _WEIGHTS).read_bytes()))
+    executable = tvm.relax.VMExecutable(code)
+    if about.step is None:
+        return VmLibrary(executable, code, weights)
+    return DecoderLibrary(executable, code, weights, about.step, _bitcode(folder / _ATTENTION))
+
+
+def _bitcode(path: Path) -> Any:
+    return load_tvm().get_global_func("ffi.Module.load_from_file.ll")(str(path), "ll")  # LLVM reads both by one name
+
+
+def _occurrence(row: _Row, functions: Any) -> Occurrence:
+    function = None if row.function is None else functions[row.function]
+    return Occurrence(row.operator, row.label, function, row.constant, row.anchor_signature)
