@@ -145,7 +145,7 @@ def test_a_board_that_dies_costs_one_measurement(lab: Any, collect: Any, tmp_pat
                     return
             board.kill()
             killed_at.append(count)
-            time.sleep(1.0)
+            time.sleep(0.3)
             before = stored(tmp_path)
             board.start()
 

@@ -30,9 +30,9 @@ def _forget_load(address: str) -> None:
 
 @pytest.fixture(scope="module")
 def db(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A few dozen operators and two small networks, at one thread."""
+    """Some two dozen operators and two small networks, at one thread."""
     address = f"sqlite:///{tmp_path_factory.mktemp('predict') / 'd.db'}"
-    _run("sample", "--kinds", "dense,elementwise,softmax", "--count", "28", "--rounds", "3", "--threads", "1",
+    _run("sample", "--kinds", "dense,elementwise,softmax", "--count", "16", "--rounds", "3", "--threads", "1",
          "--db", address, "--quiet")  # fmt: skip
     for name in ("mlp", "rnn"):
         _run("collect", "--modelname", name, "--threads", "1", "--schedules", "none", "--db", address, "--quiet")

@@ -141,12 +141,12 @@ def test_a_damaged_predictor_in_the_cache_is_fitted_again(
     monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path))
     monkeypatch.setattr(opening, "examples_for", lambda **_: known)
     notes: list[str] = []
-    first = opening.open_predictor("xgboost", db="sqlite://", note=notes.append)
+    first = opening.open_predictor("decision_tree", db="sqlite://", note=notes.append)
     (kept,) = (tmp_path / "predictors").iterdir()
     whole = kept.read_bytes()
     for damaged in (whole[:-100], whole[: len(whole) // 2] + b"?" + whole[len(whole) // 2 + 1 :]):
         kept.write_bytes(damaged)
-        again = opening.open_predictor("xgboost", db="sqlite://", note=notes.append)
+        again = opening.open_predictor("decision_tree", db="sqlite://", note=notes.append)
         assert again.fingerprint == first.fingerprint
         assert predictor_files.load(kept).fingerprint == first.fingerprint
     assert len(notes) == 3
