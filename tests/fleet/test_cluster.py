@@ -92,6 +92,12 @@ def test_what_cannot_work_is_refused(words: tuple[str, ...], sentence: str, tmp_
     assert done.returncode in (2, 5) and sentence in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_cluster_of_this_machine_alone() -> None:
+    with Cluster("local:2") as cluster:
+        found = cluster.workers()
+        assert [machine for machine, _ in found.values()] == [this_machine()] * 2
+
+
 def test_models_are_sampled_over_a_cluster(tmp_path: Path, sqlite_url: str, shared: str) -> None:
     draw = Draw(label="models", models=(ModelRequest(source="local", name="mlp"),))
     asked = request(sqlite_url)
