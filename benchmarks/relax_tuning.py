@@ -23,6 +23,7 @@ from typing import Any
 from common import provenance, store
 
 _ROUNDS, _SECONDS = 21, 0.002
+_PATIENCE_SECONDS = 300.0  # what stock's builder imports first takes ten seconds, on a busy machine more than its limit
 
 
 def kernels(target: Any) -> dict[str, Any]:
@@ -70,6 +71,7 @@ def stock(module: Any, target: Any, trials: int, cores: int) -> tuple[int, float
     from tvm import target as tvm_target
     from tvm.s_tir import meta_schedule
 
+    builder = meta_schedule.builder.LocalBuilder(max_workers=cores, timeout_sec=_PATIENCE_SECONDS)
     runner = meta_schedule.runner.LocalRunner(
         evaluator_config=meta_schedule.runner.EvaluatorConfig(number=1, repeat=3, min_repeat_ms=2)
     )
@@ -81,6 +83,7 @@ def stock(module: Any, target: Any, trials: int, cores: int) -> tuple[int, float
             known,
             folder,
             trials,
+            builder=builder,
             runner=runner,
             num_tuning_cores=cores,
             seed=0,
