@@ -25,7 +25,7 @@ def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
     return ("TENSOR", shape, "float32")
 
 
-DENSE = TaskSpec("dense_pack.op_profiler", (tensor(16, 64), tensor(4, 64, 16), None, "float32"))
+DENSE = TaskSpec("dense_pack.op_profiler", (tensor(8, 32), tensor(2, 32, 16), None, "float32"))
 STOCK = TaskSpec("dense_pack.x86", DENSE.arguments)
 
 
