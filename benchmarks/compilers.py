@@ -1,14 +1,17 @@
-"""How fast are whole models under Relay's default schedules, ours for Relax, Relax's own pipeline, and in torch?
+"""How do both compilers compare: times of whole models beside torch, sums of operators, and times of collections?
 
-    python benchmarks/compilers.py [MODEL ...] [--keep FILE]      (about forty minutes for all of them)
+    python benchmarks/compilers.py [MODEL ...] [--keep FILE]      (about twenty-five minutes for all of them)
 
 All sides of one model are processes of their own that wait for each other, and run in turns. They are given the same
 graph and weights, but torch, which runs torchvision's or transformers' network of that name, where there is one.
 Relax's own pipeline schedules nothing for processors, so a run of a larger model takes seconds: it has fewer turns. A
-side that fails, or takes too long to be made or to run, is left out; the others are told all the same. One model takes
-two to three minutes, and ``--keep`` goes on behind those that are there.
+side that fails, or takes too long to be made or to run, is left out; the others are told all the same. Then the model
+is collected twice under each compiler, with empty caches: the first collection tells how far the sum of operators is
+from the whole model, both how long they take beside the build in the first. One model takes about three minutes, and
+``--keep`` goes on behind those that are there.
 
-Goal: ours within 1.05 of Relay's in the geometric mean, and within 1.15 for every network.
+Goal: ours within 1.05 of Relay's in the geometric mean, and within 1.15 for every network; sums within 2 % in the
+median and 5 % at worst.
 """
 
 from __future__ import annotations
@@ -19,13 +22,15 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import FIGURE_MODELS, ROOT, requests_of, run_of, store
+from common import FIGURE_MODELS, ROOT, collect, requests_of, run_of, store
 
 SIDES = ("relay", "relax", "stock", "torch")
 _BERT = "transformers:bert"
@@ -39,8 +44,9 @@ _TORCH = {
 }
 """Networks of torch; the others have none."""
 _TOKENS = 128  # as the source transformers has them by itself
-_ROUNDS, _ROUNDS_OF_STOCK = 11, 3
-_SECONDS = 0.4  # of a turn, and two runs at least where one takes less
+_ROUNDS, _ROUNDS_OF_STOCK = 9, 1
+_SECONDS = 0.3  # of a turn, and two runs at least where one takes less
+_COMPILERS = ("relay", "relax")
 _MAKING_SECONDS, _TURN_SECONDS = 240, 20  # of a side, which is left out where it takes longer
 
 _ANSWER = re.compile(r"ready|[0-9.]+")
@@ -140,6 +146,10 @@ class Side:
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        self.is_there = False
+
+    def wait(self) -> None:
+        """Until the model is made."""
         self.is_there = self._answer(_MAKING_SECONDS) == "ready"
 
     def ms(self, threads: int) -> float | None:
@@ -169,11 +179,38 @@ class Side:
 
 
 def measure(name: str) -> dict[str, Any]:
+    """``ms``: by thread count and side, the median of the turns; ``collections`` by compiler, as `collected`."""
+    return {"ms": in_turns(name), "collections": {compiler: collected(name, compiler) for compiler in _COMPILERS}}
+
+
+def collected(name: str, compiler: str) -> dict[str, Any] | None:
+    """Seconds of a first and a second collection and of the build in the first, and the sum of operators over the whole
+    model by thread count; None where it fails."""
+    source, _, model = name.partition(":")
+    seconds, summaries = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["OP_PROFILER_CACHE"] = f"{folder}/cache"
+        options = ["--modelsource", source, "--modelname", model, "--compiler", compiler, "--schedules", "none"]
+        for _ in range(2):
+            started = time.perf_counter()
+            code, summary = collect([*options, "--db", f"sqlite:///{folder}/figure.db"], Path(folder))
+            seconds.append(time.perf_counter() - started)
+            summaries.append(summary)
+            if code:
+                return None
+    first, second = seconds
+    ratios = {str(entry["threads"]): entry["ratio"] for entry in summaries[0]}
+    return {"first": first, "second": second, "build": summaries[0][0]["build_seconds"], "ratios": ratios}
+
+
+def in_turns(name: str) -> dict[str, dict[str, float]]:
     """By thread count and side, the median of the turns in milliseconds."""
     from op_profiler.cores import usable_cores
 
     wanted = [side for side in SIDES if side != "torch" or name in _TORCH]
-    sides = {side: Side(side, name) for side in wanted}
+    sides = {side: Side(side, name) for side in wanted}  # made beside each other, since nothing is timed yet
+    for one in sides.values():
+        one.wait()
     counts = sorted({1, usable_cores()})
     turns: dict[int, dict[str, list[float]]] = {n: {side: [] for side in sides} for n in counts}
     for number in range(_ROUNDS):
@@ -200,21 +237,57 @@ def main() -> None:
     run = run_of(__file__, __doc__, measure, [f"{source}:{name}" for source, name in FIGURE_MODELS])
     print(f"{'model':20} {'threads':>7}" + "".join(f"{side + ' ms':>12}" for side in SIDES) + f"{'relax / relay':>15}")
     rows: list[dict[str, Any]] = []
-    ratios: list[float] = []
+    collections: list[dict[str, Any]] = []
     for one in run.found:
-        for threads, found in one.result.items():
+        collections += rows_of_collections(one.name, one.result["collections"])
+        for threads, found in one.result["ms"].items():
             ratio = found["relax"] / found["relay"] if {"relax", "relay"} <= found.keys() else None
             told = "".join(f"{found[side]:12.2f}" if side in found else f"{'-':>12}" for side in SIDES)
             print(f"{one.name:20} {threads:>7}{told}{'-' if ratio is None else f'{ratio:.3f}':>15}", flush=True)
             times = {f"{side}_ms": round(found[side], 3) if side in found else None for side in SIDES}
             rows.append({"model": one.name, "threads": int(threads), **times, "ratio": ratio and round(ratio, 3)})
-            ratios += [] if ratio is None else [ratio]
-    if not ratios:
+    ratios = [row["ratio"] for row in rows if row["ratio"]]
+    if not ratios or not collections:
         return
     mean, worst = float(np.exp(np.mean(np.log(ratios)))), max(ratios)
     headline = f"Relax with our schedules over Relay: {mean:.2f} in the geometric mean, {worst:.2f} at worst"
     print(headline)
-    store(__file__, headline, {"models": rows}, whole=run.whole)
+    store(__file__, headline, {"models": rows, **tables_of(collections)}, whole=run.whole)
+
+
+def rows_of_collections(name: str, found: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row a compiler; printed too."""
+    rows = []
+    for compiler, times in found.items():
+        if times is None:
+            print(f"{name:20} the collection under {compiler} failed", flush=True)
+            continue
+        distances = [abs(ratio - 1) for ratio in times["ratios"].values() if ratio is not None]
+        row = {"model": name, "compiler": compiler, "build_seconds": round(times["build"], 2)}
+        row |= {f"{step}_collection_seconds": round(times[step], 2) for step in ("first", "second")}
+        row["sum_from_1_percent"] = round(100 * max(distances), 1) if distances else None
+        rows.append(row)
+        print("  " + ", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    return rows
+
+
+def tables_of(collections: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The collections, and what they are together, by compiler."""
+    together = []
+    for compiler in _COMPILERS:
+        rows = [row for row in collections if row["compiler"] == compiler]
+        far = [row["sum_from_1_percent"] for row in rows if row["sum_from_1_percent"] is not None]
+        first, second, build = (
+            np.array([row[key] for row in rows])
+            for key in ("first_collection_seconds", "second_collection_seconds", "build_seconds")
+        )
+        if not rows or not far:
+            continue
+        line = {"compiler": compiler, "sum_from_1_median_percent": round(float(np.median(far)), 1)}
+        line |= {"sum_from_1_worst_percent": max(far), "first_over_build": round(float(np.median(first / build)), 2)}
+        together.append(line | {"second_of_first_percent": round(100 * float(np.median(second / first)), 1)})
+        print(", ".join(f"{key} {value}" for key, value in together[-1].items()), flush=True)
+    return {"collections": collections, "together": together}
 
 
 if __name__ == "__main__":

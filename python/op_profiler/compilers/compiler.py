@@ -103,6 +103,10 @@ class Compiler(abc.ABC):
                 continue
         return "none"
 
+    def own_packages(self) -> Path | None:
+        """A folder of packages that only processes which have called `activate_tvm` see; None where there is none."""
+        return None
+
     def activate_tvm(self) -> None:
         """Put its TVM in front of any other on the path of this process and of those that it starts, before the first
         import. Not called where ``TVM_HOME`` or a kind of target brings one.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import sys
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
@@ -64,10 +66,11 @@ def hash_files(files: Iterable[Path]) -> str:
 
 
 def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    """Of a package in the environment; a compiler's own packages are no part of a model, and not every process of a
+    command sees them."""
+    own = compiler_in_use().own_packages()
+    path = [entry for entry in sys.path if own is None or entry != str(own)]
+    return next((found.version for found in metadata.distributions(name=package, path=path)), None)
 
 
 def check_file(path: Path) -> None:

@@ -66,6 +66,9 @@ class RelaxCompiler(Compiler):
         version = tvm_package.version()
         return "none" if version is None else f"apache-tvm {version}"
 
+    def own_packages(self) -> Path | None:
+        return tvm_package.folder()
+
     def activate_tvm(self) -> None:
         tvm_package.activate()
 

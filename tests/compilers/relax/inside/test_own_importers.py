@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 
 from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.relax import tvm_package
 from op_profiler.compilers.relax.relax_compiler import RELAX
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.errors import ModelError
@@ -60,6 +64,18 @@ def test_a_module_of_torch_with_counted_truth_values_is_imported_through_torch_e
     counted, doubled = outputs_of(model, {"data": data.numpy()})
     np.testing.assert_array_equal(counted, (data.numpy() > 0).cumsum(-1))
     np.testing.assert_allclose(doubled, 2 * data.numpy())
+
+
+def test_a_fingerprint_is_the_same_in_a_process_that_has_not_got_this_tvm() -> None:
+    request = ModelRequest(source="local", name="mlp")
+    here = FRONTENDS.get("local").fingerprint(request)
+    load_tvm()
+    code = f"from op_profiler.frontends import FRONTENDS; from op_profiler.frontends.frontend import ModelRequest; \
+print(FRONTENDS.get('local').fingerprint({request!r}))"
+    path = tvm_package.without(os.environ["PYTHONPATH"])
+    environment = {**os.environ, "PYTHONPATH": path, "OP_PROFILER_COMPILER": "relax"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == here == FRONTENDS.get("local").fingerprint(request)
 
 
 def test_what_neither_imports_is_named(tmp_path: Path) -> None:
