@@ -126,7 +126,7 @@ class ModelReport:
         """One plain object a thread count; a single one without times for a dry run or a failed model."""
         request = self.request
         base: dict[str, Any] = {
-            "model": request.build.model.name,
+            "model": request.build.model.title,
             "source": request.build.model.source,
             "batch_size": self.batch_size,
             "target": request.build.target,
