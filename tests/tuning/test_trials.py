@@ -47,6 +47,34 @@ def bad(m, n, k):
     return te.create_schedule(d.op), [d, a, b]
 '''
 KINDS = ("good", "wrong", "crash", "hang", "memory", "invalid", "endless", "exit")
+WRONG_TEMPLATE = '''
+"""A product whose only knob says whether it is right, adds to each term, or leaves out the lower half of the output."""
+from op_profiler.compilers.tvm_build import load_tvm
+tvm = load_tvm()
+te, autotvm = tvm.te, tvm.autotvm
+
+@autotvm.template("dense_wrong.test")
+def wrong(a, b):
+    autotvm.get_config().define_knob("kind", [0, 1, 2])
+    kind = autotvm.get_config()["kind"].val
+    (m, k), (n, _) = ((int(size) for size in one.shape) for one in (a, b))
+
+    def upper_half(inputs, outputs):
+        made = tvm.tir.ir_builder.create()
+        x, y, z = (made.buffer_ptr(one) for one in (*inputs, *outputs))
+        with made.for_range(0, m // 2) as i, made.for_range(0, n) as j:
+            z[i, j] = tvm.tir.const(0.0, "float32")
+            with made.for_range(0, k) as r:
+                z[i, j] = z[i, j] + x[i, r] * y[j, r]
+        return made.get()
+
+    r = te.reduce_axis((0, k), name="r")
+    if kind == 2:
+        c = te.extern((m, n), [a, b], upper_half, dtype="float32")
+    else:
+        c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[j, r] + float(kind), axis=r))
+    return te.create_schedule(c.op), [c, a, b]
+'''
 
 
 def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
@@ -143,7 +171,7 @@ def test_each_way_to_fail_is_recorded_and_ends_nothing_else(bad_runner: TrialRun
     spec = TaskSpec("dense_bad.test", (4, 4, 8))
     usual = bad_runner.limits
     short = {  # what never ends takes as long as that
-        "hang": dataclasses.replace(usual, build_seconds=1.0),
+        "hang": dataclasses.replace(usual, build_seconds=1.0, preparing_seconds=0.0),
         "endless": dataclasses.replace(usual, run_seconds=1.0),
     }
     quick = [kind for kind in KINDS if kind not in short]
@@ -168,24 +196,21 @@ def test_each_way_to_fail_is_recorded_and_ends_nothing_else(bad_runner: TrialRun
 
 
 def test_wrong_numbers_are_told(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "wrong_template.py").write_text(
-        "from op_profiler.compilers.tvm_build import load_tvm\n"
-        "tvm = load_tvm()\n"
-        "te, autotvm = tvm.te, tvm.autotvm\n"
-        "@autotvm.template('dense_wrong.test')\n"
-        "def wrong(a, b):\n"
-        "    autotvm.get_config().define_knob('add', [0, 1])\n"
-        "    add = float(autotvm.get_config()['add'].val)\n"
-        "    r = te.reduce_axis((0, int(a.shape[1])), name='r')\n"
-        "    c = te.compute((a.shape[0], b.shape[0]), lambda i, j: te.sum(a[i, r] * b[j, r] + add, axis=r))\n"
-        "    return te.create_schedule(c.op), [c, a, b]\n"
-    )
+    (tmp_path / "wrong_template.py").write_text(WRONG_TEMPLATE)
     monkeypatch.syspath_prepend(str(tmp_path))
     spec = TaskSpec("dense_wrong.test", (tensor(4, 8), tensor(6, 8)))
     with TrialRunner(str(target), 1, modules=["wrong_template"]) as runner:
-        right, wrong = runner.run([Candidate(spec, 0), Candidate(spec, 1)], float("inf"))
+        right, wrong, half = runner.run([Candidate(spec, kind) for kind in range(3)], float("inf"))
     assert right.error is None and right.checked
     assert wrong.failure == "wrong" and "off by" in str(wrong.error) and wrong.samples_us == ()
+    assert half.failure == "wrong" and "12 are not finite" in str(half.error)
+
+
+def test_the_first_build_of_a_task_has_the_time_that_its_reference_takes(runner: TrialRunner, stock: TaskSpec) -> None:
+    runner.run([Candidate(stock, None)], float("inf"))
+    worker, usual = runner._worker(0), runner.limits.build_seconds
+    assert runner._seconds_of_build(worker, Candidate(stock, None)) == usual
+    assert runner._seconds_of_build(worker, Candidate(GOOD, 0)) == usual + runner.limits.preparing_seconds
 
 
 def test_workers_that_cannot_start_are_an_error(target: Any) -> None:

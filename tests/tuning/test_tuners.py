@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from op_profiler.targets.target import resolve_target
 from op_profiler.testing import TunerSuite
+from op_profiler.tuning.candidate import TaskSpec
+from op_profiler.tuning.task import Task
 from op_profiler.tuning.tuners import TUNERS
+from op_profiler.tuning.tuners.trees import trees
 from op_profiler.tuning.tuners.tuner import TunerFactory
 
 DISTINCT = list({TUNERS.get(name): name for name in reversed(list(TUNERS))}.values())
@@ -16,3 +20,19 @@ class TestTuners(TunerSuite):
     @pytest.fixture(params=DISTINCT)
     def factory(self, request: pytest.FixtureRequest) -> TunerFactory:
         return TUNERS.get(request.param)
+
+
+class TestTreesOfKnobsOfTvm(TunerSuite):
+    """A template of TVM's, whose annotations stand among the factors of some points and not of others."""
+
+    @pytest.fixture
+    def factory(self) -> TunerFactory:
+        return trees
+
+    @pytest.fixture
+    def task(self) -> Task:
+        tensors = (("TENSOR", (1, 16, 12, 12), "float32"), ("TENSOR", (16, 1, 3, 3), "float32"))
+        spec = TaskSpec(
+            "depthwise_conv2d_nchw_spatial_pack.arm_cpu", (*tensors, (1, 1), (1, 1, 1, 1), (1, 1), "float32")
+        )
+        return spec.create(resolve_target("llvm"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from op_profiler.compilers.compiler import compiler_in_use
@@ -15,6 +16,7 @@ from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.errors import UnknownNameError
 from op_profiler.schedules.schedule import OWN_TEMPLATE
 from op_profiler.tuning.candidate import Candidate, TaskSpec, TrialResult
+from op_profiler.tuning.reference import Reference
 from op_profiler.tuning.search import OperatorSearch, Search
 from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
 from op_profiler.tuning.tuners import TUNERS
@@ -100,6 +102,15 @@ def test_each_template_gets_a_share_and_the_best_the_rest(runner: TrialRunner, t
     assert len(by_template) == 16
     assert min(by_template.count(spec.template) for spec in (DENSE, STOCK)) >= 4
     assert {f.candidate.task.template for f in search.finalists} == {DENSE.template, STOCK.template}
+
+
+def test_what_is_not_finite_must_be_so_in_both() -> None:
+    right = np.array([1.0, np.nan, np.inf], "float32")
+    reference = Reference([], lambda position, shape: None, lambda array: array, right)
+    assert reference.difference(right.copy()) is None
+    for wrong in ([1.0, 2.0, np.inf], [np.nan, np.nan, np.inf]):
+        assert "1 are not finite" in str(reference.difference(np.array(wrong, "float32")))
+    assert "off by" in str(reference.difference(np.array([3.0, np.nan, np.inf], "float32")))
 
 
 def test_own_tasks_are_those_that_a_build_asks_for(small_network: Any, target: Any) -> None:

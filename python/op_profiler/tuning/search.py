@@ -107,7 +107,7 @@ class OperatorSearch:
         self._spaces = [_Space(task, target, tuner, seed + number) for number, task in enumerate(tasks)]
         self._tasks = {space.spec: space.task for space in self._spaces}
         self._first_share = trials / 4 if len(self._spaces) > 1 else 0
-        self._memory: dict[TaskSpec, Mapping[str, TrialResult]] = {}
+        self._memory: dict[TaskSpec, dict[str, TrialResult]] = {}
         self._trials: list[Trial] = []
 
     def run(self) -> Search:
@@ -144,10 +144,10 @@ class OperatorSearch:
         space.learn(points, results)
 
     def _try(self, candidates: list[tuple[Candidate, Schedule]]) -> list[TrialResult]:
-        """Results of candidates; those that are known are not measured again."""
+        """Results of candidates; those that are known are not measured again, nor is a default as a point."""
         spec = candidates[0][0].task
         if spec not in self._memory:
-            self._memory[spec] = self._known(spec)
+            self._memory[spec] = dict(self._known(spec))
         memory = self._memory[spec]
         new = [c for c, schedule in candidates if schedule.key not in memory]
         best = min((t.result.median_us for t in self._trials), default=float("inf"))
@@ -160,14 +160,19 @@ class OperatorSearch:
             self._trials.append(trial)
             self._on_trial(trial)
             results.append(result)
+        memory |= {schedule.key: result for (_, schedule), result in zip(candidates, results)}
         return results
 
     def _final(self) -> tuple[Finalist, ...]:
         """The best candidates side by side, since one of many noisy times is too good by chance.
 
-        The default, the champion and the best of every template are always among them.
+        The default, the champion and the best of every template are always among them; the default once, though it is a
+        point of some spaces.
         """
-        ranked = sorted((t for t in self._trials if t.result.samples_us), key=lambda t: t.result.median_us)
+        timed = [t for t in self._trials if t.result.samples_us]
+        defaults = {(t.candidate.task, t.schedule.key) for t in timed if t.candidate.index is None}
+        points = [t for t in timed if t.candidate.index is None or (t.candidate.task, t.schedule.key) not in defaults]
+        ranked = sorted(points, key=lambda t: t.result.median_us)
         chosen = ranked[:_FINALISTS]
         for spec in self._tasks:
             chosen += [t for t in ranked if t.candidate.task == spec and t not in chosen][:1]
@@ -177,7 +182,9 @@ class OperatorSearch:
         schedules = {t.candidate: t.schedule for t in chosen}
         champion = self._champion
         if champion is not None and champion not in schedules and champion.index is not None:
-            schedules[champion] = self._tasks[champion.task].schedule(champion.index)
+            schedule = self._tasks[champion.task].schedule(champion.index)
+            if (champion.task, schedule.key) not in defaults:
+                schedules[champion] = schedule
         results = self._runner.compare(list(schedules), _FINAL_ROUNDS)
         finalists = [
             Finalist(candidate, schedule, result, self._tasks[candidate.task].config(candidate.index))

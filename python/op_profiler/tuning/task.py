@@ -72,7 +72,11 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def config(self, point: int | None) -> Config:
-        """A point as a record has it; None is the default."""
+        """A point as a record has it; None is the default.
+
+        Raises:
+            InvalidPointError: the template refuses it.
+        """
 
     @abc.abstractmethod
     def build(self, point: int | None) -> BuiltPoint:

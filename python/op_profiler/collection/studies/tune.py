@@ -240,7 +240,8 @@ class ModelTuner(Study):
         return _tuned(item, search, winner, decision)
 
     def _known(self, item: Tunable, spec: TaskSpec) -> Mapping[str, TrialResult]:
-        """What was tried before, on this machine or on any of the boards."""
+        """What was tried before, on this machine or on any of the boards; without what took too long there, as it does
+        where others use the machine."""
         known: dict[str, TrialResult] = {}
         machines: dict[str | None, Device] = {address: device for address, device in self.boards().items()}
         for address, device in (machines or {None: self.device}).items():
@@ -252,7 +253,8 @@ class ModelTuner(Study):
                 cache=self.cache,
             )
             found = {row.schedule.key: trial_result(row.measurement) for row in stored}
-            known |= {key: dataclasses.replace(result, machine=address) for key, result in found.items()}
+            lasting = {key: result for key, result in found.items() if result.failure != "timeout"}
+            known |= {key: dataclasses.replace(result, machine=address) for key, result in lasting.items()}
         return known
 
     def row(self, item: Tunable, schedule: Schedule, settings: Settings, result: TrialResult) -> Row:

@@ -18,6 +18,8 @@ from op_profiler.parallel.planning.plan import PlanError
 from op_profiler.parallel.runtime.lane_executor import on_lanes
 from op_profiler.schedules.records import Record
 from op_profiler.schedules.usable_records import UsableRecords
+from op_profiler.tuning.reference import unwritten_array
+from op_profiler.tuning.task import InvalidPointError
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
@@ -86,10 +88,10 @@ class Variants:
         if task is None or point is None:
             raise PlanError(f"there is no {what}: the template has no such knobs for it")
         spec = task.spec
-        record = Record(str(self._target), spec.template, spec.arguments, task.config(point), (_ANY_SECONDS,))
         try:
+            record = Record(str(self._target), spec.template, spec.arguments, task.config(point), (_ANY_SECONDS,))
             _, built = build_operator(occurrence, self._target, UsableRecords.only(record))
-        except ModelError as error:
+        except (ModelError, InvalidPointError) as error:
             raise PlanError(f"cannot build {what}: {error}") from error
         with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
             compiled = on_lanes(built.compiled, Path(folder))
@@ -109,8 +111,8 @@ class Variants:
         inputs = [compiler.array_on(spec.random(rng), device) for spec in specs]
         found = []
         for one in (self._own[label], function):
-            empty = [np.empty(spec.shape, spec.dtype) for spec in occurrence.operator.outputs]
-            outputs = [compiler.array_on(array, device) for array in empty]
+            unwritten = [unwritten_array(spec.shape, spec.dtype) for spec in occurrence.operator.outputs]
+            outputs = [compiler.array_on(array, device) for array in unwritten]
             one(*inputs, *outputs)
             found.append(np.concatenate([output.numpy().ravel().astype(np.float64) for output in outputs]))
         own, new = found

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.child_processes import python_path
-from op_profiler.tuning.candidate import Failure
+from op_profiler.tuning.candidate import Failure, TaskSpec
 from op_profiler.tuning.trials.worker import WorkerSetup
 from op_profiler.tuning.trials.worker import main as worker_main
 
@@ -33,9 +33,14 @@ def new_log() -> Path:
 
 
 class WorkerProcess:
-    """One worker and the pipe to it."""
+    """One worker and the pipe to it.
+
+    Attributes:
+        task: of the last candidate that it has built.
+    """
 
     def __init__(self, context: ForkServerContext, setup: WorkerSetup) -> None:
+        self.task: TaskSpec | None = None
         self.connection: Connection
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=worker_main, args=(theirs, setup), daemon=True)

@@ -33,6 +33,7 @@ class TrialLimits:
 
     Attributes:
         build_seconds, run_seconds: after which a candidate counts as hanging.
+        preparing_seconds: that the first build of a task in a process has on top, which makes the reference.
         samples: of a candidate that is not stopped early; each the mean over calls that together take `minimum_us`.
         stop_factor: a first call that takes this many times the best candidate's time is the last.
         memory_share: share of the free memory that one worker may take.
@@ -40,6 +41,7 @@ class TrialLimits:
 
     build_seconds: float = 20.0
     run_seconds: float = 20.0
+    preparing_seconds: float = 100.0
     samples: int = 3
     minimum_us: float = 2000.0
     stop_factor: float = 1.5
@@ -218,6 +220,11 @@ class TrialRunner:
         self._drop(worker)
         return result
 
+    def _seconds_of_build(self, worker: WorkerProcess, candidate: Candidate) -> float:
+        """What a build may take: a worker keeps one task and its reference, and makes them with the first build."""
+        prepared = worker.task == candidate.task
+        return self.limits.build_seconds + (0.0 if prepared else self.limits.preparing_seconds)
+
     def _build(
         self,
         candidates: Sequence[Candidate],
@@ -232,22 +239,23 @@ class TrialRunner:
         """
         waiting = collections.deque(range(len(candidates)) if only is None else only)
         slots = list(range(len(self._workers))) if slot is None else [slot]
-        busy: dict[int, tuple[int, float, WorkerProcess]] = {}
+        busy: dict[int, tuple[int, float, float, WorkerProcess]] = {}
         built: dict[int, WorkerProcess] = {}
         while waiting or busy:
             for free in [s for s in slots if s not in busy][: len(waiting)]:
                 number = waiting.popleft()
                 worker = self._asked(free, "build", number, candidates[number])
-                busy[free] = number, time.monotonic() + self.limits.build_seconds, worker
-            connections = {worker.connection: s for s, (_, _, worker) in busy.items()}
-            ready = wait(list(connections), max(min(end for _, end, _ in busy.values()) - time.monotonic(), 0))
-            late = [s for s, (_, end, _) in busy.items() if time.monotonic() >= end]
+                seconds = self._seconds_of_build(worker, candidates[number])
+                busy[free] = number, seconds, time.monotonic() + seconds, worker
+            connections = {worker.connection: s for s, (_, _, _, worker) in busy.items()}
+            ready = wait(list(connections), max(min(end for _, _, end, _ in busy.values()) - time.monotonic(), 0))
+            late = [s for s, (_, _, end, _) in busy.items() if time.monotonic() >= end]
             for done in {*(connections[c] for c in ready), *late}:  # type: ignore[index]
-                number, _, worker = busy.pop(done)
+                number, seconds, _, worker = busy.pop(done)
                 try:
                     result = worker.answer(0)
                 except (TimeoutError, EOFError) as error:
-                    result = self._lost(worker, error, self.limits.build_seconds, "building")
+                    result = self._lost(worker, error, seconds, "building")
                     lost = [n for n, holder in built.items() if holder is worker]
                     for n in lost:
                         del built[n]
@@ -255,6 +263,6 @@ class TrialRunner:
                 if result.error is not None:
                     results[number] = result
                 else:
-                    built[number] = worker
+                    built[number], worker.task = worker, candidates[number].task
                     self._build_seconds[number] = result.build_seconds
         yield from built.items()

@@ -30,7 +30,7 @@ from op_profiler.measure.measurement import Cache, Settings
 from op_profiler.targets.machine import Place, Threads
 from op_profiler.targets.target import kind_of
 from op_profiler.tuning.candidate import VENDOR, Candidate, Failure, TaskSpec, TrialResult
-from op_profiler.tuning.reference import Reference, reference_of
+from op_profiler.tuning.reference import Reference, reference_of, unwritten_array
 from op_profiler.tuning.task import BuiltPoint, InvalidPointError, Task
 
 _PR_SET_PDEATHSIG = 1
@@ -241,7 +241,7 @@ class Worker:
             weights = [a for a, s in zip(arrays, shapes) if reference is not None and reference.is_weight(s[0])]
             self.inputs[task, built.tensors] = [reference, weights, *arrays]
         reference, weights, *arrays = self.inputs[task, built.tensors]
-        arrays.insert(built.output, array(np.empty(output_shape, output_dtype), self.device))
+        arrays.insert(built.output, array(unwritten_array(output_shape, output_dtype), self.device))
         return self._built(built, arrays, reference, weights)
 
     def _built(

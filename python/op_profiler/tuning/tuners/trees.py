@@ -42,7 +42,7 @@ class Trees:
         self._proposed: set[int] = set()
         self._times: dict[int, float] = {}
         self._features: dict[int, list[float]] = {}
-        self._fresh = self._next_fresh()
+        self._fresh = next(self._drawn, None)
 
     def has_next(self) -> bool:
         return self._fresh is not None
@@ -62,9 +62,8 @@ class Trees:
 
     def _next_fresh(self) -> int | None:
         """A random point that was not proposed; None where all were."""
-        present = getattr(self, "_fresh", None)
-        if present is not None and present not in self._proposed:
-            return present
+        if self._fresh is not None and self._fresh not in self._proposed:
+            return self._fresh
         return next((point for point in self._drawn if point not in self._proposed), None)
 
     def _take_fresh(self) -> int | None:
@@ -125,10 +124,11 @@ def trees(task: Task, seed: int) -> Tuner:
 
 
 def _features(task: Task, point: int) -> list[float]:
-    """The knobs, sizes as logarithms; the place of each loop in the order; the size of the tile."""
+    """The knobs, sizes as logarithms; the place of each loop in the order, where that is told; the size of the tile."""
     schedule = task.schedule(point)
     numbers = [_number(value) for values in schedule.knobs.values() for value in _flat(values)]
-    order = (schedule.factors.reorder or "").split()
+    told = schedule.factors.reorder or ""
+    order = told.split() if "|" in told else []  # of TVM's templates it lists some knobs of some points
     places = {name: float(place) for place, name in enumerate(order)}
     tile = math.prod((schedule.factors.tile or {}).values())
     return [*numbers, *(places[name] for name in sorted(places)), math.log2(max(tile, 1))]
