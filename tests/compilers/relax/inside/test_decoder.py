@@ -126,9 +126,32 @@ def test_several_tokens_after_a_past_merge_what_they_see_of_both(folder: Path) -
         ({"hidden_act": "gelu"}, "silu"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "rope_scaling"),
         ({"vocab_size": "many"}, "vocab_size"),
+        ({"attention_bias": True}, "attention_bias"),
+        ({"mlp_bias": True}, "mlp_bias"),
+        ({"sliding_window": 16}, "sliding_window of 16"),
+        ({"rms_norm_eps": "small"}, "rms_norm_eps"),
+        ({"rope_theta": [1]}, "rope_theta"),
     ],
 )
 def test_what_is_no_decoder_of_this_structure_is_refused(folder: Path, changes: dict[str, Any], told: str) -> None:
     (folder / "config.json").write_text(json.dumps(SIZES | changes))
     with pytest.raises(ModelError, match=told):
-        read_decoder(str(folder))
+        read_decoder(str(folder), tokens=17)
+
+
+def test_a_folder_is_what_its_configuration_says_whatever_its_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest = {"sliding_window": 16, "use_sliding_window": False, "rope_parameters": {"rope_theta": 5e5}}
+    (folder / "llama").mkdir()
+    (folder / "llama" / "config.json").write_text(json.dumps(SIZES | rest))
+    assert read_decoder("llama").hidden > SIZES["hidden_size"]
+    monkeypatch.chdir(folder)
+    found = read_decoder("llama", tokens=17)
+    assert (found.hidden, found.biased, found.theta) == (SIZES["hidden_size"], True, 5e5)
+
+
+def test_a_cache_that_memory_does_not_hold_is_refused(folder: Path) -> None:
+    request = ModelRequest(source="transformers", name=str(folder), sequence_length=1, past=10**12)
+    with pytest.raises(ModelError, match="fewer --past"):
+        load_step(request)

@@ -17,7 +17,7 @@ from op_profiler.compilers.relax.decoder.step import Step
 from op_profiler.compilers.relax.kernels import VmKernels, kernels_of_run
 from op_profiler.compilers.relax.library import VmLibrary
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.compilers.tvm_types import IRModule, PackedFunction, RuntimeDevice, Target
+from op_profiler.compilers.tvm_types import IRModule, RuntimeDevice, Target
 from op_profiler.errors import MeasureError
 from op_profiler.schedules.schedule import Schedule
 
@@ -34,12 +34,6 @@ class DecoderLibrary(VmLibrary):
 
     step: Step
     attention: Any
-
-    def kernel(self, name: str) -> PackedFunction:
-        if not name.startswith("attention."):
-            return super().kernel(name)
-        function: PackedFunction = self.attention.get_function(attention.symbol(name), True)
-        return function
 
 
 def with_attention(

@@ -8,17 +8,17 @@ import numpy as np
 import psutil
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
-from op_profiler.compilers.relax.decoder.step import Decoder, Step, requested_step
+from op_profiler.compilers.relax.decoder.step import Step, has_small_sizes, requested_step
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.frontends.transformers import DECODERS
 
 ATTENTION = "vm.builtin.attention_kv_cache_attention_with_fused_qkv"
 """Takes the cache, the number of the layer, the scale of the scores and the tokens' heads; gives what they see."""
 STEP = "step"
 """Function of the module: ``main`` between the calls that the cache wants, after which the cache is as it was."""
 _COPIES = 3  # of the weights at once
+_CACHES = 2  # of which each has keys and values (`library.load_step`)
 _DEVIATION = 0.02
 _NOTE = "its weights are random"
 _SMALL_NOTE = "it has the sizes of a small model; a folder with a config.json of transformers gives others"
@@ -31,23 +31,27 @@ def load_step(request: ModelRequest) -> ImportedModel:
         ModelError: its configuration is none of a decoder of llama's structure, or too large for the memory.
     """
     step = requested_step(request)
-    _check_memory(request.name, step.decoder)
+    _check_memory(request.name, step)
     inputs = (InputSpec("tokens", (step.rows,), "int32", high=step.decoder.vocabulary),)
-    notes = (_NOTE, _SMALL_NOTE) if request.name in DECODERS else (_NOTE,)
+    notes = (_NOTE, _SMALL_NOTE) if has_small_sizes(request.name) else (_NOTE,)
     return ImportedModel(
         request.name, request.source, step.noted_on(_Builder(step).module()), {}, inputs, request.batch_size, notes
     )
 
 
-def _check_memory(name: str, decoder: Decoder) -> None:
+def _check_memory(name: str, step: Step) -> None:
+    decoder = step.decoder
     heads = (decoder.heads * 2 + decoder.kv_heads * 2) * decoder.head_size
     of_layer = decoder.hidden * (heads + 3 * decoder.intermediate)
     needed = 4 * (decoder.layers * of_layer + 2 * decoder.vocabulary * decoder.hidden)
+    of_token = 4 * 2 * decoder.layers * decoder.kv_heads * decoder.head_size
+    caches = _CACHES * of_token * step.sequences * (step.past + step.tokens)
     available = psutil.virtual_memory().available
-    if _COPIES * needed > available:
+    if _COPIES * needed + caches > available:
         raise ModelError(
-            f"{name} has {needed / 1e9:.1f} GB of weights; compiling it takes about {_COPIES} times that, and "
-            f"{available / 1e9:.1f} GB of memory are free. Give a folder whose config.json is smaller."
+            f"{name} has {needed / 1e9:.1f} GB of weights, and compiling it takes about {_COPIES} times that; its "
+            f"caches of keys and values take {caches / 1e9:.1f} GB. {available / 1e9:.1f} GB of memory are free. Give "
+            "fewer --past or --batchsize, or a folder whose config.json is smaller."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class Decoder:
 
     Attributes:
         head_size: values of a head.
-        biased: heads have biases.
+        biased: queries, keys and values have biases.
         epsilon: of the norms.
         theta: base of the rotary embedding.
     """
@@ -85,19 +86,28 @@ def requested_step(request: ModelRequest) -> Step:
     Raises:
         ModelError: its configuration lacks a size, or asks for another structure.
     """
-    decoder = read_decoder(request.name)
-    return Step(decoder, request.batch_size, request.sequence_length or 1, request.past or 0)
+    tokens, past = request.sequence_length or 1, request.past or 0
+    return Step(read_decoder(request.name, past + tokens), request.batch_size, tokens, past)
 
 
-def read_decoder(name: str) -> Decoder:
+def has_small_sizes(name: str) -> bool:
+    """Whether a name is that of a type of models, and not of a folder."""
+    return name in DECODERS and not Path(name).is_dir()
+
+
+def read_decoder(name: str, tokens: int = 1) -> Decoder:
     """Sizes from the ``config.json`` of a folder; small ones for the name of a type of models.
+
+    Args:
+        tokens: of a sequence, at the end of the step.
 
     Raises:
         ModelError: a size is missing or wrong, or the structure is another one.
     """
     file = Path(name) / "config.json"
     try:
-        found = {"model_type": name, **_SMALL} if name in DECODERS else json.loads(file.read_text(encoding="utf-8"))
+        small = has_small_sizes(name)
+        found = {"model_type": name, **_SMALL} if small else json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{file} is not readable: {error}") from error
     if not isinstance(found, dict):
@@ -107,6 +117,7 @@ def read_decoder(name: str) -> Decoder:
         raise ModelError(f"{name}: decoders are measured with silu, not with {found['hidden_act']}")
     if not isinstance(scaling, dict) or scaling.get("rope_type", scaling.get("type", "default")) != "default":
         raise ModelError(f"{name}: decoders are measured with plain rotary embeddings; leave out rope_scaling")
+    _check_structure(name, found, tokens)
     heads, hidden = _size(name, found, "num_attention_heads"), _size(name, found, "hidden_size")
     decoder = Decoder(
         layers=_size(name, found, "num_hidden_layers"),
@@ -116,13 +127,33 @@ def read_decoder(name: str) -> Decoder:
         kv_heads=_size(name, found, "num_key_value_heads", heads),
         head_size=_size(name, found, "head_dim", hidden // heads),
         vocabulary=_size(name, found, "vocab_size"),
-        biased=kind == "qwen2" or bool(found.get("attention_bias", False)),
-        epsilon=float(found.get("rms_norm_eps", 1e-6)),
-        theta=float(scaling.get("rope_theta") or found.get("rope_theta") or _USUAL_THETA),
+        biased=kind == "qwen2",
+        epsilon=_number(name, found, "rms_norm_eps", 1e-6),
+        theta=_number(name, scaling if scaling.get("rope_theta") is not None else found, "rope_theta", _USUAL_THETA),
     )
     if heads % decoder.kv_heads or decoder.head_size % 2:
         raise ModelError(f"{name}: {heads} heads over {decoder.kv_heads} of keys, {decoder.head_size} values each")
     return decoder
+
+
+def _check_structure(name: str, found: dict[str, Any], tokens: int) -> None:
+    for field in ("attention_bias", "mlp_bias"):
+        if found.get(field):
+            raise ModelError(f"{name}: decoders are measured without {field}; leave it out")
+    window = found.get("sliding_window") if found.get("use_sliding_window", True) else None
+    if window is not None and _size(name, found, "sliding_window") < tokens:
+        raise ModelError(
+            f"{name}: decoders are measured without windows; give fewer tokens than its sliding_window of {window}, or "
+            "leave that out"
+        )
+
+
+def _number(name: str, found: dict[str, Any], field: str, usual: float) -> float:
+    value = found.get(field)
+    value = usual if value is None else value
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
+        raise ModelError(f"{name}: {field} is {value!r} in its config.json; a decoder needs a number above 0")
+    return float(value)
 
 
 def _size(name: str, found: dict[str, Any], field: str, usual: int | None = None) -> int:
