@@ -230,6 +230,18 @@ class TestFiles:
             load("remoteonnx", str(tmp_path / "evil.tar.gz"))
         assert not (tmp_path.parent / "evil.onnx").exists()
 
+    @needs_onnx
+    def test_onnx_with_an_input_that_is_no_tensor_is_refused_in_a_sentence(self, tmp_path: Path) -> None:
+        import onnx
+        from onnx import TensorProto, helper
+
+        given = [helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)]
+        made = [helper.make_tensor_value_info("y", TensorProto.INT64, [])]
+        graph = helper.make_graph([helper.make_node("SequenceLength", ["s"], ["y"])], "sequence", given, made)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), tmp_path / "sequence.onnx")
+        with pytest.raises(ModelError, match="does not lower"):
+            load("file", str(tmp_path / "sequence.onnx"))
+
     @staticmethod
     def _onnx(path: Path) -> None:
         import onnx

@@ -88,21 +88,21 @@ def test_prefill_and_decode_of_a_decoder_are_models_apart_with_the_kernels_of_th
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "told"),
     [
-        ("--precision", "int8"),
-        ("--executor", "vm"),
-        ("--target", "llvm,pynq"),
-        ("--vendor", "true"),
-        ("--pipeline", "stock", "--iftune", "true"),
-        ("--pipeline", "stok"),
-        ("--pipeline", "no_such_module:passes"),
+        (("--precision", "int8"), "--precision float32"),
+        (("--executor", "vm"), "leave out --executor"),
+        (("--target", "llvm,pynq"), "pynq"),
+        (("--vendor", "true"), "--vendor"),
+        (("--pipeline", "stock", "--iftune", "true"), "--pipeline"),
+        (("--pipeline", "stok"), "'stok'"),
+        (("--pipeline", "no_such_module:passes"), "no_such_module"),
     ],
 )
-def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, ...]) -> None:
+def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, ...], told: str) -> None:
     ran = _collect("--compiler", "relax", "--modelname", "mlp", *options)
     assert ran.returncode == 2 and "Traceback" not in ran.stderr
-    assert any(word in ran.stderr for word in ("relax", "pynq", "--pipeline", "stock"))
+    assert told in " ".join(ran.stderr.split())
 
 
 def test_a_model_is_tuned_recorded_and_rebuilt_with_the_records(tmp_path: Path) -> None:

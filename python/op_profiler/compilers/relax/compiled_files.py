@@ -1,6 +1,7 @@
 """Built models as files, and back: the virtual machine's code, and kernels as LLVM's bitcode, as those of Relay are.
 
 Reading needs no linker and no compiler beside TVM. Functions are TVM's JSON; nothing that is read runs code of its own.
+Weights are written twice: the virtual machine's code has them without the names that plans ask for them by.
 """
 
 from __future__ import annotations
@@ -96,13 +97,13 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
     Raises:
         NotKept, OSError, ValueError, KeyError, TypeError: they are not.
     """
-    about = msgspec.convert(json.loads((folder / _ABOUT).read_text()), _About)
     try:
+        about = msgspec.convert(json.loads((folder / _ABOUT).read_text()), _About)
         library = _library(folder, about)
         if like is not None:
             return dataclasses.replace(like, library=library)
         functions = load_tvm().ir.load_json((folder / _FUNCTIONS).read_text())
-    except RuntimeError as error:
+    except (RuntimeError, msgspec.ValidationError) as error:
         raise NotKept(str(error)) from error
     return CompiledModel(
         library,

@@ -23,7 +23,6 @@ _RENAMED = {
     "concat": "concatenate",
     "astype": "cast",
     "tir.tanh": "tanh",
-    "nn.batch_flatten": "nn.batch_flatten",
 }
 _NUMBERED = re.compile(r"\d+$")
 

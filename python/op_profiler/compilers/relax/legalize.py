@@ -43,13 +43,22 @@ def _noted(legalize: Legalize) -> Legalize:
         if not isinstance(made, tvm.relax.Call) or made.op != call_tir:
             return made
         variable = made.args[0]
-        text = json.dumps([str(call.op.name).removeprefix("relax."), plain_attributes(call)], sort_keys=True)
+        attrs = plain_attributes(call) | _scalars(call, made)
+        text = json.dumps([str(call.op.name).removeprefix("relax."), attrs], sort_keys=True)
         function = builder.get()[variable].with_attr(OP, text)
         return tvm.relax.Call(
             made.op, [builder.add_func(function, variable.name_hint), *made.args[1:]], made.attrs, made.ty_args
         )
 
     return noted
+
+
+def _scalars(call: Any, made: Any) -> dict[str, Any]:
+    """Constants of one number that are no argument of the function but part of it: with others it is another one."""
+    tvm = load_tvm()
+    given = [a for a in call.args if isinstance(a, tvm.ir.GenericConst) and getattr(a.ty, "ndim", None) == 0]
+    inside = [a for a in given if not any(a.same_as(field) for field in made.args[1].fields)]
+    return {"scalars": [a.value.numpy().item() for a in inside]} if inside else {}
 
 
 def noted_call(

@@ -20,7 +20,7 @@ _FUSED, _KERNELS = "FuseTIR", "CallTIRRewrite"
 
 
 @dataclasses.dataclass(frozen=True)
-class Finished:
+class PipelineRun:
     """What a pipeline made.
 
     Attributes:
@@ -32,7 +32,7 @@ class Finished:
     executable: Any
 
 
-def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) -> Finished:
+def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) -> PipelineRun:
     """Take a module of Relax to kernels by another pipeline.
 
     Args:
@@ -60,7 +60,7 @@ def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) ->
     executable = tvm.relax.build(made, target, relax_pipeline=None) if build else None
     kernels = seen[_KERNELS]
     fused = seen.get(_FUSED, kernels)
-    return Finished(Lowered(fused if _same_calls(fused, kernels) else kernels, kernels), executable)
+    return PipelineRun(Lowered(fused if _same_calls(fused, kernels) else kernels, kernels), executable)
 
 
 def _same_calls(fused: Any, kernels: Any) -> bool:

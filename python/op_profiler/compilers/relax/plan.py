@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from op_profiler.compilers.compiled_model import KernelCall, PlannedTensor
@@ -25,13 +27,14 @@ class Plan:
     weights: dict[str, DeviceArray]
 
 
-def plan_of(kernels: IRModule) -> Plan:
+def plan_of(kernels: IRModule, inputs: Sequence[str] = ()) -> Plan:
     """The calls and tensors of ``main``.
 
     Args:
         kernels: of `op_profiler.compilers.relax.pipeline.Lowered`.
+        inputs: names of the first parameters, since Relax's own importers change those of a model; others keep theirs.
     """
-    walk = _Walk(kernels["main"])
+    walk = _Walk(kernels["main"], inputs)
     outputs = walk.numbers(kernels["main"].body.body)
     return Plan(tuple(walk.calls), tuple(walk.tensors), outputs, walk.weights)
 
@@ -39,7 +42,7 @@ def plan_of(kernels: IRModule) -> Plan:
 class _Walk:
     """Goes through the bindings of a function in order."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, inputs: Sequence[str]) -> None:
         tvm = load_tvm()
         self._relax, self._call_tir = tvm.relax, tvm.ir.Op.get("relax.call_tir")
         self._constant = tvm.ir.GenericConst
@@ -48,8 +51,8 @@ class _Walk:
         self.weights: dict[str, DeviceArray] = {}
         self._numbers: dict[Any, tuple[int, ...]] = {}
         self._producers: dict[int, int] = {}
-        for variable in function.params:
-            self._numbers[variable] = self._new(variable.ty, given=str(variable.name))
+        for variable, name in itertools.zip_longest(function.params, inputs):
+            self._numbers[variable] = self._new(variable.ty, given=str(variable.name) if name is None else name)
         for block in function.body.blocks:
             for binding in block.bindings:
                 self._numbers[binding.var] = self._bound(binding.value)

@@ -115,6 +115,8 @@ class RelaxCompiler(Compiler):
         from op_profiler.compilers.relax.tuning.workload import computation
 
         occurrences = lower()
+        if pipeline_in_use() != DEFAULT_PIPELINE:
+            return FusedOperators(occurrences, frozenset())
         by_label = {one.label: one.function for one in occurrences if one.function is not None}
         return FusedOperators(occurrences, frozenset(map(computation, by_label.values())))
 
@@ -131,7 +133,7 @@ class RelaxCompiler(Compiler):
             else:
                 other = run_pipeline(pipeline, model.mod, target, build=True)
                 lowered, finished = other.lowered, Finished(other.executable)
-        built = _built(finished, lowered.kernels, _called(lowered), started)
+        built = _built(finished, lowered.kernels, model, _called(lowered), started)
         return _with_attention(built, model, target)
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
@@ -195,10 +197,12 @@ class RelaxCompiler(Compiler):
 
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
         started = time.perf_counter()
-        module = self.single_operator(occurrence).mod
-        with _refused(occurrence.operator.name):
-            finished = _finished(module, target, records)
-        return _built(finished, module, [occurrence], started)
+        model = self.single_operator(occurrence)
+        with _refused(model.name):
+            finished = _finished(model.mod, target, records)
+        if finished.refused:
+            raise ModelError(f"the record of {model.name} no longer fits its kernel; tune it again")
+        return _built(finished, model.mod, model, [occurrence], started)
 
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None
@@ -284,11 +288,13 @@ class Finished:
         executable: ``relax.VMExecutable``.
         schedules: by label; of kernels that are not among them the pipeline is all that is known.
         asked: computations that records were looked for.
+        refused: those of them whose record no longer fits.
     """
 
     executable: Any
     schedules: dict[str, Schedule] = dataclasses.field(default_factory=dict)
     asked: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
 
 
 def _finished(kernels: IRModule, target: Target, records: UsableRecords) -> Finished:
@@ -301,16 +307,18 @@ def _finished(kernels: IRModule, target: Target, records: UsableRecords) -> Fini
         return Finished(finish(kernels, target))
     applied = AppliedRecords(records, vectors_of(target))
     module, schedules = scheduled(kernels, target, applied.schedule_function)
-    return Finished(finish(module, target), schedules, frozenset(applied.asked))
+    return Finished(finish(module, target), schedules, frozenset(applied.asked), frozenset(applied.refused))
 
 
 def _built(
     finished: Finished,
     kernels: IRModule,
+    model: ImportedModel,
     occurrences: list[Occurrence],
     started: float,
 ) -> BuiltModel:
     """Args:
+    kernels: what the model was lowered to.
     started: when the compiler began, by `time.perf_counter`.
     """
     from op_profiler.compilers.relax.library import VmLibrary
@@ -319,7 +327,12 @@ def _built(
 
     pipeline = pipeline_in_use()
     by_label = {occurrence.label: occurrence for occurrence in reversed(occurrences)}
-    plan = plan_of(kernels)
+    plan = plan_of(kernels, [one.name for one in model.inputs])
+    notes: tuple[str, ...] = ()
+    if pipeline != DEFAULT_PIPELINE:
+        notes = (f"its kernels are those of the pipeline {pipeline}",)
+    elif finished.refused:
+        notes = (f"records that no longer fit, of kernels built by default: {len(finished.refused)}; tune again",)
     compiled = CompiledModel(
         VmLibrary(finished.executable, finished.executable.mod, plan.weights),
         tuple(occurrences),
@@ -329,7 +342,7 @@ def _built(
         calls=plan.calls,
         tensors=plan.tensors,
         outputs=plan.outputs,
-        notes=() if pipeline == DEFAULT_PIPELINE else (f"its kernels are those of the pipeline {pipeline}",),
+        notes=notes,
     )
     other = Schedule(f"{pipeline}.relax")
     of_operators = {one.operator.key: finished.schedules.get(label, other) for label, one in by_label.items()}

@@ -16,7 +16,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.fingerprints import check_file
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.frontends.importers.finish import finish, unsupported
+from op_profiler.frontends.importers.finish import finish, output_shapes, unsupported
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 
 _WEIGHT_ELEMENTS = 1024  # larger tensors stay parameters; smaller ones may be shapes, which the importer has to know
@@ -113,6 +113,7 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
         _free_batch(graph, own)
     itself = _by_the_compiler(model, request, {name: shapes[name] for name in own}, _leading(shapes, own) or 1)
     if itself is not None:
+        _check_batch(itself, graph, own, batch)
         return itself
     weights = _weights_as_inputs(graph, shapes)
     module, params = _convert(model, shapes, request.name)
@@ -132,9 +133,13 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
 def _by_the_compiler(model: Any, request: ModelRequest, shapes: Mapping[str, Dims], batch: int) -> ImportedModel | None:
     """The model as the compiler in use imports it by itself; None where it takes those of Relay."""
     graph, onnx = model.graph, load_onnx()
-    kinds = {i.name: str(onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)) for i in graph.input}
+    elements = {i.name: i.type.tensor_type.elem_type for i in graph.input if i.name in shapes}
+    kinds = {n: str(onnx.helper.tensor_dtype_to_np_dtype(e)) for n, e in elements.items() if _known(e)}
     tables = {t.name: types.SimpleNamespace(shape=tuple(t.dims)) for t in graph.initializer}
-    specs = [InputSpec(n, dims, kinds[n], high=_vocabulary(graph, n, tables)) for n, dims in shapes.items()]
+    # what is no tensor has no kind; the importer says what it makes of that
+    specs = [
+        InputSpec(n, dims, kinds.get(n, "float32"), high=_vocabulary(graph, n, tables)) for n, dims in shapes.items()
+    ]
     own = compiler_in_use().import_program("onnx", request.name, model, {spec.name: spec for spec in specs})
     return None if own is None else ImportedModel(request.name, request.source, own, {}, tuple(specs), batch)
 
@@ -281,16 +286,13 @@ def _check_batch(lowered: ImportedModel, graph: Any, own: Mapping[str, Dims], ba
     Raises:
         ModelError: it does not.
     """
-    tvm = load_tvm()
     first = next((dims[0] for dims in own.values() if dims), None)
     if batch is None or first is None:
         return
-    result = lowered.mod["main"].body.checked_type
-    kinds = list(result.fields) if isinstance(result, tvm.ir.TupleType) else [result]
-    for kind, output in zip(kinds, graph.output, strict=False):
+    for shape, output in zip(output_shapes(lowered.mod), graph.output, strict=False):
         dims = _dims(output)
-        if dims and dims[0] == first and len(kind.shape) and kind.shape[0] != batch:
+        if dims and dims[0] == first and shape and shape[0] != batch:
             raise ModelError(
                 f"{lowered.name} was made for batch size {first} and cannot be given {batch}: its output {output.name} "
-                f"stays at {kind.shape[0]}. Export it again with a dynamic batch dimension."
+                f"stays at {shape[0]}. Export it again with a dynamic batch dimension."
             )

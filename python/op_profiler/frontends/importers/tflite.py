@@ -12,7 +12,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import MissingPackageError, ModelError
 from op_profiler.frontends.fingerprints import check_file
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.frontends.importers.finish import finish, said, unsupported
+from op_profiler.frontends.importers.finish import finish, output_shapes, said, unsupported
 from op_profiler.frontends.input_shapes import batch_of, shapes_by_name
 
 IDENTIFIER = b"TFL3"  # bytes 4 to 8 of every TFLite file
@@ -56,16 +56,26 @@ def lower(path: Path, request: ModelRequest) -> ImportedModel:
     own_specs = [InputSpec(n, s, types[n], high=_HIGHEST.get(types[n], 2)) for n, s in shapes.items()]
     itself = compiler_in_use().import_program("tflite", request.name, model, {spec.name: spec for spec in own_specs})
     if itself is not None:
-        return ImportedModel(request.name, request.source, itself, {}, tuple(own_specs), batch)
+        own_model = ImportedModel(request.name, request.source, itself, {}, tuple(own_specs), batch)
+        return _with_batch(own_model, first, batch)
     module, params = _convert(model, shapes, request.name, own=first if batch != first else None)
-    tvm = load_tvm()
     kinds = {v.name_hint: str(v.type_annotation.dtype) for v in module["main"].params}
     specs = [InputSpec(n, s, high=_HIGHEST.get(kinds.get(n, ""), 2)) for n, s in shapes.items()]
     lowered = finish(module, params, specs, name=request.name, source=request.source, batch_size=batch)
-    result = lowered.mod["main"].body.checked_type
-    outputs = list(result.fields) if isinstance(result, tvm.ir.TupleType) else [result]
-    if batch != first and not any(len(kind.shape) and kind.shape[0] == batch for kind in outputs):
-        raise ModelError(f"{request.name} was made for batch size {first} and cannot be given {batch}")
+    return _with_batch(lowered, first, batch)
+
+
+def _with_batch(lowered: ImportedModel, first: int, batch: int) -> ImportedModel:
+    """The model, whose batch must reach its outputs.
+
+    Args:
+        first: the batch size that it was made for.
+
+    Raises:
+        ModelError: it does not.
+    """
+    if batch != first and not any(shape and shape[0] == batch for shape in output_shapes(lowered.mod)):
+        raise ModelError(f"{lowered.name} was made for batch size {first} and cannot be given {batch}")
     return lowered
 
 
@@ -76,7 +86,7 @@ def _types(model: Any) -> dict[str, str]:
     graph = model.Subgraphs(0)
     names = {value: name.lower() for name, value in vars(tflite.TensorType).items() if isinstance(value, int)}
     tensors = [graph.Tensors(int(i)) for i in graph.InputsAsNumpy()]
-    return {tensor.Name().decode(): str(names[tensor.Type()]) for tensor in tensors}
+    return {tensor.Name().decode(): names.get(tensor.Type(), "float32") for tensor in tensors}
 
 
 def _read(path: Path) -> tuple[Any, dict[str, tuple[int, ...]]]:

@@ -13,6 +13,7 @@ from networks import small_network
 
 from op_profiler.building.build import build_model
 from op_profiler.building.request import BuildRequest
+from op_profiler.compilers.compiler import NotKept
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.pipelines import use_pipeline
 from op_profiler.compilers.relax.decoder.model import load_step
@@ -76,6 +77,12 @@ def test_a_model_is_read_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             build_model(other, model, resolve_target("llvm"))
     finally:
         use_pipeline("default")
+
+
+def test_a_build_of_another_version_is_none(tmp_path: Path) -> None:
+    (tmp_path / "build.json").write_text("{}")
+    with pytest.raises(NotKept, match="occurrences"):
+        RELAX.read(tmp_path)
 
 
 def test_a_step_of_a_decoder_is_read_back_with_its_attention(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

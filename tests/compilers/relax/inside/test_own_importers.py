@@ -18,6 +18,7 @@ from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.errors import ModelError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.parallel.runtime.memory import bind_in_one_piece
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing.compiler import NO_RECORDS
 
@@ -32,22 +33,48 @@ def outputs_of(model: ImportedModel, inputs: dict[str, np.ndarray]) -> list[np.n
 def test_an_onnx_file_that_relay_refuses_is_imported_and_says_so(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     helper, kind, rng = onnx.helper, onnx.TensorProto.FLOAT, np.random.default_rng(0)
-    values = [helper.make_tensor_value_info(name, kind, [2, 4, 6]) for name in ("x", "y")]
+    values = [helper.make_tensor_value_info(name, kind, [2, 4, 6]) for name in ("input.1", "y")]
     scale, bias = (rng.standard_normal(4).astype("float32") for _ in range(2))
     weights = [helper.make_tensor(name, kind, [4], value.tolist()) for name, value in (("s", scale), ("b", bias))]
-    node = helper.make_node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)  # came with opset 18
+    # came with opset 18; no name of Relax has a dot, and torch gives such names to inputs
+    node = helper.make_node("GroupNormalization", ["input.1", "s", "b"], ["y"], num_groups=2)
     graph = helper.make_graph([node], "g", values[:1], values[1:], weights)
     file = tmp_path / "groups.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=9), str(file))
     load_tvm()
     model = RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file)))
     assert any("imported by Relax itself" in note and "GroupNormalization" in note for note in model.notes)
-    assert [(spec.name, spec.shape, spec.dtype) for spec in model.inputs] == [("x", (2, 4, 6), "float32")]
+    assert [(spec.name, spec.shape, spec.dtype) for spec in model.inputs] == [("input.1", (2, 4, 6), "float32")]
     data = rng.standard_normal((2, 4, 6)).astype("float32")
     groups = data.reshape(2, 2, 12)
     normed = (groups - groups.mean(2, keepdims=True)) / np.sqrt(groups.var(2, keepdims=True) + 1e-5)
     expected = normed.reshape(2, 4, 6) * scale[:, None] + bias[:, None]
-    np.testing.assert_allclose(outputs_of(model, {"x": data})[0], expected, atol=1e-5)
+    np.testing.assert_allclose(outputs_of(model, {"input.1": data})[0], expected, atol=1e-5)
+    compiled = RELAX.build(model, resolve_target("llvm"), NO_RECORDS).compiled
+    blocks = [place if one.view_of is None else one.view_of for place, one in enumerate(compiled.tensors)]
+    bound = bind_in_one_piece(compiled, blocks, {"input.1": data})
+    assert all(kernel.run() for kernel in bound.kernels)
+    np.testing.assert_allclose(bound.output_arrays()[0], expected, atol=1e-5)
+
+
+def test_a_batch_that_does_not_reach_the_outputs_of_an_own_import_is_refused(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    values = [helper.make_tensor_value_info(name, kind, [2, 4, 6]) for name in ("x", "y")]
+    weights = [helper.make_tensor(name, kind, [4], [1.0] * 4) for name in ("s", "b")]
+    for name, value in (("axes", [0]), ("to", [2, 4, 6])):
+        weights.append(helper.make_tensor(name, onnx.TensorProto.INT64, [len(value)], value))
+    nodes = [
+        helper.make_node("GroupNormalization", ["x", "s", "b"], ["normed"], num_groups=2),
+        helper.make_node("ReduceMean", ["normed", "axes"], ["mean"], keepdims=1),
+        helper.make_node("Expand", ["mean", "to"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], weights)
+    file = tmp_path / "fixed.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=9), str(file))
+    load_tvm()
+    with pytest.raises(ModelError, match="cannot be given 3"):
+        RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file), batch_size=3))
 
 
 def test_a_module_of_torch_with_counted_truth_values_is_imported_through_torch_export() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,8 @@ def test_every_pipeline_gives_the_same_outputs_and_kernels_that_are_called_one_b
             assert {schedule.template for schedule in built.schedules.values()} == {f"{name}.relax"}
             assert any("conv2d" in operator.anchor and operator.flops > 0 for operator in operators)
             assert any(name in note for note in built.compiled.notes)
+            fused = compiler_in_use().fuse(partial(tuple, built.compiled.occurrences), target, NO_RECORDS)
+            assert fused.asked == built.asked == frozenset()  # it takes no records
             occurrence = built.compiled.occurrences[0]
             alone = compiler_in_use().build_operator(occurrence, target, NO_RECORDS)
             assert [call.label for call in alone.compiled.calls] == [occurrence.label]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,12 +17,15 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relax.pipeline import lower
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
+from op_profiler.errors import ModelError
 from op_profiler.schedules import records
+from op_profiler.schedules.factors import Factors
 from op_profiler.schedules.records import Conditions, Record
 from op_profiler.schedules.usable_records import UsableRecords
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing.compiler import NO_RECORDS
 from op_profiler.tuning.candidate import Candidate, candidate_of
+from op_profiler.tuning.reference import unwritten_array
 from op_profiler.tuning.search import OperatorSearch
 from op_profiler.tuning.task import InvalidPointError, Task
 from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
@@ -87,8 +91,10 @@ def test_points_compute_what_the_kernel_does_before_it_is_scheduled(
         try:
             made = task.build(point)
         except InvalidPointError:
+            with pytest.raises(InvalidPointError):
+                task.config(point)
             continue
-        output = tvm.runtime.empty(*made.tensors[made.output])
+        output = tvm.runtime.tensor(unwritten_array(*made.tensors[made.output]))
         made.function["main"](*arrays, output)
         assert reference.difference(output.numpy()) is None, point
         built += 1
@@ -139,6 +145,26 @@ def test_a_search_in_processes_checks_the_outputs(
     assert len(found.trials) == 11 and len({trial.candidate.index for trial in found.trials}) == 11
     assert all(trial.result.checked for trial in found.trials if trial.result.error is None)
     assert found.default is not None and found.finalists[0].result.median_us <= found.default.result.median_us
+    default, *others = found.trials
+    twins = [trial for trial in others if trial.schedule.key == default.schedule.key]
+    assert not any(trial.new for trial in twins) and (twins or tuner != "trees")
+    finalists = [finalist.schedule.key for finalist in found.finalists]
+    assert len(finalists) == len(set(finalists))
+
+
+def test_operators_that_differ_in_a_number_only_are_tuned_apart(target: Any) -> None:
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        made = data
+        for least in (0.1, 0.2):
+            made = builder.emit(relax.op.nn.conv2d(made, constant(16, 16, 3, 3), padding=1))
+            made = builder.emit(relax.op.maximum(made, relax.const(least)))
+        return made
+
+    model = ImportedModel("two", "test", module(SHAPE, body), {}, (InputSpec("data", SHAPE),))
+    items, occurrences = compiler_in_use().tunables(model, target, None)
+    assert len({item.anchor.key for item in items}) == 2
+    numbers = [attrs["scalars"] for one in occurrences for attrs in one.operator.attrs if "scalars" in attrs]
+    assert sorted(numbers) == [[pytest.approx(0.1)], [pytest.approx(0.2)]]
 
 
 def test_a_cold_search_flushes_the_weights_only(target: Any) -> None:
@@ -200,6 +226,27 @@ def test_records_are_databases_that_builds_and_tvm_s_own_pass_read(
     assert sum(bool(f.attrs.get("tirx.is_scheduled")) for f in functions) == 2
 
 
+def test_records_of_another_version_are_told_of_or_used_as_far_as_they_fit(
+    target: Any, small: tuple[ImportedModel, list[Tunable]]
+) -> None:
+    model, items = small
+    item = next(item for item in items if "conv2d" in item.anchor.anchor)
+    record = _record(target, item, {"unroll": 0})
+    fewer = record.config | {"entity": [knob for knob in record.config["entity"] if knob[0] != "fuse"]}
+    for other in (dataclasses.replace(record, template="gone.relax"), dataclasses.replace(record, config=fewer)):
+        found = compiler_in_use().build(model, target, UsableRecords.only(other)).schedules[item.anchor.key]
+        assert (found.template, found.origin, found.factors) == (other.template, "tuned", Factors())
+
+    trace = json.loads(json.dumps(record.config["trace"]).replace('"root"', '"gone"'))
+    unfit = UsableRecords.only(dataclasses.replace(record, config=record.config | {"trace": trace}))
+    built = compiler_in_use().build(model, target, unfit)
+    assert built.schedules[item.anchor.key].origin == "default"
+    assert any("no longer fit" in note for note in built.compiled.notes)
+    occurrence = next(one for one in built.compiled.occurrences if one.operator.key == item.anchor.key)
+    with pytest.raises(ModelError, match="no longer fits"):
+        compiler_in_use().build_operator(occurrence, target, unfit)
+
+
 def test_a_record_is_the_candidate_that_it_was_made_of(
     target: Any, small: tuple[ImportedModel, list[Tunable]], tmp_path: Path
 ) -> None:
@@ -219,7 +266,7 @@ def test_a_database_of_tvm_s_own_tools_is_applied(
     target: Any, small: tuple[ImportedModel, list[Tunable]], tmp_path: Path
 ) -> None:
     model, items = small
-    tvm = load_tvm()
+    load_tvm()
     from tvm import s_tir
     from tvm.s_tir.meta_schedule.database import JSONDatabase, TuningRecord
 
@@ -241,4 +288,3 @@ def test_a_database_of_tvm_s_own_tools_is_applied(
     assert (found.template, found.origin, found.knobs) == ("metaschedule", "tuned", {})
     expected = _output(compiler_in_use().build(model, target, NO_RECORDS), target)
     np.testing.assert_allclose(_output(built, target), expected, rtol=1e-4, atol=1e-6)
-    assert tvm is load_tvm()

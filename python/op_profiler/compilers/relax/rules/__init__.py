@@ -55,16 +55,18 @@ def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
 
 
 def anchored(function: Any, vectors: Vectors, name: str | None = None) -> tuple[str, Anchored] | None:
-    """The rule with knobs that a function gets by default, and the nest that it finds; None where that has no knobs.
+    """The first rule that finds a nest in a function, and that nest; None where that has no knobs.
+
+    Its default was not tried: where TVM refuses that, `schedule_function` takes a later rule.
 
     Args:
         function: ``tvm.tirx.PrimFunc``.
-        name: of the rule, where that is known.
+        name: of the rule, where that is known; a record may name one that there no longer is.
     """
     load_tvm()
     from tvm import s_tir
 
-    for rule in RULES if name is None else [name]:
+    for rule in [one for one in RULES if name in (None, one)]:
         schedule = s_tir.Schedule(function)
         try:
             found = RULES[rule](schedule, vectors)

@@ -121,17 +121,6 @@ def vectorize_and_unroll(schedule: Any, loops: Sequence[Any]) -> None:
         schedule.unroll(loop)
 
 
-def loops_of_tile(schedule: Any, anchor: Any, at: Any, axes: int) -> tuple[list[Any], list[Any]]:
-    """Compute a reduction inside the second of two outer loops; gives its spatial loops there, and those that sum.
-
-    Args:
-        axes: how many spatial loops it has.
-    """
-    schedule.compute_at(anchor, at, preserve_unit_loops=True)
-    loops = schedule.get_loops(anchor)[2:]
-    return list(loops[:axes]), list(loops[axes:])
-
-
 def sum_in_registers(
     schedule: Any, anchor: Any, outer: Sequence[Any], reduction: Sequence[Any], tile: Sequence[Any]
 ) -> None:

@@ -11,7 +11,6 @@ from op_profiler.compilers.relax.rules.blocks import (
     epilogue,
     extent,
     inline,
-    loops_of_tile,
     name_of,
     spatial_count,
     sum_in_registers,
@@ -23,7 +22,6 @@ from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
 
 _PADDED = ("pad", "dilate")
-_PHASED_AXES = 7  # n, channels, row, phase, column, phase, lane
 _ROWS_OF_DEPTHWISE = 2  # it reads as many vectors as it sums, so half of the registers hold operands
 
 
@@ -88,8 +86,8 @@ def transposed(schedule: Any, vectors: Vectors) -> Factors:
     schedule.reorder(batch, channel, down, right, row_outer, column_outer, row_inner, column_inner, lane)
     schedule.parallel(schedule.fuse(batch, channel, down, right, row_outer))
     schedule.vectorize(lane)
-    spatial, reduction = loops_of_tile(schedule, anchor, column_outer, _PHASED_AXES)
-    batch, channel, row, down, column, right, lane = spatial
+    schedule.compute_at(anchor, column_outer, preserve_unit_loops=True)
+    _, _, batch, channel, row, down, column, right, lane, *reduction = schedule.get_loops(anchor)
     sum_in_registers(schedule, anchor, [batch, channel, down, right], reduction, [row, column, lane])
     schedule_blocks(schedule, vectors, [*padded, after[-1]])
     return Factors(

@@ -11,7 +11,7 @@ knobs have the names and meanings of those of Relay's templates:
 ``reorder``     order of the reduction loops, a permutation (`Nest.inner_orders`)
 ``compute_at``  where what feeds the reduction (padding) is computed: root, an outer loop, or inline
 ``vectorize``   lanes
-``unroll``      what is unrolled: 0 nothing, 1 the register tile, 2 the innermost reduction loop as well
+``unroll``      what is unrolled of the sum: 0 nothing, 1 the register tile, 2 the innermost reduction loop as well
 ==============  ==================================================================================================
 
 The rule's own schedule is a point of the space: the first order of each kind, and the other values in `Nest.default`.
@@ -131,7 +131,7 @@ class Nest:
         width = knobs["vectorize"]
         columns = self.columns(knobs)
         rows = math.prod(knobs.get(f"tile_{axis.name}", 1) for axis in self.axes[:-1])
-        left = max(self._loops - knobs["fuse"], 0) + 1
+        left = self._loops - knobs["fuse"] + 1
         fits = rows * math.ceil(columns / width) * math.ceil(width / self.lanes) <= _MOST_REGISTERS
         return columns % width == 0 and fits and knobs.get("compute_at", _ROOT) <= left
 
@@ -193,7 +193,7 @@ class Anchored:
         """Schedule it by these values; once only.
 
         Raises:
-            what TVM raises where they do not go together (`blocks.TVM_ERRORS`).
+            RuntimeError, ValueError, TypeError: they do not go together (`blocks.TVM_ERRORS`).
         """
         schedule, nest = self.schedule, self.nest
         if self.nest.producers and knobs["compute_at"] == _INLINE:
@@ -282,7 +282,7 @@ def _vectors(schedule: Any, loop: Any, knobs: Knobs) -> list[Any]:
 
 
 def _sizes(extent: int) -> list[int]:
-    """1 to 10, 16 and 32, and the whole axis, as far as they divide it."""
+    """1 to 10, 14, 16, 28 and 32, and the whole axis where it is short, as far as they divide it."""
     wanted = {*range(1, 11), 14, 16, 28, 32, *([extent] if extent <= _MOST_REGISTERS else [])}
     return [size for size in wanted if extent % size == 0]
 

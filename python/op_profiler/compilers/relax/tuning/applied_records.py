@@ -18,12 +18,14 @@ from op_profiler.schedules.usable_records import UsableRecords
 class AppliedRecords:
     """Attributes:
     asked: computations that were looked for so far, whether there was a record or not.
+    refused: those of them whose record no longer fits.
     """
 
     def __init__(self, records: UsableRecords, vectors: Vectors) -> None:
         self._records = records
         self._vectors = vectors
         self.asked: set[str] = set()
+        self.refused: set[str] = set()
 
     def schedule_function(self, function: Any) -> tuple[Any, Schedule] | None:
         """A function under its record; None where there is none, or it no longer fits the function.
@@ -42,13 +44,17 @@ class AppliedRecords:
         schedule = s_tir.Schedule(workload_of(function))
         try:
             s_tir.schedule.Trace.apply_json_to_schedule(record.config["trace"], schedule)
-        except TVM_ERRORS:
+        except (*TVM_ERRORS, LookupError):
+            self.refused.add(wanted)
             return None
         return schedule.mod["main"], Schedule(record.template, record.knobs, "tuned", self._factors(function, record))
 
     def _factors(self, function: Any, record: Record) -> Factors:
-        """What the knobs of our templates do; nothing is known of other traces."""
+        """What the knobs of our templates do; nothing is known of other traces, nor of knobs of another version."""
         if not record.template.endswith(SUFFIX) or not record.knobs:
             return Factors()
         found = anchored(function, self._vectors, record.template.removesuffix(SUFFIX))
-        return found[1].nest.factors(record.knobs) if found is not None else Factors()
+        try:
+            return found[1].nest.factors(record.knobs) if found is not None else Factors()
+        except (LookupError, TypeError):
+            return Factors()

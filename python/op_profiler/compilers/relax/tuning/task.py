@@ -66,11 +66,7 @@ class KernelTask(Task):
         }
 
     def build(self, point: int | None) -> BuiltPoint:
-        try:
-            schedule = self._scheduled(self._values(point))
-        except TVM_ERRORS as error:
-            raise InvalidPointError(last_line(error)) from error
-        return self._built(schedule.mod)
+        return self._built(self._scheduled(self._values(point)).mod)
 
     def reference(self) -> Reference:
         """Random inputs, and what the function makes of them before it is scheduled."""
@@ -104,9 +100,16 @@ class KernelTask(Task):
         return found[1]
 
     def _scheduled(self, knobs: Knobs) -> Any:
-        """``tvm.s_tir.Schedule`` whose trace says which template and knobs it is of."""
+        """``tvm.s_tir.Schedule`` whose trace says which template and knobs it is of.
+
+        Raises:
+            InvalidPointError: the knobs do not go together.
+        """
         found = self._found()
-        found.apply(knobs, self._vectors)
+        try:
+            found.apply(knobs, self._vectors)
+        except TVM_ERRORS as error:
+            raise InvalidPointError(last_line(error)) from error
         note = note_of(self.spec.template, knobs)
         found.schedule.annotate(found.schedule.get_sblock("root"), ANNOTATION, note)
         return found.schedule
