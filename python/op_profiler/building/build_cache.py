@@ -72,7 +72,7 @@ class BuildCache:
         def fill(folder: Path) -> None:
             compiler_in_use().write(folder, built.compiled)
             about: dict[str, Any] = {
-                "title": f"{request.model.source}:{request.model.name}, batch {request.model.batch_size}, "
+                "title": f"{request.model.source}:{request.model.title}, batch {request.model.batch_size}, "
                 f"{request.precision}, {request.target}",
                 "asked": sorted(built.asked),
                 "schedules": {key: dataclasses.asdict(schedule) for key, schedule in built.schedules.items()},

@@ -108,7 +108,7 @@ class Recipe:
         from op_profiler.building.build import build_model
         from op_profiler.building.requested_model import load_model
 
-        name = f"{self.request.model.source}:{self.request.model.name}"
+        name = f"{self.request.model.source}:{self.request.model.title}"
         announce(f"lowering {name}")
         model, _, _ = load_model(self.request)
         if model.content != self.content:

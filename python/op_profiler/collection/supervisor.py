@@ -149,7 +149,7 @@ class Collection:
             progress.stop()
         for report in reports:
             if report.error is not None:
-                progress.problem(f"error: {report.request.build.model.name}: {report.error}")
+                progress.problem(f"error: {report.request.build.model.title}: {report.error}")
         return reports
 
     def _studied(self, frontend: Frontend, request: CollectRequest, progress: Progress, index: int) -> ModelReport:
@@ -191,7 +191,7 @@ class Collection:
         index: int,
         span: tuple[float, float] = _WHOLE,
     ) -> ModelReport:
-        progress.step(f"{request.build.model.name}: looking up", index + span[0])
+        progress.step(f"{request.build.model.title}: looking up", index + span[0])
         started = utc_now()
         try:
             frontend.check(request.build.model)
@@ -241,7 +241,7 @@ class Collection:
             if outcome.operator is not None:
                 task = dataclasses.replace(task, excluded={**task.excluded, outcome.operator: reason})
             elif task.one_by_one or outcome.stage not in ("compiling", "loading", "measuring"):
-                outcome.error, outcome.code = f"{reason} {task.request.build.model.name}", EXIT_ENVIRONMENT
+                outcome.error, outcome.code = f"{reason} {task.request.build.model.title}", EXIT_ENVIRONMENT
                 return outcome
             task = dataclasses.replace(task, one_by_one=True, reason=task.reason or reason)
         outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
@@ -366,7 +366,7 @@ def _take(
         begin, end = _STAGES.get(outcome.stage, (0.0, 1.0))
         share = begin + (end - begin) * float(event.get("share", 0.0))
         what = f"{outcome.stage} {event['detail']}" if "detail" in event else outcome.stage
-        progress.step(f"{task.request.build.model.name}: {what}", index + span[0] + (span[1] - span[0]) * share)
+        progress.step(f"{task.request.build.model.title}: {what}", index + span[0] + (span[1] - span[0]) * share)
     outcome.model_key = event.get("model_key", outcome.model_key)
     outcome.result = event.get("result", outcome.result)
     outcome.notes = tuple(event.get("notes", outcome.notes))

@@ -128,7 +128,8 @@ def test_why_operators_take_what_they_take_is_there_or_how_to_get_to_know_it(mlp
     command = "`op-profiler explain 'transformers:my bert' --batchsize 8 --sequence-length 64` "
     assert how_to_explain(long).startswith(command) and "`--schedules`" in how_to_explain(long)
     on_gpu, int8 = dataclasses.replace(stored, target="cuda"), dataclasses.replace(stored, precision="int8")
-    for other in (on_gpu, int8, dataclasses.replace(stored, executor="vm")):
+    of_relax = dataclasses.replace(stored, recipe={"request": {"compiler": "relax"}})
+    for other in (on_gpu, int8, of_relax, dataclasses.replace(stored, executor="vm")):
         assert "nothing to say" in how_to_explain(other)
 
 

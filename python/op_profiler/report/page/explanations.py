@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from op_profiler.analysis.explain.explanation import OperatorExplanation
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.dataset.explanations import explanations_of
 from op_profiler.report.page.document import Explained
 
@@ -28,13 +29,15 @@ def explained_of(dataset: Dataset, model_key: str) -> dict[str, Explained]:
 
 def how_to_explain(model: Model) -> str:
     """The command that finds it; or why there is none for such a model."""
+    request = (model.recipe or {}).get("request", {})
     on_processor = model.target.split()[0] == "llvm" and model.executor == "default"
-    if not on_processor or model.precision != "float32":
+    compiler = request.get("compiler", DEFAULT_COMPILER)
+    if not on_processor or model.precision != "float32" or compiler != DEFAULT_COMPILER:
         return (
             "`op-profiler explain` reads the machine code of float32 models on this machine's processor, under the "
-            "graph executor. It has nothing to say of this one."
+            f"graph executor of {DEFAULT_COMPILER}. It has nothing to say of this one."
         )
-    asked = (model.recipe or {}).get("request", {}).get("model", {})
+    asked = request.get("model", {})
     options = {"--batchsize": model.batch_size, "--sequence-length": asked.get("sequence_length")}
     given = "".join(f" {name} {value}" for name, value in options.items() if value not in (None, 1))
     command = f"op-profiler explain {shlex.quote(f'{model.source}:{model.name}')}{given}"
