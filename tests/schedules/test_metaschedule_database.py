@@ -116,6 +116,14 @@ def test_a_failed_trial_is_no_schedule_to_choose(tmp_path: Path, costs: Any) -> 
     assert read.seconds == () and read.error_no == 1
 
 
+def test_a_record_is_kept_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "database_workload.json").touch()
+    monkeypatch.chdir(tmp_path)
+    place = record_file(".", "relax/llvm", "Some CPU", DATABASES)
+    assert place == tmp_path.resolve() and keep(place, RECORD)
+    assert read_records(place)[0] == [RECORD]
+
+
 def test_each_form_has_its_place(tmp_path: Path) -> None:
     assert record_file(str(tmp_path), "llvm", "Some CPU", LINES) == tmp_path / "llvm" / "some-cpu.jsonl"
     place = record_file(str(tmp_path), "relax/llvm", "Some CPU", DATABASES)

@@ -279,7 +279,8 @@ def default_folder() -> Path:
 def record_file(schedules: str, target_kind: str, processor: str, form: str = LINES) -> Path | None:
     """The records of a processor, which may not exist; None where they are switched off.
 
-    Records that were installed with the package are read where they lie until `keep` has made a copy for the user.
+    Records that were installed with the package, all of them files of lines, are read where they lie until `keep` has
+    made a copy for the user.
 
     Args:
         schedules: ``auto``, ``none``, or a folder; with `DATABASES` also one that TVM's own tools have written.
@@ -292,7 +293,7 @@ def record_file(schedules: str, target_kind: str, processor: str, form: str = LI
         from op_profiler.schedules.metaschedule_database import is_database
 
         if is_database(Path(schedules)):
-            return Path(schedules)
+            return Path(schedules).resolve()  # `.` has no name that a lock beside it could have
     name = Path(target_kind, f"{slug(processor)}{form}")
     if schedules != AUTO:
         return Path(schedules) / name
