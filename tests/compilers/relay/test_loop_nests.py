@@ -95,9 +95,7 @@ def test_operators_are_made_again_from_their_description() -> None:
     found = [o.operator for o in operators_of_points(points, resolve_target(TARGET), 0)]
     assert len(found) > len(points)
     for operator in found:
-        function, constant = relay_function(operator)
-        assert len(function.params) == len(constant)
-        assert sum(constant) == len(operator.params)
+        assert len(relay_function(operator).params) >= len(operator.params)
 
 
 def test_a_description_that_does_not_tell_is_refused() -> None:

@@ -19,8 +19,8 @@ _ATTRIBUTES = {"nn.contrib_dense_pack": "relay.attrs.DensePackAttrs"}
 """Where TVM names another type of attributes than the one that the op takes."""
 
 
-def relay_function(operator: Operator) -> tuple[Any, tuple[bool, ...]]:
-    """A type-checked primitive function, and which of its parameters are weights.
+def relay_function(operator: Operator) -> Any:
+    """A type-checked primitive function.
 
     Constants inside of a function are described by their shape alone; they hold ones.
 
@@ -45,7 +45,7 @@ def relay_function(operator: Operator) -> tuple[Any, tuple[bool, ...]]:
     constant = tuple(name.startswith("p") for name in variables)
     if describe(function, constant).key != operator.key:
         raise ModelError(f"{operator.name} cannot be made again from its description: it becomes another operator")
-    return function, constant
+    return function
 
 
 def _parameters(operator: Operator) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class RelayCompiler(Compiler):
         from op_profiler.compilers.relay.loop_nests import loop_nests
         from op_profiler.compilers.relay.rebuilt import relay_function
 
-        return loop_nests(relay_function(operator)[0], target)
+        return loop_nests(relay_function(operator), target)
 
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None
