@@ -53,10 +53,11 @@ def on_board(lab: Any, *more: str) -> list[str]:
     return ["--target", "pynq", "--host", HOST, "--port", str(lab.port), "--threads", "1", *more]
 
 
-def test_a_network_is_collected(lab: Any, collect: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", [MLP, pytest.param(NETWORK, marks=pytest.mark.slow)], ids=["mlp", "convolutions"])
+def test_a_network_is_collected(model: tuple[str, ...], lab: Any, collect: Any, tmp_path: Path) -> None:
     board = lab.board()
     summary = tmp_path / "summary.json"
-    done = collect(*on_board(lab, *MLP, "--summary-json", str(summary)))
+    done = collect(*on_board(lab, *model, "--summary-json", str(summary)))
     assert done.returncode == 0, done.stderr + done.stdout
     (entry,) = json.loads(summary.read_text())
     assert entry["target"] == "pynq" and entry["failed"] == 0 and entry["not_in_sum"] == []
@@ -72,7 +73,7 @@ def test_a_network_is_collected(lab: Any, collect: Any, tmp_path: Path) -> None:
         assert (kind, core, mechanism) == ("pynq", "common", "in-graph")
         assert json.loads(properties)["address"] == board.address
         assert "cortex-a9" in target and "hard" in target and math.isfinite(median)
-    again = collect(*on_board(lab, *MLP, "--summary-json", str(summary)))
+    again = collect(*on_board(lab, *model, "--summary-json", str(summary)))
     assert again.returncode == 0 and json.loads(summary.read_text())[0]["measured"] == 0
 
 

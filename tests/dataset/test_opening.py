@@ -319,7 +319,7 @@ def test_a_full_disk_loses_nothing_and_says_so(sqlite_url: str, example: Any) ->
         example.fill(dataset)
         with dataset.read() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-        dataset.close()  # the next connection gets the limit, which stands in for a disk without free space
+        dataset._engine.dispose()  # the next connection gets the limit, which stands in for a disk without free space
 
         @event.listens_for(dataset._engine, "connect")
         def limit(connection: Any, _record: Any) -> None:
@@ -351,6 +351,27 @@ def test_what_was_closed_connects_again_and_serves_one_at_a_time(url: str) -> No
         assert reader._engine not in engines and third._engine is not fourth._engine
         assert engines[0] in (third._engine, fourth._engine)
         assert reader.counts() == third.counts() == fourth.counts()
+
+
+def test_closing_twice_gives_nothing_back_that_another_one_has(url: str) -> None:
+    first = Dataset.open(url)
+    first.close()
+    with Dataset.open(url) as second:
+        first.close()
+        with Dataset.open(url) as third:
+            assert third._engine is not second._engine
+
+
+def test_the_same_address_in_another_folder_is_another_file(
+    tmp_path: Path, example: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        with Dataset.open("sqlite:///same.db") as dataset:
+            assert not dataset.models()
+            example.add_model(dataset)
+            assert len(dataset.models()) == 1
 
 
 # Addresses

@@ -82,7 +82,7 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
         (("worker", "tcp://127.0.0.1:9", "--boards", "llvm@rack1:9190"), "which tells it by itself"),
         (("collect", "--modelname", "mlp", "--each"), "add --cluster"),
         (("sample", "--count", "1", "--needs", "avx2"), "add --cluster"),
-        (("calibrate", "--cluster", "tcp://127.0.0.1:9", "--needs", "64GB"), "avx512f,EPYC,64GiB"),
+        (("calibrate", "--cluster", "tcp://127.0.0.1:9", "--needs", "64GB"), "avx512f,EPYC,60GiB"),
         (("corun", "mlp", "--cluster", "tcp://127.0.0.1:9", "--save-plan", "plan.json"), "is for one machine"),
         (("corun", "mlp", "--cluster", "tcp://127.0.0.1:9", "--policy", "greedy,best"), "unknown policy 'best'"),
     ],

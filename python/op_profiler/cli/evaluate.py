@@ -112,7 +112,7 @@ def _of_dataset(
     predictors = tuple(PREDICTORS) if predictors == ("all",) else predictors
     for name in predictors:
         PREDICTORS.check(name)
-    examples = examples_for(db=db, device=device)
+    examples = examples_for(db=db, device=device, note=lambda text: print(text, file=sys.stderr))
     for name in splits:
         if name != "model":
             held_out(examples, name, seed)

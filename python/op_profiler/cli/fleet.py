@@ -47,7 +47,7 @@ def worker(
     address: Address,
     boards: Annotated[
         list[str] | None,
-        typer.Option(help="KIND@HOST:PORT: boards that this machine reaches by a tracker; several times for several."),
+        typer.Option(help="KIND@HOST:PORT: boards that this machine reaches; several times for several kinds."),
     ] = None,
 ) -> None:
     """Measure on this machine what a cluster asks for, one request at a time, until Ctrl-C."""
@@ -74,7 +74,7 @@ def fleet(address: Address, as_json: options.Json = False) -> None:
 def certificates(
     folder: Annotated[Path, typer.Argument(help="To make them in. Copy it to every machine of the cluster.")],
     host: Annotated[
-        list[str] | None, typer.Option(help="Name or address of a machine; several times for several.")
+        list[str] | None, typer.Option(help="Name or address of a machine; several times for several kinds.")
     ] = None,
 ) -> None:
     """Make the certificates of a cluster; who has them may give it work."""

@@ -102,7 +102,7 @@ Needs = Annotated[
     str | None,
     typer.Option(
         help="With --cluster: what a machine has to have: features of its processor, words of its name, memory, by "
-        "commas: avx512f,EPYC,64GiB.",
+        "commas: avx512f,EPYC,60GiB.",
         rich_help_panel=_DEVICE,
     ),
 ]

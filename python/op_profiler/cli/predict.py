@@ -202,7 +202,7 @@ def _predictor(choice: str, db: str | None, device: str | None, adapt: int | Non
     from op_profiler.predict.latency.adapt import adapted, chosen_samples
     from op_profiler.predict.latency.steady_times import steady
 
-    target = steady(examples_for(db=db, device=device))
+    target = steady(examples_for(db=db, device=device, note=note))
     source = open_predictor(choice, note=note)
     note(f"adapting to {adapt} operators")
     return adapted(source, chosen_samples(target, adapt))

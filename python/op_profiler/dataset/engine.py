@@ -188,8 +188,8 @@ def close_engine(engine: Engine) -> None:
 
 def _engine(url: URL, *, read_only: bool) -> Engine:
     """One that nobody uses."""
-    if url.get_backend_name() == "sqlite" and read_only:
-        url = _read_only_sqlite(url)
+    if url.get_backend_name() == "sqlite":  # an engine belongs to a file, wherever this process goes meanwhile
+        url = _read_only_sqlite(url) if read_only else url.set(database=str(Path(str(url.database)).absolute()))
     return _closed.pop((url, read_only), None) or _new_engine(url, read_only=read_only)
 
 
@@ -294,8 +294,9 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
     if found is None and not create:
         raise DatasetError(f"{_shown(url)} holds no dataset; collect one first, or give another address with --db")
     if outdated:
+        what = "lacks tables or columns" if found == schema.VERSION else f"has tables of the older version {found}"
         raise DatasetError(
-            f"the dataset {_shown(url)} has tables of the older version {found}; open it once for writing (any "
+            f"the dataset {_shown(url)} {what}; open it once for writing (any "
             "'op-profiler collect --dry-run' with this --db does) to upgrade it"
         )
     if read_only:

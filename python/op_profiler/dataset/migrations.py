@@ -55,15 +55,15 @@ def is_complete(connection: Connection) -> bool:
     """Whether all tables and columns are there. A version grows in place until it is released."""
     tables = schema.metadata.tables
     names = ", ".join(f"'{name}'" for name in tables)
-    # They are counted, in one statement: every dataset that is opened is asked, and tables only grow.
-    count = {
-        "sqlite": "SELECT count(*) FROM sqlite_master AS t, pragma_table_info(t.name) "
+    # In one statement: every dataset that is opened is asked.
+    columns = {
+        "sqlite": "SELECT t.name, c.name FROM sqlite_master AS t, pragma_table_info(t.name) AS c "
         f"WHERE t.type = 'table' AND t.name IN ({names})",
-        "postgresql": "SELECT count(*) FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
+        "postgresql": "SELECT relname, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid "
         f"WHERE attnum > 0 AND NOT attisdropped AND relname IN ({names}) AND pg_table_is_visible(attrelid)",
     }
-    there = connection.exec_driver_sql(count[connection.dialect.name]).scalar_one()
-    return int(there) >= sum(len(table.columns) for table in tables.values())
+    there = {tuple(row) for row in connection.exec_driver_sql(columns[connection.dialect.name])}
+    return there.issuperset((table.name, column.name) for table in tables.values() for column in table.columns)
 
 
 def upgrade(connection: Connection, found: int, now: str) -> None:

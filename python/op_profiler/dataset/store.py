@@ -42,6 +42,7 @@ class Dataset:
         self._engine = engine
         self._url = url
         self._writing: Connection | None = None
+        self._closed = False
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, read_only: bool = False) -> Dataset:
@@ -60,8 +61,10 @@ class Dataset:
         return cls(*open_engine(url, create=create, read_only=read_only))
 
     def close(self) -> None:
-        """Let go of the database; nothing is pending."""
-        close_engine(self._engine)
+        """Let go of the database; nothing is pending. It may be asked for twice."""
+        if not self._closed:
+            self._closed = True  # the engine may be another dataset's from here on
+            close_engine(self._engine)
 
     def __enter__(self) -> Dataset:
         return self

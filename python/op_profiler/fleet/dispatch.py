@@ -58,7 +58,7 @@ class _Job:
     Attributes:
         needs: what a worker has to have.
         deaths: workers that died while they carried it out.
-        drifted: machines that drifted while they did, by `FleetMachine.host_id`, and what the last one found.
+        drifted: machines that drifted while they did, by `FleetMachine.host_id`.
     """
 
     index: int
@@ -66,7 +66,6 @@ class _Job:
     needs: Needs
     deaths: int = 0
     drifted: set[str] = dataclasses.field(default_factory=set)
-    found: Ended | None = None
 
 
 class Dispatch:

@@ -67,11 +67,12 @@ def boards() -> tuple[str, ...]:
     """``KIND@HOST:PORT`` of the boards that this worker was told of.
 
     Raises:
-        UsageError: one is not of that form, or its kind is none of boards.
+        UsageError: one is not of that form, its kind is none of boards, or two are of one kind.
     """
     told = tuple(filter(None, os.environ.get(settings.BOARDS, "").split(",")))
-    for board in told:
-        _place_of(board)
+    keys = [_place_of(board).key for board in told]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise UsageError(f"--boards names two trackers of {twice[0]}; start a worker for each")
     return told
 
 

@@ -20,7 +20,7 @@ def parse_needs(words: Sequence[str]) -> Needs:
     """What ``--needs`` asks for.
 
     Args:
-        words: features of a processor (``avx512f``), words of its name (``EPYC``), and memory (``64GiB``).
+        words: features of a processor (``avx512f``), words of its name (``EPYC``), and memory (``60GiB``).
 
     Raises:
         UsageError: one is none of these.
@@ -33,7 +33,7 @@ def parse_needs(words: Sequence[str]) -> Needs:
             needs[_has(word)] = 1
         else:
             raise UsageError(
-                f"--needs {word!r}: give features of a processor, words of its name, or memory: avx512f,EPYC,64GiB"
+                f"--needs {word!r}: give features of a processor, words of its name, or memory: avx512f,EPYC,60GiB"
             )
     return needs
 

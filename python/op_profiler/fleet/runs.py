@@ -12,13 +12,16 @@ from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import SampleReport
 from op_profiler.collection.summary import ModelReport
 from op_profiler.collection.supervisor import Progress
-from op_profiler.errors import DatasetError
+from op_profiler.errors import DatasetError, OpProfilerError, UsageError
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.dispatch import Dispatch, Ended
 from op_profiler.fleet.machine import FleetMachine
 from op_profiler.fleet.needs import Needs
 from op_profiler.fleet.tasks import CalibrateTask, CollectTask, CorunTask, SampleTask
 from op_profiler.parallel.corun.request import CorunRequest
+
+_MOST_FAILED = 5
+"""Batches one after the other; the next ones will, too."""
 
 
 def collect(
@@ -91,7 +94,7 @@ def sample(
         needs: as of `reports`.
 
     Raises:
-        As `reports`.
+        As `reports`; OpProfilerError: batch after batch failed.
     """
     whole, started = SampleReport(ended=""), time.monotonic()
     dispatch = Dispatch(cluster, progress, each=each, needs=needs)
@@ -107,13 +110,16 @@ def sample(
             out[number] = draw.points_of(number)
             yield SampleTask(request, draw, number)
 
+    failed = 0
     progress.start(1)
     try:
         while not _ended(whole, started, count, budget_seconds):
             for ended in dispatch.run(batches()):
                 assert isinstance(ended.task, SampleTask)
                 out.pop(ended.task.number, None)
-                _count(whole, ended, progress)
+                failed = 0 if _count(whole, ended, progress) else failed + 1
+                if failed == _MOST_FAILED:
+                    raise OpProfilerError(f"{failed} batches failed one after the other; the last: {ended.error}")
                 done = whole.operators if count is not None else time.monotonic() - started
                 dispatch.done = min(done / total, 1.0) if total else 0.0
     finally:
@@ -131,15 +137,23 @@ def _ended(whole: SampleReport, started: float, count: int | None, budget_second
     return bool(whole.ended)
 
 
-def _count(whole: SampleReport, ended: Ended, progress: Progress) -> None:
-    """Add what came of a batch; one without operators is behind the last."""
+def _count(whole: SampleReport, ended: Ended, progress: Progress) -> bool:
+    """Add what came of a batch, and tell whether it came to an end; one without operators is behind the last.
+
+    Raises:
+        UsageError: what was asked for cannot be measured, by this batch or by any other.
+    """
     if not isinstance(ended.answer, SampleReport):
+        if ended.error_code == UsageError.exit_code:
+            raise UsageError(ended.error)
         whole.errors.append(f"{ended.task.name}: {ended.error}")
         progress.problem(f"error: {whole.errors[-1]}")
-    elif ended.answer.batches:
+        return False
+    if ended.answer.batches:
         whole.add(ended.answer)
     else:
         whole.ended = "exhausted"
+    return True
 
 
 def calibrate(

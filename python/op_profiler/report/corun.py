@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from op_profiler import json_text
 from op_profiler.files import write_whole
 from op_profiler.parallel.corun.child import CorunAnswer
-from op_profiler.parallel.corun.comparison import TOLERANCE, CorunResult
+from op_profiler.parallel.corun.comparison import CorunResult
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.report.trace import chrome_trace
 
@@ -195,7 +195,7 @@ def tell_sweep(found: Sequence[Ended], *, quiet: bool, json_file: Path | None) -
         write_whole(json_file, text + "\n")
     for row, _ in rows:
         if row["error"] is not None:
-            print(f"error: {row['policy']} on {row['machine'] or 'no machine'}: {row['error']}", file=sys.stderr)
+            print(f"error: {row['asked_policy']} on {row['machine'] or 'no machine'}: {row['error']}", file=sys.stderr)
     return max((code for _, code in rows), default=0)
 
 
@@ -207,12 +207,11 @@ def _of_machine(ended: Ended) -> tuple[dict[str, Any], int]:
     row = {
         "machine": ended.machine.host if ended.machine is not None else None,
         "models": [model.name for model in asked.models],
-        "policy": asked.policy,
+        "asked_policy": asked.policy,
         "error": answer.error,
         **(answer.result or {}),
     }
-    largest = row.get("largest_difference", 0.0)
-    return row, answer.error_code if answer.error is not None else int(largest > TOLERANCE)
+    return row, answer.error_code if answer.error is not None else int(not row["outputs_agree"])
 
 
 def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -220,12 +219,13 @@ def _show_sweep(rows: Sequence[Mapping[str, Any]]) -> None:
     from rich.table import Table
 
     table = Table(title=" + ".join(rows[0]["models"]) if rows else "nothing")
-    for name in ("machine", "policy", "one by one us", "plan us", "speed-up", "outputs"):
+    for name in ("machine", "asked for", "policy", "one by one us", "plan us", "speed-up", "outputs"):
         table.add_column(name, justify="right" if name.endswith(("us", "up")) else "left")
     for row in rows:
         if row["error"] is None:
             speedup = row["speedup"]
             told = f"{row['sequential_us']:.1f}", f"{row['plan_us']:.1f}", f"{speedup:.3f}" if speedup else "-"
             outputs = "equal" if row["outputs_equal"] else f"off by {row['largest_difference']:.1e}"
-            table.add_row(row["machine"], row["compared_policy"], *told, outputs)
+            outputs += "" if row["outputs_agree"] else ", WRONG"
+            table.add_row(row["machine"], row["asked_policy"], row["compared_policy"], *told, outputs)
     Console(width=None if sys.stdout.isatty() else 150).print(table)

@@ -35,9 +35,12 @@ def loop_nests(function: Any, target: Any) -> tuple[LoopNest, ...]:
     """The statements of the kernel that a fused Relay function becomes, in their order.
 
     Raises:
-        ModelError: TVM has no schedule for it on that target.
+        ModelError: TVM has no schedule for it on that target, or a library computes it.
     """
-    return tuple(_Reader(_lowered(function, target)).nests())
+    nests = tuple(_Reader(_lowered(function, target)).nests())
+    if not nests:
+        raise ModelError("it has no loops of its own: a library computes it")
+    return nests
 
 
 def _lowered(function: Any, target: Any) -> Any:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DURATIONS = 21  # rounds of the durations of operators
 _WALKS = 5  # of sequential, for the times of its operators
-TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
+_TOLERANCE = 1e-4  # merged kernels, and those under other schedules, add in another order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ class CorunResult:
     @property
     def outputs_agree(self) -> bool:
         """Equal, or as near as other kernels than those of the build can be expected to be."""
-        return self.outputs_equal or (not self.plan.as_built and self.largest_difference <= TOLERANCE)
+        return self.outputs_equal or (not self.plan.as_built and self.largest_difference <= _TOLERANCE)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for scripts. The times and `speedup` are those of `compared_policy`, also where another plan,
@@ -96,6 +96,7 @@ class CorunResult:
             **self.timed.to_json(),
             "predicted_us": self.compared.predicted_us,
             "outputs_equal": self.outputs_equal,
+            "outputs_agree": self.outputs_agree,
             "largest_difference": self.largest_difference,
             "merged": list(self.plan.merged),
             "split": self.plan.split,

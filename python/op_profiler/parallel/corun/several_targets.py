@@ -86,6 +86,7 @@ class TargetsResult:
             **self.timed.to_json(),
             "predicted_us": self.predicted_us,
             "outputs_equal": self.outputs_equal,
+            "outputs_agree": self.outputs_agree,
             "largest_difference": self.largest_difference,
             "notes": list(self.notes),
             "stages": [[dataclasses.asdict(placement) for placement in self.placements]],

@@ -17,8 +17,10 @@ from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.traffic import NAMES
 from op_profiler.shipped import shipped_loops
 
-_SAID_FROM = 40
-"""Operators whose lowering takes seconds."""
+_DESCRIPTION = 1
+"""Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
+_SAID_FROM, _SAID_EACH = 40, 200
+"""Operators whose lowering takes seconds, and ten seconds or so."""
 
 
 def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
@@ -66,7 +68,10 @@ def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[s
         kept: sqlite3.Connection | None = None
         with contextlib.suppress(OSError, sqlite3.Error):
             kept = stack.enter_context(_opened())
-        about = _about(target)
+        try:
+            about = _about(target)
+        except OpProfilerError:
+            return found  # of a kind of target that is not here
         unknown = []
         for at, operator in enumerate(operators):
             row = _read(kept, about, operator.key)
@@ -76,7 +81,9 @@ def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[s
                 found[at] = row
         if len(unknown) >= _SAID_FROM:
             note(f"reading the loops of {len(unknown)} operators; this is done once")
-        for at in unknown:
+        for number, at in enumerate(unknown):
+            if number and number % _SAID_EACH == 0:
+                note(f"read the loops of {number} of {len(unknown)} operators")
             found[at] = _asked(operators[at], target)
             _write(kept, about, operators[at].key, found[at])
     return found
@@ -107,10 +114,12 @@ def _opened() -> Iterator[sqlite3.Connection]:
 def _about(target: str) -> str:
     """Of all that decides what the loops are and how they are described."""
     import op_profiler
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.targets.llvm.identity import processor_name
     from op_profiler.targets.target import tvm_identity
 
-    parts = (op_profiler.__version__, *NAMES, target, tvm_identity(target), processor_name())
+    tvm = tvm_identity(target, compiler_in_use().name)
+    parts = (op_profiler.__version__, str(_DESCRIPTION), *NAMES, target, tvm, processor_name())
     return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,8 +109,11 @@ def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> Pre
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.fit import fingerprint, fit
 
+    loops = b"" if examples.loops is None else examples.loops.tobytes()  # another compiler may tell none
+    known = hashlib.sha256(loops).hexdigest()[:8]
+
     def fitted() -> Predictor:
         note(f"fitting the predictor {choice} to {len(examples):,} measurements; this is done once")
         return fit(examples, choice=choice)
 
-    return predictor_files.kept(f"{choice}-{fingerprint(examples)}", fitted, note)
+    return predictor_files.kept(f"{choice}-{fingerprint(examples)}-{known}", fitted, note)

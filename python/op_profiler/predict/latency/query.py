@@ -113,10 +113,6 @@ class Query:
         """Mask of the entries whose loops are known."""
         return np.asarray(np.isfinite(self.loops).all(axis=1))
 
-    def without_loops(self) -> Query:
-        """The same operators where no compiler tells their loops."""
-        return dataclasses.replace(self, loops=unknown_loops(len(self)))
-
     def sampled(self, traffic_bytes: np.ndarray | None = None) -> Query:
         """The same operators in batches of sampled operators, each called once.
 
