@@ -1,6 +1,6 @@
 """How much more do several boards measure than one? 1, 2, 4 and 8 of given speed behind one scheduler.
 
-    python benchmarks/fleet_scaling.py [NAME ...] [--keep FILE]     (2 minutes; --keep goes on)
+    python benchmarks/fleet_scaling.py [NAME ...] [--keep FILE]     (3 minutes; --keep goes on)
 
 A board is a worker whose requests take two seconds of waiting and nothing else: what it is asked for is in the dataset
 already. So the cores of this machine are not the limit, and what is left is what the cluster costs. Linear is the
