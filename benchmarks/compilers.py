@@ -8,8 +8,8 @@ Relax's own pipeline schedules nothing for processors, so a run of a larger mode
 side that fails, or takes too long to be made or to run, is left out; the others are told all the same. Then the model
 is collected twice under each compiler, with empty caches: the first collection tells how far the sum of operators is
 from the whole model, both how long they take beside the build in the first. One model takes about three minutes, and
-``--keep`` goes on behind those that are there. With BENCHMARK_DATASETS=FOLDER the datasets of the collections stay there,
-one for each model and compiler.
+``--keep`` goes on behind those that are there. With BENCHMARK_DATASETS=FOLDER the datasets of the collections stay in a
+folder that is there, one for each model and compiler.
 
 Goal: ours within 1.05 of Relay's in the geometric mean, and within 1.15 for every network; sums within 2 % in the
 median and 5 % at worst.
