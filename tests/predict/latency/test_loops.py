@@ -16,8 +16,7 @@ from op_profiler.predict.latency.base import Base
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.fit import fit
 from op_profiler.predict.latency.network import Network
-from op_profiler.predict.latency.predictor import query_of
-from op_profiler.predict.latency.query import unknown_loops
+from op_profiler.predict.latency.predictor import OperatorPrediction, query_of
 from op_profiler.predict.latency.traffic import NAMES
 from op_profiler.shipped import shipped_loops
 
@@ -82,11 +81,19 @@ def test_known_loops_tell_what_nothing_else_does(looped: Examples, tmp_path: Pat
     def off(query: object) -> float:
         return float(np.abs(np.log(predictor.predict(query).latency_us / truth)).mean())  # type: ignore[arg-type]
 
-    assert off(asked) < 0.7 * off(dataclasses.replace(asked, loops=unknown_loops(len(asked))))
+    assert off(asked) < 0.7 * off(asked.without_loops())
+    for query in (asked, asked.without_loops()):
+        found = predictor.predict(query)
+        assert ((found.low_us <= truth) & (truth <= found.high_us)).mean() >= 0.75
+    assert _width(predictor.predict(asked.without_loops())) > 1.5 * _width(predictor.predict(asked))
     path = tmp_path / "p.zip"
     predictor_files.save(predictor, path)
     again = predictor_files.load(path)
     np.testing.assert_array_equal(again.predict(asked).latency_us, predictor.predict(asked).latency_us)
+
+
+def _width(found: OperatorPrediction) -> float:
+    return float(np.median(np.log(found.high_us / found.low_us)))
 
 
 def test_a_network_is_told_of_the_loops_that_are_not_looked_up(looped: Examples) -> None:

@@ -16,6 +16,8 @@ from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.regression import Boosted
 
 COVERAGE = 0.9
+WITHOUT_LOOPS = "regressed without loops"
+"""Among the tiers of errors: what regressions say of an operator whose loops nobody knows, as where no TVM is."""
 _SMALLEST_ERROR = 0.003
 _FEWEST_ERRORS = 20
 _SCALE_ROUNDS = 60
@@ -27,7 +29,7 @@ class Spread:
 
     Attributes:
         scale: predicts the log of the size of an error from `Query.columns`; None where too little was held out.
-        quantiles: by tier, the quantile of error over expected error.
+        quantiles: by tier and for `WITHOUT_LOOPS`, the quantile of error over expected error.
         typical_above_bound: median of log(time over roofline bound); `bound_width`: what covers 90 % around it.
     """
 
@@ -40,7 +42,10 @@ class Spread:
         """Half of the interval of each entry, on a logarithmic scale."""
         if tier == "bound" or self.scale is None:
             return np.full(len(query), self.bound_width)
-        return self.quantiles[tier] * self._expected(query)
+        quantile = self.quantiles[tier]
+        if tier == "regressed":
+            return np.where(query.has_loops, quantile, self.quantiles[WITHOUT_LOOPS]) * self._expected(query)
+        return quantile * self._expected(query)
 
     def _expected(self, query: Query) -> np.ndarray:
         assert self.scale is not None

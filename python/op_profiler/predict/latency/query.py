@@ -113,6 +113,10 @@ class Query:
         """Mask of the entries whose loops are known."""
         return np.asarray(np.isfinite(self.loops).all(axis=1))
 
+    def without_loops(self) -> Query:
+        """The same operators where nobody knows what their loops do."""
+        return dataclasses.replace(self, loops=np.full_like(self.loops, np.nan))
+
     def sampled(self, traffic_bytes: np.ndarray | None = None) -> Query:
         """The same operators in batches of sampled operators, each called once.
 
