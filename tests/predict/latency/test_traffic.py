@@ -92,3 +92,16 @@ def test_the_model_of_kernels_learns_costs_that_made_the_times() -> None:
     assert np.abs(off).mean() < 0.1
     unknown = learned.time_us(np.full((1, len(NAMES)), np.nan), np.array([1]), around[:1])
     assert np.isnan(unknown).all()
+
+
+def test_a_thread_count_that_was_not_fitted_has_the_costs_of_the_nearest() -> None:
+    traffic = np.array([traffic_features([product(64, 64, 64)])] * 3)
+    around = np.full(3, 1e9)
+    start = KernelModel.fit(np.full_like(traffic, np.nan), np.array([1, 2, 2]), around, np.ones(3), np.ones(3))
+    costs = start.log_costs + np.array([[0.0], [0.7]])
+    both, second = KernelModel(start.threads, costs), KernelModel(start.threads[1:], costs[1:])
+    asked = np.array([4, 2, 1])
+    found = both.time_us(traffic, asked, around)
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(found[:2], second.time_us(traffic, asked, around)[:2])
+    assert found[2] == pytest.approx(second.time_us(traffic, asked, around)[2] / np.exp(0.7), rel=1e-6)

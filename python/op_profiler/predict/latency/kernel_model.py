@@ -63,10 +63,15 @@ class KernelModel:
         return cls(counts, np.array(rows))
 
     def time_us(self, traffic: np.ndarray, threads: np.ndarray, around: np.ndarray) -> np.ndarray:
-        """Microseconds, one entry a kernel; NaN where `traffic` is. Thread counts have to be among `threads`."""
+        """Microseconds, one entry a kernel; NaN where `traffic` is.
+
+        A thread count that was not fitted, as happens where a part of the kernels is held out, has the costs of the one
+        that comes nearest.
+        """
         found = np.full(len(traffic), np.nan)
         known = np.isfinite(traffic).all(axis=1)
-        for count, costs in zip(self.threads, self.log_costs):
+        for count in np.unique(threads):
+            costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
             mine = np.flatnonzero(known & (threads == count))
             found[mine] = _parts(traffic[mine], int(count), around[mine]).time_us(costs)
         return found
