@@ -53,6 +53,7 @@ BLOCKED, PLAIN = "conv2d_NCHWc", "conv"
         (BLOCKED, (1, 7, 11, 11), (14, 7, 1, 1), {"strides": (2, 3)}),
         (BLOCKED, (1, 48, 9, 9), (48, 1, 3, 3), {"padding": 1, "groups": 48}),
         (BLOCKED, (1, 64, 8, 8), (64, 16, 3, 3), {"padding": (0, 1, 2, 1), "groups": 4}),
+        (BLOCKED, (1, 8, 4, 33), (96, 8, 3, 3), {}),
         (PLAIN, (1, 12, 10, 10), (8, 6, 3, 3), {"groups": 2}),
         (PLAIN, (1, 3, 11, 23), (3, 3, 3, 3), {"padding": 1}),
     ],

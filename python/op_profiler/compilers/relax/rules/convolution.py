@@ -22,6 +22,7 @@ from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
 
 _PADDED = ("pad", "dilate")
+_OPERANDS = 4  # registers that are left free where several blocks of channels are summed, each with a weight of its own
 _ROWS_OF_DEPTHWISE = 2  # it reads as many vectors as it sums, so half of the registers hold operands
 
 
@@ -43,6 +44,7 @@ def blocked(schedule: Any, vectors: Vectors) -> Anchored:
         registers //= _ROWS_OF_DEPTHWISE
     columns = divisor(width, registers)
     rows = divisor(height, registers // columns) if columns == width else 1
+    channels = divisor(chunks, (registers - _OPERANDS) // (rows * columns + 1))
     axes = (
         Axis("n", batch, tiled=False),
         Axis("oc", chunks),
@@ -51,7 +53,7 @@ def blocked(schedule: Any, vectors: Vectors) -> Anchored:
         Axis("lane", block),
     )
     split = reduction[-1][0] if len(reduction) > len("HW") and reduction[-1][1] > 1 else None
-    tile = {"oc": 1, "oh": rows, "ow": columns}
+    tile = {"oc": channels, "oh": rows, "ow": columns}
     order = ("n", "oc", "oh", "ow")
     nest = Nest(
         axes,
