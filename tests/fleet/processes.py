@@ -90,9 +90,9 @@ def scheduler(folder: Path, port: int = 0) -> Iterator[tuple[str, subprocess.Pop
 
 
 @contextlib.contextmanager
-def worker(folder: Path, address: str, **environment: str) -> Iterator[Path]:
+def worker(folder: Path, address: str, *words: str, **environment: str) -> Iterator[Path]:
     log = folder / f"worker{time.monotonic_ns()}.log"
-    with running("worker", address, log=log, environment=environment):
+    with running("worker", *words, address, log=log, environment=environment):
         said(log, "(connected)")
         yield log
 

@@ -76,9 +76,8 @@ class BuildCache:
                 f"{request.precision}, {request.target}",
                 "asked": sorted(built.asked),
                 "schedules": {key: dataclasses.asdict(schedule) for key, schedule in built.schedules.items()},
-                "files": {path.name: _hash(path) for path in sorted(folder.iterdir())},
             }
-            (folder / cache.ABOUT).write_text(json.dumps(about | {"digest": _digest(about)}))
+            write_about(folder, about)
 
         with contextlib.suppress(NotKept):  # what it was built into has no form as files; it is built again next time
             cache.keep(self._folder / self._name(built.asked), fill)
@@ -93,12 +92,10 @@ def read_kept(place: str) -> BuiltModel | None:
     Args:
         place: as `BuildCache.place` told it.
     """
-    if not _PLACE.fullmatch(place):
-        return None
-    folder = _builds() / place
     try:
+        folder = folder_of(place)
         about = json.loads((folder / cache.ABOUT).read_text())
-        if not _is_whole(folder, about):
+        if not is_whole(folder, about):
             return None
         schedules = {key: _schedule(fields) for key, fields in about["schedules"].items()}
         built = BuiltModel(compiler_in_use().read(folder), schedules, frozenset(about["asked"]), kept=place)
@@ -106,6 +103,26 @@ def read_kept(place: str) -> BuiltModel | None:
         return None
     cache.touch(folder)
     return built
+
+
+def write_about(folder: Path, about: dict[str, Any]) -> None:
+    """Finish the folder of a build with what it is, and the digests of its files."""
+    told = about | {"files": {path.name: _hash(path) for path in sorted(folder.iterdir())}}
+    (folder / cache.ABOUT).write_text(json.dumps(told | {"digest": _digest(told)}))
+
+
+def folder_of(place: str) -> Path:
+    """Where a build lies.
+
+    Args:
+        place: as `BuildCache.place` told it.
+
+    Raises:
+        ValueError: it is none; a path that leads elsewhere is not followed.
+    """
+    if not _PLACE.fullmatch(place):
+        raise ValueError(f"{place!r} is no place of a build")
+    return _builds() / place
 
 
 def _builds() -> Path:
@@ -147,7 +164,7 @@ def _schedule(fields: dict[str, Any]) -> Schedule:
     return Schedule(**(fields | {"factors": Factors(**fields["factors"])}))
 
 
-def _is_whole(place: Path, about: dict[str, Any]) -> bool:
+def is_whole(place: Path, about: dict[str, Any]) -> bool:
     """Whether every file is as it was written."""
     return _digest(about) == about["digest"] and all(_hash(place / name) == h for name, h in about["files"].items())
 

@@ -21,6 +21,8 @@ op_performance_collector.py --modelsource local --cluster tcp://127.0.0.1:8786 -
 
 op-profiler worker tcp://127.0.0.1:8786 --boards pynq@192.168.2.99:9190      (and on boards behind a tracker)
 
+op-profiler worker tcp://127.0.0.1:8786 --builds 8                (measures nothing, builds for those that do)
+
 op-profiler fleet tcp://127.0.0.1:8786                            (machines, and what runs on them)
 
 op-profiler certificates tls --host rack1 --host rack2            (for a cluster over a network; see the tutorial)
@@ -49,14 +51,20 @@ def worker(
         list[str] | None,
         typer.Option(help="KIND@HOST:PORT: boards that this machine reaches; several times for several kinds."),
     ] = None,
+    builds: Annotated[
+        int, typer.Option(min=0, help="Measure nothing, and build so many models at once for workers that measure.")
+    ] = 0,
 ) -> None:
     """Measure on this machine what a cluster asks for, one request at a time, until Ctrl-C."""
+    from op_profiler.errors import UsageError
     from op_profiler.fleet import settings
     from op_profiler.fleet.nodes import run_worker
 
+    if boards and builds:
+        raise UsageError("--boards is for workers that measure; leave it out beside --builds")
     if boards:
         os.environ[settings.BOARDS] = ",".join(boards)  # for the processes that this one starts, too
-    run_worker(address, _say)
+    run_worker(address, _say, builds=builds)
 
 
 def fleet(address: Address, as_json: options.Json = False) -> None:

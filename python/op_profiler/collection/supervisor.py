@@ -301,6 +301,25 @@ class Collection:
         )
 
 
+def build_only(request: CollectRequest, progress: Progress) -> str:
+    """Build a model and measure nothing.
+
+    Returns:
+        Where the cache folder keeps it (`building.parcel`).
+
+    Raises:
+        OpProfilerError: it cannot be built, or has no form as files.
+    """
+    outcome = _run_worker(WorkerTask(request, work="build"), progress, 0, _WHOLE)
+    if outcome.crash is not None:
+        raise OpProfilerError(f"the process died ({outcome.crash}) while {outcome.stage}")
+    if outcome.result is None:
+        raise OpProfilerError(outcome.error or "the process told nothing")
+    if not outcome.result[0]["kept"]:
+        raise OpProfilerError("the cache folder does not keep it")
+    return str(outcome.result[0]["kept"])
+
+
 def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
     """Why a model has no time as a whole, whichever run found that out; None where it has one."""
     errors = {

@@ -78,6 +78,9 @@ class Worker:
         self._begin_compiling()
         model, self.inputs, target = load_model(self.build, self.announce)
         self._note(*model.notes)
+        if self.task.work == "build":
+            self._build(model, target)
+            return
         with Dataset.open(self.request.db) as self.dataset:
             self.results = Results(self.dataset, self.task)
             try:
@@ -88,6 +91,13 @@ class Worker:
                     self._machine.close()
                 self._turn.close()
         self.announce(done=True)
+
+    def _build(self, model: ImportedModel, target: Target) -> None:
+        """Leave the build in the cache folder, and tell where."""
+        from op_profiler.building.build import build_model
+
+        self.announce(stage="compiling")
+        self.announce(result=[{"kept": build_model(self.build, model, target).kept}], done=True)
 
     def _carry_out(self, model: ImportedModel, target: Target) -> None:
         if self.request.dry_run:

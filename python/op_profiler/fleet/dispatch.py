@@ -14,7 +14,7 @@ import msgspec
 
 from op_profiler.dataset.engine import absolute_address, parse_url
 from op_profiler.errors import EXIT_ENVIRONMENT, MeasureError, OpProfilerError, UsageError
-from op_profiler.fleet import settings, work
+from op_profiler.fleet import builds, events, settings, work
 from op_profiler.fleet.machine import FleetMachine, has_drifted, this_machine
 from op_profiler.fleet.needs import Needs, meets, told
 from op_profiler.fleet.tasks import Answer, Task
@@ -59,6 +59,7 @@ class _Job:
         needs: what a worker has to have.
         deaths: workers that died while they carried it out.
         drifted: machines that drifted while they did, by `FleetMachine.host_id`.
+        alone: whoever measures it builds it too.
     """
 
     index: int
@@ -66,6 +67,7 @@ class _Job:
     needs: Needs
     deaths: int = 0
     drifted: set[str] = dataclasses.field(default_factory=set)
+    alone: bool = False
 
 
 class Dispatch:
@@ -74,7 +76,8 @@ class Dispatch:
     A worker that dies costs what it was measuring, and its task goes to another one. A task that took two workers down
     waits until nothing else is left, and is tried once more, alone. What a machine measured while it drifted is
     measured on another one too, where there is one; from then on the others are preferred. A scheduler that is started
-    anew is given again what was not done: what the dataset has by then is not measured again.
+    anew is given again what was not done: what the dataset has by then is not measured again. Workers that only build
+    do so ahead of those that measure (`builds`).
 
     Args:
         each: every task on every distinct device, in place of on any of its kind.
@@ -151,7 +154,8 @@ class Dispatch:
 
     def _hand_out(self, left: Iterator[Task]) -> Iterator[Future[bytes]]:
         """Enough that no worker waits for this process; a job is taken off a list once the scheduler has it."""
-        while len(self._handed_out) < _HANDED_OUT * (len(self._workers()) + 1):
+        building = sum(machine.builds for machine, _ in self._workers().values())
+        while len(self._handed_out) < _HANDED_OUT * (len(self._workers()) + 1) + building:
             if not self._waiting:
                 self._task = self._task or next(left, None)
                 self._waiting.extend(self._jobs_of(self._task))
@@ -186,9 +190,20 @@ class Dispatch:
         options: dict[str, Any] = {"resources": job.needs}
         if steady := self._steady_workers(job):
             options |= {"workers": steady, "allow_other_workers": True}
-        future = self._cluster.client.submit(work.carry_out, encoded, key=key, **options)
+        built = None if job.alone else self._built_elsewhere(job, key)
+        future = self._cluster.client.submit(work.carry_out, encoded, built, key=key, **options)
         self._handed_out[future] = job
         return future
+
+    def _built_elsewhere(self, job: _Job, key: str) -> Future[bytes] | None:
+        """The build of a job by a worker that only builds; None where nobody can for those that may measure it."""
+        workers = self._workers().values()
+        measuring = [machine for machine, about in workers if meets(about["resources"], job.needs)]
+        build = builds.build_for(job.task, measuring)
+        if build is None or not any(meets(about["resources"], build.needs) for _, about in workers):
+            return None
+        encoded = msgspec.msgpack.encode(build)
+        return self._cluster.client.submit(builds.carry_out, encoded, key=f"build of {key}", resources=build.needs)
 
     def _over(self, future: Future[bytes], job: _Job) -> Ended | None:
         """What came of a job; None where it is to be done again."""
@@ -203,7 +218,9 @@ class Dispatch:
         if not isinstance(error, KilledWorker):
             code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
             return Ended(job.index, job.task, error=str(error), error_code=code)
-        job.deaths += future.key in self._begun  # it may only have stood in line on that worker
+        begun = future.key in self._begun  # else it only stood in line on that worker, or its build's died
+        job.deaths += begun
+        job.alone |= not begun
         if job.deaths < _DEATHS:
             self._waiting.appendleft(job)
             return None
@@ -257,7 +274,8 @@ class Dispatch:
         """Before anything is measured; later they only get nothing."""
         if self._strangers is not None:
             return
-        elsewhere = [machine.host for machine, _ in self._workers().values() if machine.host_id != self._here]
+        others = [machine for machine, _ in self._workers().values() if machine.host_id != self._here]
+        elsewhere = [machine.host for machine in others if not machine.builds]
         if elsewhere:
             raise UsageError(
                 f"{task.request.db} is a file of this machine, and the worker on {elsewhere[0]} is not on it; give a "
@@ -270,7 +288,7 @@ class Dispatch:
         if self._strangers is None:
             return
         for machine, _ in self._workers().values():
-            if machine.host_id not in self._strangers | {self._here}:
+            if machine.host_id not in self._strangers | {self._here} and not machine.builds:
                 self._strangers.add(machine.host_id)
                 self._progress.note(
                     f"the worker that came on {machine.host} gets nothing of this: the dataset is a file of this "
@@ -297,25 +315,25 @@ class Dispatch:
         self._tell_again = time.monotonic() + _KNOWN_SECONDS
         client = self._cluster.client
         with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # work goes on though nobody hears of it
-            client.log_event(work.RUNS, msgspec.to_builtins(work.Run(client.id, self._ended, total)))
+            client.log_event(events.RUNS, msgspec.to_builtins(events.Run(client.id, self._ended, total)))
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
         """Show what the workers say that they do."""
 
         def take(event: tuple[float, Any]) -> None:
-            doing = msgspec.convert(event[1], work.Doing)
+            doing = msgspec.convert(event[1], events.Doing)
             self._begun.add(doing.key)
             if doing.text:
                 self._progress.step(f"{doing.host}: {doing.text}", self.done)
 
         client = self._cluster.client
-        client.subscribe_topic(work.PROGRESS, take)
+        client.subscribe_topic(events.PROGRESS, take)
         try:
             yield
         finally:
             with contextlib.suppress(Exception):  # the client may be closed
-                client.unsubscribe_topic(work.PROGRESS)
+                client.unsubscribe_topic(events.PROGRESS)
 
     @contextlib.contextmanager
     def _reconnecting(self) -> Iterator[None]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import platform
+import subprocess
+import sys
 
 import msgspec
 import psutil
@@ -22,6 +26,28 @@ DRIFT = 0.15
 10 to 40 % (`measure.steadiness`)."""
 
 
+_COMPILES_FOR = """
+import sys
+del sys.path[0]
+from op_profiler.compilers.tvm_build import host_cpu
+from op_profiler.targets.target import use_build_for
+use_build_for("llvm", compiler=sys.argv[1])
+print(f"llvm -mcpu={host_cpu()}")
+"""
+
+
+class Compiles(msgspec.Struct, frozen=True):
+    """A compiler of a machine.
+
+    Attributes:
+        tvm: which TVM it is of (`targets.target.tvm_identity`), and for which kind of processors it works.
+        llvm: the target that ``llvm`` alone stands for there, as its LLVM names the processor.
+    """
+
+    tvm: str
+    llvm: str
+
+
 class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     """The machine that a worker is on.
 
@@ -33,6 +59,8 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
         measures: kinds of targets that are measured on it, with `Device.identity` of what they are measured on; of
             boards that it reaches ``KIND@HOST:PORT`` of their tracker.
         version: of op_profiler.
+        compilers: by their names, those that are installed; a client does not ask for them.
+        builds: how many models a worker builds at once that measures nothing; 0 for one that measures.
     """
 
     host: str
@@ -43,10 +71,19 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     measures: dict[str, str]
     version: str
+    compilers: dict[str, Compiles] = {}
+    builds: int = 0
+
+    @property
+    def does(self) -> str:
+        """For people."""
+        if self.builds:
+            return f"builds {self.builds} at once"
+        return f"measures {', '.join(self.measures) or 'boards only'}"
 
 
 def this_machine() -> FleetMachine:
-    """The machine of this process; TVM is not imported."""
+    """The machine of this process, without its compilers; TVM is not imported."""
     import op_profiler
     from op_profiler.cores import usable_cores
     from op_profiler.targets.llvm.identity import host_id, processor_features, processor_name
@@ -61,6 +98,38 @@ def this_machine() -> FleetMachine:
         measures=_measured_here() | {board.partition("@")[0]: board for board in boards()},
         version=op_profiler.__version__,
     )
+
+
+def compilers_here() -> dict[str, Compiles]:
+    """`FleetMachine.compilers`. TVM is imported by processes of its own, once for a boot."""
+    from op_profiler.compilers import COMPILERS
+    from op_profiler.targets.target import tvm_identity
+
+    found = {}
+    for name in COMPILERS:
+        tvm = tvm_identity("llvm", name)
+        if not tvm.endswith("none") and (llvm := _compiles_for(name, tvm)):
+            found[name] = Compiles(f"{tvm} on {platform.machine()}", llvm)
+    return found
+
+
+def _compiles_for(compiler: str, tvm: str) -> str:
+    """The target that ``llvm`` alone stands for; empty where TVM cannot be used."""
+    from op_profiler.child_processes import python_path
+    from op_profiler.files import atomic_file
+    from op_profiler.targets.llvm.identity import kept_until_boot
+
+    file = kept_until_boot(tvm)
+    with contextlib.suppress(OSError, ValueError):
+        return str(json.loads(file.read_text()))
+    command = [sys.executable, "-c", _COMPILES_FOR, compiler]
+    environment = {**os.environ, "PYTHONPATH": python_path()}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        return ""
+    with contextlib.suppress(OSError), atomic_file(file) as partial:
+        partial.write_text(json.dumps(done.stdout.strip()))
+    return done.stdout.strip()
 
 
 def boards() -> tuple[str, ...]:

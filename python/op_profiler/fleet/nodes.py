@@ -13,8 +13,8 @@ import msgspec
 
 from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.fleet import settings
-from op_profiler.fleet.machine import TOLD, FleetMachine, this_machine
-from op_profiler.fleet.needs import offers
+from op_profiler.fleet.machine import TOLD, FleetMachine, compilers_here, this_machine
+from op_profiler.fleet.needs import Needs, offers
 
 _AGAIN_SECONDS = 2.0
 _PAGES = 8787  # Dask's usual port
@@ -70,28 +70,33 @@ async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
         await _until_told_to_end(scheduler.finished())
 
 
-def run_worker(address: str, say: Say, name: str | None = None) -> None:
-    """Measure on this machine what a scheduler asks for, until this process is told to end.
+def run_worker(address: str, say: Say, name: str | None = None, builds: int = 0) -> None:
+    """Measure on this machine what a scheduler asks for, or build it for others, until this process is told to end.
 
     A scheduler that is not there, or goes away, is waited for.
 
     Args:
         say: told what the worker is, and whether it is connected.
         name: by which whoever started it knows it.
+        builds: measure nothing, and build so many models at once for those that do; 0: measure.
 
     Raises:
         UsageError: ``tls://`` without certificates.
         MissingPackageError: no Dask.
     """
     settings.configure()
-    asyncio.run(_work(address, say, name))
+    machine = msgspec.structs.replace(this_machine(), compilers=compilers_here(), builds=builds)
+    if builds:
+        machine = msgspec.structs.replace(machine, measures={})
+    asyncio.run(_work(address, say, name, machine))
 
 
-async def _work(address: str, say: Say, name: str | None) -> None:
+async def _work(address: str, say: Say, name: str | None, machine: FleetMachine) -> None:
     from distributed import Nanny
 
-    machine, security = this_machine(), settings.security(address)
-    say(f"{machine.processor} on {machine.host}, measures {', '.join(machine.measures) or 'boards only'}")
+    security = settings.security(address)
+    say(f"{machine.processor} on {machine.host}, {machine.does}")
+    say(f"compiles with {', '.join(one.tvm for one in machine.compilers.values()) or 'nothing: there is no TVM'}")
     ended = asyncio.ensure_future(_until_told_to_end(asyncio.Event().wait()))
     told = False
     while not ended.done():
@@ -111,24 +116,31 @@ async def _work(address: str, say: Say, name: str | None) -> None:
 
 
 def worker_options(machine: FleetMachine) -> dict[str, Any]:
-    """How Dask starts a worker that measures: one request at a time, and nothing that Dask would do to its memory.
+    """How Dask starts a worker that measures, one request at a time, or one that builds; with nothing that Dask would
+    do to its memory.
 
     A worker is a process that another one watches (Dask's nanny) and starts anew when it dies.
     """
-    kinds = {settings.measures(kind): 1 for kind in machine.measures}
     return {
-        "nthreads": 1,
+        "nthreads": machine.builds or 1,
         "memory_limit": 0,
-        "resources": {
-            **offers(machine.processor, machine.features, machine.memory_bytes),
-            settings.MACHINE: 1,
-            settings.on_host(machine.host_id): 1,
-            **kinds,
-            **dict.fromkeys(machine.measures.values(), 1),
-        },
+        "resources": _offers(machine),
         "startup_information": {TOLD: _Told(machine)},
         "dashboard": False,
         "preload": ["op_profiler.fleet.work"],
+    }
+
+
+def _offers(machine: FleetMachine) -> Needs:
+    """What can be asked of a worker."""
+    if machine.builds:
+        return {settings.builds_with(one.tvm): machine.builds for one in machine.compilers.values()}
+    return {
+        **offers(machine.processor, machine.features, machine.memory_bytes),
+        settings.MACHINE: 1,
+        settings.on_host(machine.host_id): 1,
+        **{settings.measures(kind): 1 for kind in machine.measures},
+        **dict.fromkeys(machine.measures.values(), 1),
     }
 
 

@@ -57,6 +57,11 @@ def measures(kind: str) -> str:
     return f"measures {kind}"
 
 
+def builds_with(tvm: str) -> str:
+    """Dask's resource of workers that build with a TVM and measure nothing."""
+    return f"builds with {tvm}"
+
+
 def on_host(host_id: str) -> str:
     """Dask's resource of the workers on a machine."""
     return f"is on the machine {host_id}"

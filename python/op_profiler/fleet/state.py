@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from op_profiler.fleet import work
+from op_profiler.fleet import events
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.machine import has_drifted
 
@@ -18,11 +18,11 @@ def state_of(address: str) -> dict[str, Any]:
     """What a cluster is doing.
 
     Returns:
-        ``workers``: of each the fields of `FleetMachine`, its ``address``, Dask's ``status``, ``tasks`` that are its,
-        and of its machine the tasks that ``finished`` and that ``failed`` among the last ones that the scheduler
-        remembers, ``deviation`` (`work.Finished`) of the last one, and whether that ``drifts``. ``runs``: how much
-        clients have ``done`` of how many, of runs that are not over. ``per_minute``: tasks that ended in the last ten
-        minutes. ``dashboard``: where Dask shows its pages, None without them.
+        ``workers``: of each the fields of `FleetMachine`, what it ``does``, its ``address``, Dask's ``status``,
+        ``tasks`` that are its, and of its machine the tasks that ``finished`` and that ``failed`` among the last ones
+        that the scheduler remembers, ``deviation`` (`work.Finished`) of the last one, and whether that ``drifts``.
+        ``runs``: how much clients have ``done`` of how many, of runs that are not over. ``per_minute``: tasks that
+        ended in the last ten minutes. ``dashboard``: where Dask shows its pages, None without them.
 
     Raises:
         MeasureError: no scheduler answers.
@@ -30,8 +30,8 @@ def state_of(address: str) -> dict[str, Any]:
     """
     with Cluster(address) as cluster:
         processing = cluster.processing()
-        ended = [(when, msgspec.convert(event, work.Done)) for when, event in cluster.events(work.FINISHED)]
-        told = [msgspec.convert(event, work.Run) for _, event in cluster.events(work.RUNS)]
+        ended = [(when, msgspec.convert(event, events.Done)) for when, event in cluster.events(events.FINISHED)]
+        told = [msgspec.convert(event, events.Run) for _, event in cluster.events(events.RUNS)]
         clients = cluster.clients()
         return {
             "workers": [
@@ -39,6 +39,7 @@ def state_of(address: str) -> dict[str, Any]:
                     "address": worker,
                     "status": about["status"],
                     **msgspec.to_builtins(machine),
+                    "does": machine.does,
                     "tasks": [_name(key) for key in processing.get(worker, ())],
                     **_past([done for _, done in ended if done.host_id == machine.host_id]),
                 }
@@ -54,7 +55,7 @@ def state_of(address: str) -> dict[str, Any]:
         }
 
 
-def _past(ended: list[work.Done]) -> dict[str, Any]:
+def _past(ended: list[events.Done]) -> dict[str, Any]:
     """What became of the tasks of a machine, oldest first."""
     known = [done.deviation for done in ended if done.deviation is not None]
     last = known[-1] if known else None

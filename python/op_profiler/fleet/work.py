@@ -8,61 +8,15 @@ import msgspec
 
 from op_profiler.collection.summary import ModelReport
 from op_profiler.errors import EXIT_ENVIRONMENT, DatasetError
+from op_profiler.fleet.builds import take_in
+from op_profiler.fleet.events import FINISHED, Announcing, Done, tell
 from op_profiler.fleet.machine import FleetMachine, place_of_boards, this_machine
 from op_profiler.fleet.tasks import Answer, CorunTask, Task
 from op_profiler.parallel.corun.child import CorunAnswer
 
-PROGRESS = "op_profiler-progress"
-"""Dask's topic of events of a moment, a `Doing` each."""
-FINISHED = "op_profiler-finished"
-"""Dask's topic of what workers have done, a `Done` each; the scheduler keeps the last ones."""
-RUNS = "op_profiler-runs"
-"""Dask's topic of what clients say of their runs, a `Run` each."""
 _EVERY_SECONDS = 1.0
 _TRIES = 3  # of what the machine or the dataset stood in the way of
 _DATASET_SECONDS = 60
-
-
-class Doing(msgspec.Struct, frozen=True):
-    """What a worker is doing.
-
-    Attributes:
-        key: of the task, as Dask names it.
-        text: for people; empty when it begins.
-    """
-
-    key: str
-    host: str
-    text: str = ""
-
-
-class Done(msgspec.Struct, frozen=True):
-    """A task that ended.
-
-    Attributes:
-        error: why it did not do all that was asked for; None where it did.
-        deviation: see `Finished`.
-    """
-
-    host_id: str
-    name: str
-    seconds: float
-    error: str | None
-    deviation: float | None
-
-
-class Run(msgspec.Struct, frozen=True):
-    """How far a client is.
-
-    Attributes:
-        client: Dask's name of it.
-        done: tasks.
-        of: tasks in all; None where that is not known before the end.
-    """
-
-    client: str
-    done: int
-    of: int | None
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -90,11 +44,14 @@ def dask_setup(_worker: object) -> None:
     FRONTENDS.get("local")
 
 
-def carry_out(encoded: bytes) -> bytes:
+def carry_out(encoded: bytes, built: bytes | None = None) -> bytes:
     """Carry out a `Task` on this machine; runs in a worker.
 
     Both ways are MessagePack, which has the infinities that operators' attributes hold, and from which nothing but
     these types can be read.
+
+    Args:
+        built: `builds.carry_out` of another worker; None where this one builds.
 
     Returns:
         A `Finished`.
@@ -106,8 +63,10 @@ def carry_out(encoded: bytes) -> bytes:
     task: Task = msgspec.msgpack.decode(encoded, type=Task)
     task = _for_this_machine(task)
     machine, started = this_machine(), time.monotonic()
-    progress = _Announcing(machine.host)
+    progress = Announcing(machine.host)
     progress.tell()
+    if built is not None:
+        take_in(built, task.name, progress.problem)
     for attempt in range(_TRIES):
         if attempt and task.request.db is not None:
             _wait_for_dataset(task.request.db)
@@ -140,13 +99,6 @@ def problem_of(answer: Answer) -> str | None:
     return "; ".join(answer.errors) or None
 
 
-def tell(topic: str, event: Doing | Done) -> None:
-    """Let the scheduler, and whoever listens to it, know; runs in a worker."""
-    from distributed import get_worker
-
-    get_worker().log_event(topic, msgspec.to_builtins(event))
-
-
 def _wait_for_dataset(db: str) -> None:
     """Until a server that is started again answers: its clients have used it before.
 
@@ -166,7 +118,7 @@ def _wait_for_dataset(db: str) -> None:
         time.sleep(_EVERY_SECONDS)
 
 
-def _attempt(task: Task, progress: _Announcing) -> tuple[Answer | None, float | None]:
+def _attempt(task: Task, progress: Announcing) -> tuple[Answer | None, float | None]:
     """The answer to a task, and `Finished.deviation`; None where the dataset went away meanwhile."""
     from op_profiler.collection.supervisor import Collection
 
@@ -177,41 +129,3 @@ def _attempt(task: Task, progress: _Announcing) -> tuple[Answer | None, float | 
     except DatasetError as error:
         progress.note(str(error))
         return None, None
-
-
-class _Announcing:
-    """Progress of a collection, told to whoever listens to the scheduler.
-
-    Args:
-        host: this machine's name.
-    """
-
-    def __init__(self, host: str) -> None:
-        from distributed import get_worker
-
-        self.messages: list[str] = []
-        self._host, self._key = host, str(get_worker().get_current_task())
-        self._next = 0.0
-
-    def start(self, models: int) -> None:
-        return
-
-    def stop(self) -> None:
-        return
-
-    def note(self, text: str) -> None:
-        self.messages.append(f"note: {text}")
-
-    def problem(self, text: str) -> None:
-        self.messages.append(text)
-
-    def step(self, description: str, done_models: float) -> None:
-        """At most once a second, so that telling it takes no time from what is measured."""
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + _EVERY_SECONDS
-        self.tell(description)
-
-    def tell(self, text: str = "") -> None:
-        """What this worker is doing; empty: it has begun."""
-        tell(PROGRESS, Doing(self._key, self._host, text))

@@ -19,7 +19,7 @@ def show_fleet(address: str, state: Mapping[str, Any]) -> None:
     machines = {worker["host_id"] for worker in workers}
     table = Table(title=f"{address}: {len(workers)} workers on {len(machines)} machines", title_justify="left")
     numbers = ("cores", "GiB", "finished", "failed")
-    for name in ("machine", "processor", "cores", "GiB", "measures", "state", "finished", "failed", "has to do"):
+    for name in ("machine", "processor", "cores", "GiB", "does", "state", "finished", "failed", "has to do"):
         table.add_column(name, justify="right" if name in numbers else "left")
     for worker in workers:
         drift = f", drifts: {worker['deviation']:+.0%}" if worker["drifts"] else ""
@@ -28,7 +28,7 @@ def show_fleet(address: str, state: Mapping[str, Any]) -> None:
             worker["processor"],
             str(worker["cores"]),
             f"{worker['memory_bytes'] / 2**30:.0f}",
-            ", ".join(worker["measures"]) or "boards",
+            worker["does"],
             worker["status"] + drift,
             str(worker["finished"]),
             str(worker["failed"]),

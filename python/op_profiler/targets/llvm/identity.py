@@ -73,8 +73,7 @@ def processor_features() -> tuple[str, ...]:
 @functools.cache
 def _cpu_info() -> dict[str, Any]:
     """What py-cpuinfo tells. It takes a second, in which it counts the clock, so it is kept until the next boot."""
-    booted = hashlib.sha256(f"{host_fingerprint()} {_boot_id()}".encode()).hexdigest()[:16]
-    file = cache_folder() / "processor" / f"{booted}.json"
+    file = kept_until_boot()
     with contextlib.suppress(OSError, ValueError):
         kept: dict[str, Any] = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
         return kept
@@ -85,6 +84,16 @@ def _cpu_info() -> dict[str, Any]:
     with contextlib.suppress(OSError), atomic_file(file) as partial:
         partial.write_text(json.dumps(told))
     return told
+
+
+def kept_until_boot(of: str = "") -> Path:
+    """A file in the cache folder for what takes long to find out of this processor, and may change at a boot.
+
+    Args:
+        of: what else it depends on.
+    """
+    depends = " ".join(filter(None, (host_fingerprint(), _boot_id(), of)))
+    return cache_folder() / "processor" / f"{hashlib.sha256(depends.encode()).hexdigest()[:16]}.json"
 
 
 def processor_name() -> str:
