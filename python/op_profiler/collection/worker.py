@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from op_profiler.collection.results import Results
     from op_profiler.collection.session import OperatorResult, ThreadResult
-    from op_profiler.compilers.compiled_model import CompiledModel, Occurrence
+    from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.tvm_types import Target
     from op_profiler.dataset import Dataset
@@ -79,7 +79,7 @@ class Worker:
         model, self.inputs, target = load_model(self.build, self.announce)
         self._note(*model.notes)
         if self.task.work == "build":
-            self._build(model, target)
+            self.announce(result=[{"kept": self._built(model, target).kept}], done=True)
             return
         with Dataset.open(self.request.db) as self.dataset:
             self.results = Results(self.dataset, self.task)
@@ -91,13 +91,6 @@ class Worker:
                     self._machine.close()
                 self._turn.close()
         self.announce(done=True)
-
-    def _build(self, model: ImportedModel, target: Target) -> None:
-        """Leave the build in the cache folder, and tell where."""
-        from op_profiler.building.build import build_model
-
-        self.announce(stage="compiling")
-        self.announce(result=[{"kept": build_model(self.build, model, target).kept}], done=True)
 
     def _carry_out(self, model: ImportedModel, target: Target) -> None:
         if self.request.dry_run:
@@ -210,15 +203,19 @@ class Worker:
         layers = [o.layers for o in occurrences]
         self.results.store_operators([o.operator for o in occurrences], layers, model, self.notes)
 
+    def _built(self, model: ImportedModel, target: Target) -> BuiltModel:
+        from op_profiler.building.build import build_model
+
+        self.announce(stage="compiling")
+        return build_model(self.build, model, target)
+
     def _compile(self, model: ImportedModel, target: Target) -> tuple[CompiledModel, list[Any]]:
         """The built model and its inputs' shapes; notes the schedule and the launches of every operator."""
-        from op_profiler.building.build import build_model
         from op_profiler.building.recipe import Recipe
         from op_profiler.building.requested_model import static_inputs
 
         specs = static_inputs(model, self.build)
-        self.announce(stage="compiling")
-        built = build_model(self.build, model, target)
+        built = self._built(model, target)
         compiled = built.compiled
         self.results.schedules |= built.schedules
         self.asked = built.asked
@@ -419,7 +416,3 @@ def main() -> int:
         worker.announce(error=f"{type(error).__name__}: {error}", code=EXIT_ENVIRONMENT, unexpected=True)
         return EXIT_ENVIRONMENT
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
