@@ -117,7 +117,8 @@ def _drawn(task: Task, count: int) -> list[int]:
 
 def test_what_the_knobs_do_stands_in_the_columns_of_the_dataset(target: Any) -> None:
     task = tunable(target, (1, 64, 8, 6), convolution((32, 64, 3, 3), padding=1)).tasks[0].create(target)
-    knobs = task.default().knobs | {"tile_oh": 2, "split_ici": 4, "fuse": 1, "compute_at": -1, "unroll": 2, "tile_oc": 1}
+    others = {"tile_oc": 1, "tile_oh": 2, "split_ici": 4, "fuse": 1, "compute_at": -1, "unroll": 2}
+    knobs = task.default().knobs | others
     point = task.point(knobs | {"tile_ow": 3})
     assert point is not None
     factors = task.schedule(point).factors
