@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Text, type_coerce
 
-from op_profiler.dataset import COLUMNS, FORMATS, Dataset, export_table, flat_rows, read_parquet
+from op_profiler.dataset import COLUMNS, FORMATS, Dataset, export_table, flat_rows, import_table, read_parquet, schema
 from op_profiler.dataset.flat import parse_where
 from op_profiler.dataset.formats.flat_format import FlatFormat
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
+from op_profiler.shipped import shipped_operators
 
 NAMES = [column.name for column in COLUMNS]
 FLAT_FORMATS = [name for name, format in FORMATS.available() if isinstance(format, FlatFormat)]
@@ -281,6 +283,42 @@ def test_what_rows_share_is_read_again_where_too_much_is_held(
     monkeypatch.setattr("op_profiler.dataset.formats.parquet._GROUP_BYTES", 1)
     assert export_table(varied, tmp_path / "x", format="parquet").rows == 4
     assert read_parquet(tmp_path / "x") == list(flat_rows(varied))
+
+
+def test_measurements_that_ship_leave_in_arrow_as_they_leave_row_by_row(dataset: Dataset, tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    shipped = shipped_operators()
+    assert shipped is not None
+    some = parquet.ParquetFile(shipped).iter_batches(batch_size=150)
+    with parquet.ParquetWriter(tmp_path / "some.parquet", parquet.read_schema(shipped)) as writer:
+        writer.write_batch(next(some))
+    assert import_table(dataset, tmp_path / "some.parquet", format="parquet").rows == 150
+    where = "threads = 2 or anchor = 'nn.conv2d'"
+    done = export_table(dataset, tmp_path / "x", format="parquet", where=where)
+    rows = read_parquet(tmp_path / "x")
+    assert 0 < done.rows == len(rows) < 150
+    assert rows == list(flat_rows(dataset, where=where))
+
+
+@pytest.mark.parametrize(
+    "text", ["[[1,2.5],[]]", "[]", "null", "[[Infinity],[-Infinity]]", "[[0.1234567890123456789]]", "[[1e-320, 1E5]]"]
+)
+def test_samples_leave_in_arrow_as_they_leave_row_by_row(filled: Dataset, tmp_path: Path, text: str) -> None:
+    with filled.transaction(), filled.read() as connection:
+        connection.execute(schema.measurements.update().values(samples_us=type_coerce(text, Text)))
+    export_table(filled, tmp_path / "x", format="parquet")
+    found = [row["samples_us"] for row in read_parquet(tmp_path / "x")]
+    assert found == [json.loads(text)] * 2
+
+
+@pytest.mark.parametrize("text", ['[[1]]}\n{"samples":[[2]]', "[[1]", "", "x", '[[1]],"samples":[]'])
+def test_samples_that_are_damaged_are_told(filled: Dataset, tmp_path: Path, text: str) -> None:
+    with filled.transaction(), filled.read() as connection:
+        connection.execute(schema.measurements.update().values(samples_us=type_coerce(text, Text)))
+    with pytest.raises(DatasetError, match="the dataset is damaged"):
+        export_table(filled, tmp_path / "x", format="parquet")
+    assert not (tmp_path / "x").exists()
 
 
 def test_a_folder_of_parts_holds_all_rows(varied: Dataset, tmp_path: Path) -> None:

@@ -129,12 +129,14 @@ COLUMNS: tuple[Column, ...] = tuple(
 )
 """Name, type and meaning of every column, in order; writers, readers and documentation are made from this."""
 
+# Every measurement has an operator, a schedule, settings and a device. Their joins are outer ones, since a database
+# leaves those out where nobody asks for the columns.
 MEASUREMENTS = FlatTable(
     COLUMNS,
-    measurements.join(operators, operators.c.key == measurements.c.operator_key)
-    .join(schedules, schedules.c.key == measurements.c.schedule_key)
-    .join(settings, settings.c.key == measurements.c.settings_key)
-    .join(devices, devices.c.key == measurements.c.device_key)
+    measurements.outerjoin(operators, operators.c.key == measurements.c.operator_key)
+    .outerjoin(schedules, schedules.c.key == measurements.c.schedule_key)
+    .outerjoin(settings, settings.c.key == measurements.c.settings_key)
+    .outerjoin(devices, devices.c.key == measurements.c.device_key)
     .outerjoin(models, models.c.key == measurements.c.model_key)
     .outerjoin(
         model_operators,

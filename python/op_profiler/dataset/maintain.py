@@ -7,7 +7,23 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, case, delete, false, func, or_, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    case,
+    cast,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    text,
+    true,
+    update,
+)
 
 from op_profiler.dataset import coruns, schema
 from op_profiler.dataset.quality import upsert_better
@@ -107,20 +123,30 @@ def _size_bytes(connection: Connection) -> int:
 
 
 def _counted(table: Table) -> Select[Any]:
-    """How many rows of each kind, by model and device; read off an index where the table has it."""
-    columns = table.c
-    failed = columns.error_cause.is_not(None)
-    timed = columns.complete & ~failed
+    """How many rows of each kind, by model and device.
+
+    Rows that are alike are counted first, in the order of an index where the table has it: seven conditions on each row
+    would take twice as long.
+    """
+    names = ("model_key", "device_key", "complete", "error_cause", "foreign_load", "settled")
+    columns = [table.c[name] for name in names]
+    alike = select(*columns, func.count().label("rows")).group_by(*columns).subquery("alike")
+    failed = alike.c.error_cause.is_not(None)
+    timed = alike.c.complete & ~failed
+
+    def rows(condition: ColumnElement[bool]) -> ColumnElement[int]:
+        return cast(func.sum(case((condition, alike.c.rows), else_=0)), BigInteger)
+
     return select(
-        columns.model_key,
-        columns.device_key,
-        func.count().label("rows"),
-        func.count(case((timed, 1))).label("measured"),
-        func.count(case((failed, 1))).label("failed"),
-        func.count(case((timed & columns.foreign_load, 1))).label("foreign_load"),
-        func.count(case((timed & columns.settled.is_(false()), 1))).label("unsettled"),
-        func.count(case((columns.complete.is_(false()), 1))).label("unfinished"),
-    ).group_by(columns.model_key, columns.device_key)
+        alike.c.model_key,
+        alike.c.device_key,
+        rows(true()).label("rows"),
+        rows(timed).label("measured"),
+        rows(failed).label("failed"),
+        rows(timed & alike.c.foreign_load).label("foreign_load"),
+        rows(timed & alike.c.settled.is_(false())).label("unsettled"),
+        rows(alike.c.complete.is_(false())).label("unfinished"),
+    ).group_by(alike.c.model_key, alike.c.device_key)
 
 
 def _by_model(counts: Sequence[Mapping[str, Any]]) -> dict[str | None, collections.Counter[str]]:
@@ -143,17 +169,19 @@ def _models(dataset: Dataset, counts: Sequence[Mapping[str, Any]]) -> tuple[Mode
         processors[row["model_key"]] = row["processor"]
     per_model = select(link.model_key, func.count().label("n")).group_by(link.model_key)
     distinct = {row["model_key"]: row["n"] for row in dataset.rows(per_model)}
+    table = schema.models.c
+    told = [table[name] for name in (*(field.name for field in dataclasses.fields(ModelIdentity)), "added_at")]
     found = []
-    for model in dataset.models():
-        rows = operators[model.key]
-        names = (*(field.name for field in dataclasses.fields(ModelIdentity)), "added_at")
+    for model in dataset.rows(select(*told).order_by(table.name, table.added_at)):
+        key = model["key"]
+        rows = operators[key]
         found.append(
             ModelContents(
-                **{name: getattr(model, name) for name in names},
-                device=processors.get(model.key),
-                threads=tuple(sorted(threads.get(model.key, ()))),
-                operators=distinct.get(model.key, 0),
-                failed=rows["failed"] + wholes[model.key]["failed"],
+                **model,
+                device=processors.get(key),
+                threads=tuple(sorted(threads.get(key, ()))),
+                operators=distinct.get(key, 0),
+                failed=rows["failed"] + wholes[key]["failed"],
                 measured=rows["measured"],
                 foreign_load=rows["foreign_load"],
                 unsettled=rows["unsettled"],

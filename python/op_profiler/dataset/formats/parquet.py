@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _BATCH = 2000
 _ROW_GROUP = 20_000  # what is held of each part that is being written
-_GROUP_BYTES = 128 * 2**20
+_GROUP_BYTES = 64 * 2**20
 
 
 class Parquet(FlatFormat):
@@ -35,13 +36,22 @@ class Parquet(FlatFormat):
         self, dataset: Dataset, path: Path, *, where: str | None = None, table: str = "measurements"
     ) -> Exported:
         pyarrow, parquet = _pyarrow()
-        flat, count = flat_table(table), 0
+        flat = flat_table(table)
         schema = _parquet_schema(pyarrow, flat.columns)
-        with whole_file(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            for group in _groups(arrow_batches(dataset, flat, schema, where=where)):
-                writer.write_table(pyarrow.Table.from_batches(group))
-                count += sum(batch.num_rows for batch in group)
-        return Exported(count)
+        batches = _Counted(arrow_batches(dataset, flat, schema, where=where))
+        with (
+            whole_file(path) as temporary,
+            parquet.ParquetWriter(temporary, schema, compression="zstd") as writer,
+            ThreadPoolExecutor(1) as behind,  # a group is compressed while the database reads the next one
+        ):
+            writing: Future[None] | None = None
+            for group in _groups(iter(batches)):
+                if writing is not None:
+                    writing.result()
+                writing = behind.submit(writer.write_table, pyarrow.Table.from_batches(group))
+            if writing is not None:
+                writing.result()
+        return Exported(batches.rows)
 
     def read(self, path: Path) -> Iterator[tuple[int, FlatRow | None]]:
         check_columns(path, dict.fromkeys(_opened(path).schema.names))
