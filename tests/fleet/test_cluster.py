@@ -18,7 +18,7 @@ from processes import COMMAND, PATIENCE_SECONDS, Listening, request, scheduler, 
 from op_profiler.collection.request import Studies, TuneRequest
 from op_profiler.collection.sampling.draw import Draw
 from op_profiler.dataset import Dataset, schema
-from op_profiler.errors import MeasureError, UsageError
+from op_profiler.errors import DatasetError, MeasureError, UsageError
 from op_profiler.fleet import dispatch, runs
 from op_profiler.fleet.certificates import make
 from op_profiler.fleet.cluster import Cluster
@@ -27,6 +27,8 @@ from op_profiler.fleet.needs import parse_needs
 from op_profiler.fleet.settings import AUTHORITY, KEY, NODE, TLS
 from op_profiler.fleet.state import state_of
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.parallel.corun.child import CorunAnswer
+from op_profiler.parallel.corun.request import CorunRequest
 
 from ..command_line import op_profiler
 
@@ -70,6 +72,9 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
             Cluster(address)
 
 
+_SWEEP = ("corun", "--cluster", "tcp://127.0.0.1:9")
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -84,7 +89,14 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
         (("sample", "--count", "1", "--needs", "avx2"), "add --cluster"),
         (("calibrate", "--cluster", "tcp://127.0.0.1:9", "--needs", "64GB"), "avx512f,EPYC,60GiB"),
         (("corun", "mlp", "--cluster", "tcp://127.0.0.1:9", "--save-plan", "plan.json"), "is for one machine"),
-        (("corun", "mlp", "--cluster", "tcp://127.0.0.1:9", "--policy", "greedy,best"), "unknown policy 'best'"),
+        ((*_SWEEP, "mlp", "--policy", "greedy,best"), "unknown policy 'best'"),
+        ((*_SWEEP, "no-such-model"), "unknown local model 'no-such-model'"),
+        ((*_SWEEP, "mlp", "--rounds", "0"), "--rounds 0 is out of range"),
+        ((*_SWEEP, "mlp", "--costs", "guessed"), "unknown costs 'guessed'"),
+        ((*_SWEEP, "mlp", "--policy", "collaborate", "--costs", "predicted"), "leave --costs at measured"),
+        ((*_SWEEP, "mlp", "--needs", "64GB"), "avx512f,EPYC,60GiB"),
+        ((*_SWEEP, "mlp"), "no scheduler answers"),
+        ((*_SWEEP, "file:/no/such.onnx"), "no scheduler answers"),  # a worker may have it
     ],
 )
 def test_what_cannot_work_is_refused(words: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
@@ -155,8 +167,18 @@ def test_policies_are_swept_over_a_cluster(tmp_path: Path, sqlite_url: str, shar
     assert [row["policy"] for row in found] == ["greedy", "threads"]
     for row in found:
         assert row["error"] is None and row["plan_us"] > 0 and row["outputs_equal"] and row["stages"]
-    done = op_profiler("corun", "no-such-model", "--cluster", shared, folder=tmp_path)
-    assert done.returncode == 2 and "no-such-model" in done.stderr
+    done = op_profiler("corun", "file:/no/such.onnx", "--cluster", shared, folder=tmp_path)
+    assert done.returncode == 4 and "such.onnx" in done.stderr
+
+
+def test_a_sweep_that_cannot_be_stored_is_not_measured_again(tmp_path: Path, shared: str) -> None:
+    (tmp_path / "a.db").mkdir()
+    models = (ModelRequest(source="local", name="mlp"),)
+    asked = CorunRequest(models=models, policy="threads", threads=1, rounds=1, db=f"sqlite:///{tmp_path}/a.db")
+    with Cluster(shared) as cluster:
+        (ended,) = runs.corun(cluster, [asked], Listening())
+    assert isinstance(ended.answer, CorunAnswer) and ended.answer.error_code == DatasetError.exit_code
+    assert "a.db" in str(ended.answer.error)
 
 
 @pytest.mark.slow

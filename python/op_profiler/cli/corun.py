@@ -10,7 +10,7 @@ import typer
 
 from op_profiler.cli import options
 from op_profiler.compilers import DEFAULT_COMPILER
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,7 +164,6 @@ def _sweep(
     from op_profiler.cli import values
     from op_profiler.fleet import runs
     from op_profiler.fleet.cluster import Cluster
-    from op_profiler.parallel.corun.request import CHOICES
     from op_profiler.report.collection import Screen
     from op_profiler.report.corun import tell_sweep
 
@@ -172,12 +171,10 @@ def _sweep(
     if given or len(request.targets) > 1:
         what = ", ".join(given) or "--target of several"
         raise UsageError(f"{what} is for one machine; leave it out, or --cluster")
-    policies = values.parse_names("--policy", request.policy)
-    for name in policies:
-        if name not in CHOICES:
-            raise UnknownNameError("policy", name, CHOICES)
+    requests = [dataclasses.replace(request, policy=name) for name in values.parse_names("--policy", request.policy)]
+    for one in requests:
+        one.check_for_cluster()
     with Cluster(cluster) as machines:
-        requests = [dataclasses.replace(request, policy=name) for name in policies]
         found = runs.corun(machines, requests, Screen(quiet=quiet), each=each, needs=needs)
     if code := tell_sweep(found, quiet=quiet, json_file=json_file):
         raise typer.Exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -350,8 +351,8 @@ def _run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[fl
     os.close(write_end)
     try:
         assert process.stdin is not None
-        process.stdin.write(msgspec.json.encode(task))
-        process.stdin.close()
+        with contextlib.suppress(BrokenPipeError), process.stdin:  # it died before it read: a crash like others
+            process.stdin.write(msgspec.json.encode(task))
         with os.fdopen(read_end) as events:
             for line in events:
                 _take(json.loads(line), outcome, task, progress, index, span)

@@ -21,9 +21,24 @@ if TYPE_CHECKING:
 
 
 class _Collecting(msgspec.Struct, frozen=True):
-    """What the collector carries out."""
+    """What the collector carries out.
 
+    Attributes:
+        TRIES: where the machine or the dataset stands in the way; each goes on from what the last one stored.
+    """
+
+    TRIES: ClassVar[int] = 3
     request: CollectRequest
+
+    def carry_out(self, progress: Progress) -> tuple[ModelReport | SampleReport | Calibrated, float | None]:
+        """On this machine: the answer, and `Collection.deviation`."""
+        from op_profiler.collection.supervisor import Collection
+
+        with Collection(self.request.db) as collection:  # opened when it is needed
+            return self._carry_out(collection, progress), collection.deviation
+
+    def _carry_out(self, collection: Collection, progress: Progress) -> ModelReport | SampleReport | Calibrated:
+        raise NotImplementedError
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -40,8 +55,7 @@ class CollectTask(_Collecting, frozen=True, tag="collect"):
     def name(self) -> str:
         return self.request.build.model.name
 
-    def carry_out(self, collection: Collection, progress: Progress) -> ModelReport:
-        """On this machine."""
+    def _carry_out(self, collection: Collection, progress: Progress) -> ModelReport:
         from op_profiler.frontends import FRONTENDS
 
         (report,) = collection.run(FRONTENDS.get(self.request.build.model.source), [self.request], progress)
@@ -63,8 +77,8 @@ class SampleTask(_Collecting, frozen=True, tag="sample"):
     def name(self) -> str:
         return f"{self.draw.label}-{self.number}"
 
-    def carry_out(self, collection: Collection, progress: Progress) -> SampleReport:
-        """On this machine; a report of no batches where the draw has no more."""
+    def _carry_out(self, collection: Collection, progress: Progress) -> SampleReport:
+        """A report of no batches where the draw has no more."""
         batches = itertools.islice(self.draw.batches(), self.number, self.number + 1)
         return measure_batches(batches, self.request, collection, progress, count=None, budget_seconds=None)
 
@@ -80,8 +94,8 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
     def name(self) -> str:
         return "calibration"
 
-    def carry_out(self, collection: Collection, progress: Progress) -> Calibrated:
-        """On this machine, which keeps a note of it.
+    def _carry_out(self, collection: Collection, progress: Progress) -> Calibrated:
+        """The machine keeps a note of it.
 
         Raises:
             DatasetError: too little could be measured.
@@ -92,6 +106,7 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
 class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
     """Models side by side under one policy, on one target."""
 
+    TRIES: ClassVar[int] = 1  # another one would begin from the start, and store what it measures beside the first
     ANSWER: ClassVar[type] = CorunAnswer
     request: CorunRequest
 
@@ -104,9 +119,9 @@ class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
         """As of the others."""
         return tuple(kind_of(target).name for target in self.request.targets)
 
-    def carry_out(self, collection: Collection, progress: Progress) -> CorunAnswer:
-        """On this machine."""
-        return corun_in_child(self.request, lambda text: progress.step(f"{self.name}: {text}", 0.0))
+    def carry_out(self, progress: Progress) -> tuple[CorunAnswer, None]:
+        """As of the others."""
+        return corun_in_child(self.request, lambda text: progress.step(f"{self.name}: {text}", 0.0)), None
 
 
 Task = CollectTask | SampleTask | CalibrateTask | CorunTask

@@ -15,7 +15,6 @@ from op_profiler.fleet.tasks import Answer, CorunTask, Task
 from op_profiler.parallel.corun.child import CorunAnswer
 
 _EVERY_SECONDS = 1.0
-_TRIES = 3  # of what the machine or the dataset stood in the way of
 _DATASET_SECONDS = 60
 
 
@@ -67,7 +66,7 @@ def carry_out(encoded: bytes, built: bytes | None = None) -> bytes:
     progress.tell()
     if built is not None:
         take_in(built, task.name, progress.problem)
-    for attempt in range(_TRIES):
+    for attempt in range(task.TRIES):
         if attempt and task.request.db is not None:
             _wait_for_dataset(task.request.db)
         answer, deviation = _attempt(task, progress)
@@ -120,12 +119,8 @@ def _wait_for_dataset(db: str) -> None:
 
 def _attempt(task: Task, progress: Announcing) -> tuple[Answer | None, float | None]:
     """The answer to a task, and `Finished.deviation`; None where the dataset went away meanwhile."""
-    from op_profiler.collection.supervisor import Collection
-
     try:
-        with Collection(task.request.db or "") as collection:  # opened when it is needed
-            answer = task.carry_out(collection, progress)
-            return answer, collection.deviation
+        return task.carry_out(progress)
     except DatasetError as error:
         progress.note(str(error))
         return None, None

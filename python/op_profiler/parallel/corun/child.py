@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -46,9 +47,11 @@ def corun_in_child(request: CorunRequest, announce: Announce) -> CorunAnswer:
         )
         try:
             assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(msgspec.json.encode(request))
-            process.stdin.close()
+            with contextlib.suppress(BrokenPipeError), process.stdin:  # it died before it read; the log says why
+                process.stdin.write(msgspec.json.encode(request))
             for line in process.stdout:
+                if not line.endswith(b"\n"):
+                    break  # it died over it
                 event = json.loads(line)
                 if "step" in event:
                     announce(event["step"])

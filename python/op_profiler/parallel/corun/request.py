@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.compilers.compiler import require
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.schedules import records
@@ -118,11 +119,29 @@ class CorunRequest:
             self._check_several_targets()
         else:
             self._check_one_target()
-        if self.rounds < 1:
-            raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
+        self._check_rounds()
         for target in self.targets:
             for request in self.on(target):
                 request.check()
+
+    def check_for_cluster(self) -> None:
+        """Refuse what no machine of a cluster can do with one target, before it is sent; a machine `check`s the rest.
+
+        Raises:
+            UsageError: as `check`. Files and packages that are not here may be there.
+        """
+        from op_profiler.frontends import FRONTENDS
+
+        require(self.compiler, "corun", "corun")
+        for model in self.models:
+            with contextlib.suppress(MissingPackageError, ModelError):
+                FRONTENDS.get(model.source).check(model)
+        self._check_choices()
+        self._check_rounds()
+
+    def _check_rounds(self) -> None:
+        if self.rounds < 1:
+            raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
 
     def check_plan_options(self, files: Mapping[str, Path | None]) -> None:
         """Refuse what only a plan has, where models choose between targets.
@@ -147,12 +166,7 @@ class CorunRequest:
     def _check_one_target(self) -> None:
         if self.place is not None:
             raise UsageError(NO_PLANS_FOR_BOARDS)
-        if self.policy not in CHOICES:
-            raise UnknownNameError("policy", self.policy, CHOICES)
-        if self.costs not in COSTS:
-            raise UnknownNameError("costs", self.costs, COSTS)
-        if self.policy == COLLABORATE and self.costs != "measured":
-            raise UsageError("the policy collaborate measures what it tunes: leave --costs at measured")
+        self._check_choices()
         if self.lanes.only_measured:
             kind = kind_of(self.targets[0]).name
             if self.policy == COLLABORATE:
@@ -161,6 +175,14 @@ class CorunRequest:
                 raise UsageError(
                     f"for {kind}, costs are measured and co-runs are not stored: leave out --costs and --db"
                 )
+
+    def _check_choices(self) -> None:
+        if self.policy not in CHOICES:
+            raise UnknownNameError("policy", self.policy, CHOICES)
+        if self.costs not in COSTS:
+            raise UnknownNameError("costs", self.costs, COSTS)
+        if self.policy == COLLABORATE and self.costs != "measured":
+            raise UsageError("the policy collaborate measures what it tunes: leave --costs at measured")
 
     def _check_lanes(self) -> None:
         if self.threads is not None and self.lanes.option != "--threads":
