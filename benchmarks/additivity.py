@@ -101,6 +101,8 @@ def main() -> None:
             debug_distances.append(abs(debug - 1))
             remark = "  under foreign load" if marked else ""
             print(f"{name:20} {threads:>7} {whole:>11.1f} {ours:>12.3f} {debug:>15.3f}{remark}", flush=True)
+    if not distances:
+        raise SystemExit("nothing was measured")
     far = []
     for label, values in (("op_profiler", distances), ("debug executor", debug_distances)):
         median, worst = float(np.median(values)), float(np.max(values))

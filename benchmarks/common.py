@@ -128,10 +128,14 @@ def each_in_own_process(
     Args:
         kept: file of results, a line of JSON each: what is there is not run again, and told with its own provenance.
         options: further words of each command line.
+
+    Raises:
+        SystemExit: there is no result of any.
     """
     now = provenance()
     lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
     there = {entry["name"]: entry for entry in map(json.loads, lines)}
+    none = True
     for name in names:
         if name not in there:
             found = in_own_process(script, ["--one", name, *options])
@@ -144,7 +148,10 @@ def each_in_own_process(
                     file.write(json.dumps(there[name]) + "\n")
         elif there[name]["provenance"] != now:
             print(f"\n{there[name]['provenance']}:", flush=True)
+        none = False
         yield Found(name, there[name]["commit"], there[name]["found"])
+    if none:
+        raise SystemExit("nothing was measured")
 
 
 def run_of(script: str, description: str | None, measure: Callable[[str], dict[str, Any]], names: Sequence[str]) -> Run:

@@ -111,7 +111,7 @@ def main() -> None:
         f"{r['writers']} writers store {r['rows_a_second']:,} rows a second on {r['database']}" for r in rows
     )
     headline = f"{told}; {sum(r['lost'] for r in rows)} lost"
-    store(__file__, headline, {"writers": rows}, whole=run.whole and SHARE == 1)
+    store(__file__, headline, {"writers": rows}, whole=len(rows) == len(_WRITERS) and SHARE == 1)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import signal
 import sqlite3
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -146,9 +145,8 @@ def test_a_board_that_dies_costs_one_measurement(lab: Any, collect: Any, tmp_pat
                     return
             board.kill()
             killed_at.append(count)
-            time.sleep(0.3)
-            before = stored(tmp_path)
             board.start()
+            before = stored(tmp_path)
 
     summary = tmp_path / "summary.json"
     watcher = threading.Thread(target=outages)

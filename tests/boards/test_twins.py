@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lab import free_port
 
 from op_profiler.targets.machine import Place
@@ -42,6 +43,22 @@ def test_a_board_is_told_by_its_serial_number_or_by_all_that_is_its_own(lab: Any
     zeros = told(proc__cpuinfo=cpu.format("0000000000000000"))
     board.port = port
     assert zeros != told(proc__cpuinfo=cpu.format("0000000000000000")), "nothing but the address tells them apart"
+    cards = {told(proc__cpuinfo=cpu.format("0"), sys__block__mmcblk0__device__cid=cid) for cid in ("1b53", "1b54")}
+    assert len(cards) == 2, "the same address in two networks, and copies of one card"
+
+
+def test_boards_without_anything_of_their_own_are_told_by_who_reaches_them(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = lab.board()
+    board.stop()
+    board.files = {"proc/cpuinfo": "Hardware : Xilinx Zynq\n"}
+    board.start()
+    lab.wait_until_offered(board.address)
+    here = identity(lab, board.address)
+    assert here == identity(lab, board.address)
+    monkeypatch.setattr("op_profiler.targets.remote.probe.host_id", lambda: "another")
+    assert here != identity(lab, board.address)
 
 
 def test_another_board_at_the_same_address_is_measured(lab: Any, collect: Any, tmp_path: Path) -> None:

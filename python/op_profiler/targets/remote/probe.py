@@ -20,6 +20,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import llvm_version, load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, RemoteSession, RuntimeModule, Target
 from op_profiler.measure.measurement import Device
+from op_profiler.targets.llvm.identity import host_id
 
 _TEXT_ARGUMENT_BYTES = 128
 _TEXT_BYTES = 1 << 14
@@ -27,6 +28,7 @@ _CACHES = "/sys/devices/system/cpu/cpu0/cache/index{}/{}"
 _SENSORS = tuple(f"/sys/class/hwmon/hwmon{i}/energy1_input" for i in range(4))
 _KIND = ("model name", "Processor", "Hardware", "CPU implementer", "CPU part")
 _SERIAL = "/sys/firmware/devicetree/base/serial-number"
+_CARD = "/sys/block/mmcblk0/device/cid"  # written by the maker of the card, so that copies of a card differ in it
 _COMPILERS = {
     "arm": ("arm-linux-gnueabihf-g++", "arm-linux-gnueabihf-gcc"),
     "aarch64": ("aarch64-linux-gnu-g++", "aarch64-linux-gnu-gcc"),
@@ -167,11 +169,15 @@ def describe_board(kind: str, target: Target, address: str, key: str, files: Pro
 def _serials(fields: dict[str, str], files: Probe, address: str) -> list[str]:
     """What no other board has: its serial number. Where it has none, its address and what else may be its own.
 
-    Boards of one kind run copies of one card, machine-id and all, and some makers write zeros for a serial number.
+    Boards of one kind run copies of one card, machine-id and all, and some makers write zeros for a serial number. Two
+    networks have the same addresses, so that one is told by its memory card, else by the machine that reaches it.
     """
     told = [fields.get("Serial", ""), files.read(_SERIAL).rstrip("\0")]
     serials = [serial for serial in told if serial.strip("0")]
-    return serials or [address, files.read("/etc/machine-id"), files.read("/sys/class/net/eth0/address")]
+    if serials:
+        return serials
+    network = files.read("/sys/class/net/eth0/address")
+    return [address, files.read("/etc/machine-id"), network, files.read(_CARD) or f"behind {host_id()}"]
 
 
 def _hash(*words: str) -> str:
