@@ -3,6 +3,7 @@ row an operator that ran beside others."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -48,6 +49,7 @@ from op_profiler.dataset.store import Dataset
 from op_profiler.errors import UnknownNameError, UsageError
 
 _PIECE = 2000  # rows
+_NESTED = 10_000  # values of JSON that are kept
 
 Kind = Literal["text", "integer", "real", "boolean", "json", "samples"]
 _KINDS: dict[type[Any], Kind] = {
@@ -262,7 +264,8 @@ def flat_rows(
 ) -> Iterator[dict[str, Any]]:
     """The rows of a flat table, each a dict with the names of its columns, oldest first.
 
-    Numbers that JSON does not know come as text in columns of type ``json`` ("Infinity", "NaN").
+    Numbers that JSON does not know come as text in columns of type ``json`` ("Infinity", "NaN"). Rows share nested
+    values, which are for reading only.
 
     Args:
         where: condition in SQL over the columns; see `parse_where`.
@@ -326,4 +329,10 @@ def raw(column: Column) -> ColumnElement[Any]:
 def _decoded(column: Column, value: Any) -> Any:
     if value is None or column.type not in ("json", "samples"):
         return value
-    return parse_json(value, parse_constant=str)
+    return parse_json(value, parse_constant=str) if column.type == "samples" else _nested(value)
+
+
+@functools.lru_cache(maxsize=_NESTED)
+def _nested(text: str) -> Any:
+    """Few distinct ones stand in many rows, and parsing them anew takes longer than all the rest."""
+    return parse_json(text, parse_constant=str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -37,3 +38,26 @@ def test_nothing_is_taken_out_twice(old_row: dict[str, Any]) -> None:
 def test_what_is_shorter_than_its_call_is_left_out_and_counted(old_row: dict[str, Any]) -> None:
     found = examples_of([old_row, old_row | {"median_us": 0.25}])
     assert len(found) == 1 and found.left_out == {"shorter than its call": 1}
+
+
+def test_of_several_sets_of_cores_the_one_counts_that_most_models_have(old_row: dict[str, Any]) -> None:
+    def of(model: str, *cores: int) -> dict[str, Any]:
+        return old_row | {"model_key": model, "model_name": model, "core_set": list(cores)}
+
+    found = examples_of([of("a", 1), of("a", 0), of("b", 0), of("b", 1), of("c", 1), of("d", 3), of("d", 2)])
+    assert [found.models[place] for place in found.model] == ["a", "b", "c", "d"]
+    assert found.left_out == {"on other cores": 3}
+
+
+def test_what_is_held_of_a_row_is_a_few_numbers(old_row: dict[str, Any]) -> None:
+    def held(rows: int) -> int:
+        tracemalloc.start()
+        try:
+            found = examples_of(dict(old_row) for _ in range(rows))
+            assert len(found) == rows
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few, many = held(1_000), held(6_000)
+    assert many - few < 5_000 * 800, "a row is a dict of two kilobytes"

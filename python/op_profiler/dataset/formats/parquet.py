@@ -5,6 +5,7 @@ Nested values are JSON, except for the samples, which are lists of lists.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
 
 _BATCH = 2000
+_NESTED = 10_000  # values of JSON that are kept: few distinct ones stand in many rows
 _ROW_GROUP = 20_000  # what is held of each part that is being written
 _GROUP_BYTES = 64 * 2**20
 
@@ -149,7 +151,7 @@ def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = N
 def parquet_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[FlatRow]:
     """The rows of a file or folder of this format, with the same values as `flat_rows`; in constant memory.
 
-    Columns that came after the file was written are None.
+    Rows share nested values, which are for reading only. Columns that came after the file was written are None.
 
     Args:
         columns: names of those that are wanted; None for all.
@@ -164,12 +166,13 @@ def parquet_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = N
     later = [] if columns is None else [name for name in columns if name not in there]
     wanted = there if columns is None else [name for name in columns if name in there]
     nested = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
+    parsed = functools.lru_cache(maxsize=_NESTED)(json.loads)
     try:
         for batch in source.to_batches(columns=wanted, batch_size=_BATCH, batch_readahead=1, fragment_readahead=1):
             for row in batch.to_pylist():
-                yield {
-                    k: json.loads(v) if k in nested and v is not None else v for k, v in row.items()
-                } | dict.fromkeys(later)
+                yield {k: parsed(v) if k in nested and v is not None else v for k, v in row.items()} | dict.fromkeys(
+                    later
+                )
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
 

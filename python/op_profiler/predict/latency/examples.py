@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import array
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -59,8 +60,13 @@ COLUMNS = (
     "complete",
 )
 """Columns of the flat table that `examples_of` reads."""
+_MAY_MISS = ("ci_low_us", "ci_high_us", "whole_model_us")
+_NUMBERS = 11
+"""Of a row beside its times of the probe: see `_Kept.add`."""
 _AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"])
 """What a batch of sampled operators puts before and behind each (`op_profiler.frontends.sample`)."""
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,34 +182,14 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
     set of cores for each model and thread count.
     """
     left_out: dict[str, int] = {}
-    kept = []
+    kept = _Kept()
     for row in rows:
         reason = _reason_against(row, schedules)
         if reason is None:
-            kept.append(row)
+            kept.add(row)
         else:
             left_out[reason] = left_out.get(reason, 0) + 1
-    used = _on_one_core_set(kept)
-    if len(used) < len(kept):
-        left_out["on other cores"] = len(kept) - len(used)
-    return _arrays(used, left_out)
-
-
-def _on_one_core_set(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Of a model that was measured on several sets of as many cores the rows of one: the one that most models have."""
-
-    def run(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return row["device_key"], row["model_key"], row["threads"]
-
-    cores = [tuple(row["core_set"] or ()) for row in rows]
-    models: dict[tuple[Any, ...], set[str]] = {}
-    for row, mine in zip(rows, cores, strict=True):
-        models.setdefault((row["device_key"], row["threads"], mine), set()).add(row["model_key"])
-    chosen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    for row, mine in zip(rows, cores, strict=True):
-        rank = (-len(models[row["device_key"], row["threads"], mine]), mine)
-        chosen[run(row)] = min(chosen.get(run(row), rank), rank)
-    return [row for row, mine in zip(rows, cores, strict=True) if chosen[run(row)][1] == mine]
+    return kept.examples(left_out)
 
 
 def _device_name(row: Mapping[str, Any]) -> DeviceName:
@@ -251,57 +237,95 @@ def _call_us(row: Mapping[str, Any]) -> float:
     return float((row["timing_details"] or {}).get("call_overhead_us") or 0.0)
 
 
-def _arrays(rows: Sequence[Mapping[str, Any]], left_out: dict[str, int]) -> Examples:
-    from op_profiler.dataset.formats.flat_table import operator_of_row
+class _Kept:
+    """Rows that are used, each as some numbers: millions of them would not fit into memory with their texts."""
 
-    operators: dict[str, int] = {}
-    found: list[Operator] = []
-    devices: dict[str, int] = {}
-    names: list[DeviceName] = []
-    models: dict[str, int] = {}
-    labels: list[str] = []
-    sampled: list[bool] = []
-    for row in rows:
-        if row["operator_key"] not in operators:
-            operators[row["operator_key"]] = len(found)
-            found.append(operator_of_row(dict(row)))
-        if row["device_key"] not in devices:
-            devices[row["device_key"]] = len(names)
-            names.append(_device_name(row))
-        if row["model_key"] not in models:
-            models[row["model_key"]] = len(labels)
-            labels.append(row["model_name"])
-            sampled.append(row["model_source"] == "sample")
-    operator = np.array([operators[row["operator_key"]] for row in rows], dtype=np.intp)
-    model = np.array([models[row["model_key"]] for row in rows], dtype=np.intp)
-    occurrences = np.array([row["occurrences"] or 1 for row in rows], dtype=np.int64)
-    latency = np.array([row["median_us"] - _call_us(row) for row in rows], dtype=np.float64)
-    low, high = (_numbers(rows, name) for name in ("ci_low_us", "ci_high_us"))
-    moved = np.array([o.bytes_read + o.bytes_written for o in found], dtype=np.float64)
-    traffic, working_set = _traffic(operator, model, occurrences, moved, len(labels))
-    return Examples(
-        operators=found,
-        operator=operator,
-        threads=np.array([row["threads"] for row in rows], dtype=np.int64),
-        latency_us=latency,
-        half_width=(high - low) / 2 / np.maximum(latency, 1e-9),
-        device=np.array([devices[row["device_key"]] for row in rows], dtype=np.intp),
-        devices=names,
-        model=model,
-        occurrences=occurrences,
-        models=labels,
-        sampled=np.array(sampled, dtype=bool),
-        traffic_bytes=traffic[model],
-        working_set_bytes=working_set[model],
-        gauge_us=np.array([_gauge(row) for row in rows], dtype=np.float64).reshape(len(rows), len(PROBE_NAMES)),
-        gauge_bytes=np.array([_gauge_bytes(row) for row in rows], dtype=np.int64),
-        whole_model_us=_numbers(rows, "whole_model_us"),
-        left_out=left_out,
-    )
+    def __init__(self) -> None:
+        self._numbers = array.array("d")
+        self._operators: dict[str, Operator] = {}
+        self._devices: dict[str, DeviceName] = {}
+        self._models: dict[str, tuple[str, bool]] = {}
+        self._places = [dict[Any, int]() for _ in ("operator", "device", "model", "cores")]
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """One more."""
+        from op_profiler.dataset.formats.flat_table import operator_of_row
+
+        if row["operator_key"] not in self._operators:
+            self._operators[row["operator_key"]] = operator_of_row(dict(row))
+        if row["device_key"] not in self._devices:
+            self._devices[row["device_key"]] = _device_name(row)
+        if row["model_key"] not in self._models:
+            self._models[row["model_key"]] = (row["model_name"], row["model_source"] == "sample")
+        keys = (row["operator_key"], row["device_key"], row["model_key"], tuple(row["core_set"] or ()))
+        self._numbers.extend(places.setdefault(key, len(places)) for places, key in zip(self._places, keys))
+        self._numbers.extend((row["threads"], row["occurrences"] or 1, row["median_us"] - _call_us(row)))
+        self._numbers.extend(np.nan if row[name] is None else row[name] for name in _MAY_MISS)
+        self._numbers.append(_gauge_bytes(row))
+        self._numbers.extend(_gauge(row))
+
+    def examples(self, left_out: dict[str, int]) -> Examples:
+        """Those that were measured on the cores that count."""
+        numbers = np.frombuffer(self._numbers).reshape(-1, _NUMBERS + len(PROBE_NAMES))
+        mine = self._on_one_core_set(numbers[:, :5].astype(np.intp))
+        if not mine.all():
+            left_out["on other cores"] = int((~mine).sum())
+            numbers = numbers[mine]
+        operator, operators = _renumbered(numbers[:, 0], list(self._operators.values()))
+        device, devices = _renumbered(numbers[:, 1], list(self._devices.values()))
+        model, models = _renumbered(numbers[:, 2], list(self._models.values()))
+        occurrences, latency, low, high, whole = (numbers[:, n].copy() for n in range(5, 10))
+        moved = np.array([o.bytes_read + o.bytes_written for o in operators], dtype=np.float64)
+        calls = occurrences.astype(np.int64)
+        traffic, working_set = _traffic(operator, model, calls, moved, len(models))
+        return Examples(
+            operators=operators,
+            operator=operator,
+            threads=numbers[:, 4].astype(np.int64),
+            latency_us=latency,
+            half_width=(high - low) / 2 / np.maximum(latency, 1e-9),
+            device=device,
+            devices=devices,
+            model=model,
+            occurrences=calls,
+            models=[name for name, _ in models],
+            sampled=np.array([sampled for _, sampled in models], dtype=bool),
+            traffic_bytes=traffic[model],
+            working_set_bytes=working_set[model],
+            gauge_us=numbers[:, _NUMBERS:].copy(),
+            gauge_bytes=numbers[:, _NUMBERS - 1].astype(np.int64),
+            whole_model_us=whole,
+            left_out=left_out,
+        )
+
+    def _on_one_core_set(self, rows: np.ndarray) -> np.ndarray:
+        """Of a model that was measured on several sets of as many cores the rows of one: the one that most models have.
+
+        Args:
+            rows: operator, device, model, cores and threads, as `add` numbers them.
+
+        Returns:
+            Mask of the rows.
+        """
+        runs, run = np.unique(rows[:, [1, 4, 2, 3]], axis=0, return_inverse=True)  # device, threads, model, cores
+        sets, counted = np.unique(runs[:, [0, 1, 3]], axis=0, return_counts=True)
+        models = dict(zip(map(tuple, sets.tolist()), counted.tolist()))
+        cores = list(self._places[3])
+        chosen: dict[tuple[int, int, int], tuple[int, tuple[int, ...], int]] = {}
+        for device, threads, model, mine in runs.tolist():
+            rank = (-models[device, threads, mine], cores[mine], mine)
+            chosen[device, threads, model] = min(chosen.get((device, threads, model), rank), rank)
+        kept = np.array([chosen[device, threads, model][2] == mine for device, threads, model, mine in runs.tolist()])
+        return np.asarray(kept[run.reshape(-1)], dtype=bool) if len(kept) else np.zeros(0, dtype=bool)
 
 
-def _numbers(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
-    return np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=np.float64)
+def _renumbered(places: np.ndarray, items: Sequence[T]) -> tuple[np.ndarray, list[T]]:
+    """Those of some items that are there, in the order of their first place, and the places among these."""
+    distinct, first, inverse = np.unique(places.astype(np.intp), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    return rank[inverse.reshape(-1)], [items[n] for n in distinct[order]]
 
 
 def _gauge(row: Mapping[str, Any]) -> list[float]:
