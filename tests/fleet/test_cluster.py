@@ -6,14 +6,16 @@ import contextlib
 import dataclasses
 import json
 import subprocess
+import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 from sqlalchemy import select
 
 pytest.importorskip("distributed")
 
-from processes import COMMAND, PATIENCE_SECONDS, Listening, request, scheduler, worker
+from processes import COMMAND, PATIENCE_SECONDS, Listening, dask_workers_of, request, scheduler, worker
 
 from op_profiler.collection.request import Studies, TuneRequest
 from op_profiler.collection.sampling.draw import Draw
@@ -83,6 +85,11 @@ _SWEEP = ("corun", "--cluster", "tcp://127.0.0.1:9")
         (("collect", "--modelname", "mlp", "--cluster", "rack1"), "is no cluster"),
         (("sample", "--count", "1", "--cluster", "tcp://127.0.0.1:9"), "no scheduler answers"),
         (("calibrate", "--cluster", "tcp://127.0.0.1:9"), "no scheduler answers"),
+        (("worker", "tcp://rack1:8786"), "give tls:// in place of tcp://"),
+        (
+            ("worker", "tcp://127.0.0.1:9", "--boards", "pynq@rack1:9190", "--builds", "2"),
+            "leave it out beside --builds",
+        ),
         (("worker", "tcp://127.0.0.1:9", "--boards", "pynq"), "their tracker, as pynq@"),
         (("worker", "tcp://127.0.0.1:9", "--boards", "llvm@rack1:9190"), "which tells it by itself"),
         (("collect", "--modelname", "mlp", "--each"), "add --cluster"),
@@ -108,6 +115,20 @@ def test_a_cluster_of_this_machine_alone() -> None:
     with Cluster("local:2") as cluster:
         found = cluster.workers()
         assert [machine for machine, _ in found.values()] == [this_machine()] * 2
+
+
+def test_nothing_is_reached_from_elsewhere_and_metrics_are_told(shared: str) -> None:
+    pytest.importorskip("prometheus_client")
+    for process in dask_workers_of(shared):
+        told = {at.laddr.ip for at in process.net_connections("tcp") if at.status == psutil.CONN_LISTEN}
+        assert told == {"127.0.0.1"}
+    (worker,) = state_of(shared)["workers"]
+    with urllib.request.urlopen(worker["metrics"]) as page:
+        assert b"dask_worker_tasks" in page.read()
+    with Cluster(shared) as cluster:
+        port = cluster.client.scheduler_info(n_workers=0)["services"]["dashboard"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+        assert b"dask_scheduler_workers" in page.read()
 
 
 def test_models_are_sampled_over_a_cluster(tmp_path: Path, sqlite_url: str, shared: str) -> None:

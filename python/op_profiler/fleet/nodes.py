@@ -81,7 +81,7 @@ def run_worker(address: str, say: Say, name: str | None = None, builds: int = 0)
         builds: measure nothing, and build so many models at once for those that do; 0: measure.
 
     Raises:
-        UsageError: ``tls://`` without certificates.
+        UsageError: ``tls://`` without certificates, or ``tcp://`` of another machine.
         MissingPackageError: no Dask.
     """
     settings.configure()
@@ -100,7 +100,7 @@ async def _work(address: str, say: Say, name: str | None, machine: FleetMachine)
     ended = asyncio.ensure_future(_until_told_to_end(asyncio.Event().wait()))
     told = False
     while not ended.done():
-        nanny = Nanny(address, security=security, name=name, **worker_options(machine))
+        nanny = Nanny(address, security=security, name=name, **_listens(address), **worker_options(machine))
         try:
             async with nanny:
                 say(f"connected to {address}")
@@ -129,6 +129,23 @@ def worker_options(machine: FleetMachine) -> dict[str, Any]:
         "dashboard": False,
         "preload": ["op_profiler.fleet.work"],
     }
+
+
+def _listens(address: str) -> dict[str, Any]:
+    """Where a worker listens: without certificates, whoever reaches it can run code on its machine.
+
+    Raises:
+        UsageError: a scheduler on another machine, which has to reach this worker, and no certificates.
+    """
+    if address.startswith("tls://"):
+        return {}
+    host = address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    if not _is_loopback(host):
+        raise UsageError(
+            f"{address} is on another machine, which would have to reach this worker, and so could anybody. Make "
+            "certificates with 'op-profiler certificates FOLDER', and give tls:// in place of tcp://"
+        )
+    return {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
 
 
 def _offers(machine: FleetMachine) -> Needs:

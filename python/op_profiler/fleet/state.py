@@ -18,11 +18,12 @@ def state_of(address: str) -> dict[str, Any]:
     """What a cluster is doing.
 
     Returns:
-        ``workers``: of each the fields of `FleetMachine`, what it ``does``, its ``address``, Dask's ``status``,
-        ``tasks`` that are its, and of its machine the tasks that ``finished`` and that ``failed`` among the last ones
-        that the scheduler remembers, ``deviation`` (`work.Finished`) of the last one, and whether that ``drifts``.
-        ``runs``: how much clients have ``done`` of how many, of runs that are not over. ``per_minute``: tasks that
-        ended in the last ten minutes. ``dashboard``: where Dask shows its pages, None without them.
+        ``workers``: of each the fields of `FleetMachine`, what it ``does``, where Prometheus reads its ``metrics``, its
+        ``address``, Dask's ``status``, ``tasks`` that are its, and of its machine the tasks that ``finished`` and that
+        ``failed`` among the last ones that the scheduler remembers, ``deviation`` (`work.Finished`) of the last one,
+        and whether that ``drifts``. ``runs``: how much clients have ``done`` of how many, of runs that are not over.
+        ``per_minute``: tasks that ended in the last ten minutes. ``dashboard``: where Dask shows its pages, None
+        without them.
 
     Raises:
         MeasureError: no scheduler answers.
@@ -40,6 +41,7 @@ def state_of(address: str) -> dict[str, Any]:
                     "status": about["status"],
                     **msgspec.to_builtins(machine),
                     "does": machine.does,
+                    "metrics": f"http://{about['host']}:{about['services']['dashboard']}/metrics",
                     "tasks": [_name(key) for key in processing.get(worker, ())],
                     **_past([done for _, done in ended if done.host_id == machine.host_id]),
                 }
