@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
-from op_profiler.compilers.compiler import require
+from op_profiler.compilers.abilities import require
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, check_pipeline, pipeline_identity
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest

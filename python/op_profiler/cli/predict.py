@@ -106,7 +106,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     """Predict the latency of every operator of a model, and of the model, without measuring anything."""
     from op_profiler.building.request import BuildRequest
     from op_profiler.cli import values
-    from op_profiler.compilers.compiler import require
+    from op_profiler.compilers.abilities import require
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_writable
     from op_profiler.frontends import FRONTENDS, source_and_name

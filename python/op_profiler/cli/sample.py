@@ -101,7 +101,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collection.sampling import grid, run, spaces
     from op_profiler.collection.sampling.draw import Draw
     from op_profiler.collection.supervisor import Collection
-    from op_profiler.compilers.compiler import require
+    from op_profiler.compilers.abilities import require
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_writable
     from op_profiler.frontends.frontend import ModelRequest

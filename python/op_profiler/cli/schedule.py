@@ -68,7 +68,7 @@ def schedule(
 ) -> None:
     """The best known schedule of an operator; of one never tuned, those predicted to be the best. Searches nothing."""
     from op_profiler.building.request import BuildRequest
-    from op_profiler.compilers.compiler import require
+    from op_profiler.compilers.abilities import require
     from op_profiler.errors import UsageError
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.status import Status

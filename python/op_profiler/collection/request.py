@@ -8,7 +8,7 @@ from typing import Any
 
 from op_profiler.building.request import BuildRequest, one_of
 from op_profiler.compilers import COMPILERS
-from op_profiler.compilers.compiler import require
+from op_profiler.compilers.abilities import require
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.dataset import DEFAULT_DB
 from op_profiler.errors import UsageError
@@ -164,6 +164,8 @@ class CollectRequest:
         if studies.tune is not None:
             studies.tune.check()
             compiler = COMPILERS.get(self.build.compiler)
+            if self.build.place is not None:
+                require(self.build.compiler, "tune_remotely", "--iftune with --host")
             if studies.tune.tuner in compiler.other_tuners:
                 names = ", ".join(name for name in TUNERS if name not in compiler.other_tuners)
                 raise UsageError(

@@ -21,6 +21,7 @@ from op_profiler.operators.operator import Operator
 from op_profiler.resources import read_back
 from op_profiler.targets.machine import Machine, TimedModel
 
+NO_WHOLE = "the runtime there cannot run the model as a whole: there is only the sum of its operators"
 _BATCH_US = 2e4
 """Of calls between two looks at the clock while energy is measured."""
 
@@ -205,7 +206,7 @@ class Session:
         settings: Settings,
         samples: Samples,
         outcome: Outcome | None,
-        before: float,
+        before: float | None,
         after: float | None,
     ) -> ThreadResult:
         load_before, load_after = (outcome.load_before, outcome.load_after) if outcome else (None, None)
@@ -231,15 +232,19 @@ class Session:
             else:
                 continue
             results.append(OperatorResult(operator, settings, measurement))
-        whole = summarize(
-            np.asarray(samples.whole_us)[:, None],
-            load_before=load_before,
-            load_after=load_after,
-            foreign_load=foreign,
-        )
-        again = self._between_runs(threads, np.asarray(samples.whole_us), samples, None)
-        whole = dataclasses.replace(whole, settled=settled, **self._energies(threads, None), **again)
-        whole = dataclasses.replace(whole, **self._counted.get((threads, None), {}))
+        whole_us = np.asarray(samples.whole_us, dtype=np.float64)
+        if len(whole_us) and np.isnan(whole_us).all():
+            whole, before, after = Measurement(error=NO_WHOLE), None, None
+        else:
+            whole = summarize(
+                whole_us[:, None],
+                load_before=load_before,
+                load_after=load_after,
+                foreign_load=foreign,
+            )
+            again = self._between_runs(threads, whole_us, samples, None)
+            whole = dataclasses.replace(whole, settled=settled, **self._energies(threads, None), **again)
+            whole = dataclasses.replace(whole, **self._counted.get((threads, None), {}))
         timing = self._timing(threads, whole, results, samples, matrix, outcome, before, after)
         return ThreadResult(threads, settings, tuple(results), timing, complete=outcome is not None)
 
@@ -257,7 +262,7 @@ class Session:
         samples: Samples,
         matrix: np.ndarray,
         outcome: Outcome | None,
-        before: float,
+        before: float | None,
         after: float | None,
     ) -> ModelTiming:
         times = {key: m.median_us for key, m in self._known.get(threads, {}).items()}

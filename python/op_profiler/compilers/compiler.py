@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
-from op_profiler.errors import ModelError, UsageError
+from op_profiler.errors import ModelError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import LoopNest
-    from op_profiler.compilers.tvm_types import DeviceArray, IRModule, PackedFunction, RuntimeDevice, Target
+    from op_profiler.compilers.remote_model import Remote, RemoteModel
+    from op_profiler.compilers.tvm_types import (
+        DeviceArray,
+        IRModule,
+        PackedFunction,
+        RuntimeDevice,
+        RuntimeModule,
+        Target,
+    )
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.measure.in_place import BoundKernel
     from op_profiler.measure.kernels import GraphKernels
@@ -41,8 +49,6 @@ if TYPE_CHECKING:
 
 
 _VARIABLE = "OP_PROFILER_COMPILER"
-ABILITIES = frozenset({"tune", "compare", "vendor", "corun", "predict", "sample", "schedule", "decode"})
-"""Options and commands that not every compiler has what it takes for."""
 
 
 class NotKept(ValueError):
@@ -57,11 +63,12 @@ class Compiler(abc.ABC):
         name: that it is chosen by.
         takes_builds_of_targets: a kind of targets may bring the build of TVM that compiles for it
             (`TargetKind.tvm_build`); else one build compiles for all of them.
-        beyond_collecting: what it can do beside lowering, building and measuring models: some of `ABILITIES`.
+        beyond_collecting: what it can do beside lowering, building and measuring models: some of `abilities.ABILITIES`.
         runs_own_kernels: the kernels of this package that tell how fast the machine is are written for its TVM.
         pipelines: names of its ways from models to kernels. Where there are several it takes a user's too, and goes
             the way of `op_profiler.compilers.pipelines.pipeline_in_use`.
         native_flags: that C code which calls its kernels is compiled with.
+        linking: package of its TVM with ``cc`` and ``tar``, which make files of compiled code.
         record_form: how its schedule records lie in files, `LINES` or `DATABASES` of `op_profiler.schedules.records`.
         tuner: of `op_profiler.tuning.tuners`, that searches where the user names none.
         other_tuners: those that search for another compiler only.
@@ -74,6 +81,7 @@ class Compiler(abc.ABC):
     runs_own_kernels: ClassVar[bool] = False
     pipelines: ClassVar[tuple[str, ...]] = (DEFAULT_PIPELINE,)
     native_flags: ClassVar[tuple[str, ...]] = ()
+    linking: ClassVar[str] = "tvm.support"
     record_form: ClassVar[str] = ".jsonl"
     tuner: ClassVar[str] = "xgb_knob"
     other_tuners: ClassVar[frozenset[str]] = frozenset()
@@ -264,6 +272,18 @@ class Compiler(abc.ABC):
         that it was really called with."""
 
     @abc.abstractmethod
+    def load_remote(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> RemoteModel:
+        """As `load`, on a machine behind RPC.
+
+        Raises:
+            MeasureError: its runtime lacks what that takes.
+        """
+
+    @abc.abstractmethod
+    def probe_code(self, target: Target) -> RuntimeModule:
+        """What asks a machine behind RPC of itself: a module with the two functions of `remote_model`."""
+
+    @abc.abstractmethod
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
         """The function of a kernel of a built model; it takes the arrays that it reads and then those that it writes.
 
@@ -351,6 +371,10 @@ class Compiler(abc.ABC):
         """
         raise ModelError(f"{self.name} does not tell the loops of {operator.name}")
 
+    def loops_of_call(self, occurrence: Occurrence, target: Target) -> tuple[LoopNest, ...]:
+        """`loop_nests` of an operator that a model was lowered to, which may tell more than its description."""
+        return self.loop_nests(occurrence.operator, target)
+
     @abc.abstractmethod
     def write(self, folder: Path, compiled: CompiledModel) -> None:
         """Write a built model into a folder that is there.
@@ -380,21 +404,6 @@ def use_compiler(name: str) -> None:
     """
     COMPILERS.check(name)
     os.environ[_VARIABLE] = name
-
-
-def require(name: str, ability: str, option: str) -> None:
-    """Refuse what a compiler cannot do.
-
-    Args:
-        name: of the compiler.
-        ability: one of `ABILITIES`.
-        option: by which the user asked for it.
-
-    Raises:
-        UsageError: it has not got it.
-    """
-    if ability not in COMPILERS.get(name).beyond_collecting:
-        raise UsageError(f"{option} is not there for --compiler {name}: it measures models; leave one of them out")
 
 
 def compiler_in_use() -> Compiler:

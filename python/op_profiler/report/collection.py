@@ -226,6 +226,8 @@ def _model_table(report: ModelReport) -> object:
         timing = thread.timing
         whole = timing.whole_model if timing else None
         cells = ["-"] * 7
+        if timing is not None and timing.sum_of_operators_us is not None:
+            cells[5] = f"{timing.sum_of_operators_us:.1f}"
         rounds = "-"
         if timing is not None and whole is not None and whole.median_us is not None:
             cells = [
@@ -234,7 +236,7 @@ def _model_table(report: ModelReport) -> object:
                 _half_width(whole.median_us, whole.again_low_us, whole.again_high_us),
                 f"{timing.before_us:.1f}" if timing.before_us is not None else "-",
                 f"{timing.after_us:.1f}" if timing.after_us is not None else "-",
-                f"{timing.sum_of_operators_us:.1f}" if timing.sum_of_operators_us is not None else "incomplete",
+                cells[5] if timing.sum_of_operators_us is not None else "incomplete",
                 f"{timing.ratio:.3f}" if timing.ratio is not None else "none" if timing.not_a_pair else "-",
             ]
             rounds = str(timing.details.get("rounds", "-"))

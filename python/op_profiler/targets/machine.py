@@ -63,7 +63,7 @@ class TimedModel(Protocol):
         """Run the whole model once."""
 
     def time_model(self) -> float:
-        """Microseconds of one run of the whole model."""
+        """Microseconds of one run of the whole model; NaN where it can be run kernel by kernel only."""
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
         """Run every kernel once in order; microseconds of those that are timed, calls included

@@ -93,6 +93,8 @@ def test_prefill_and_decode_of_a_decoder_are_models_apart_with_the_kernels_of_th
         (("--precision", "int8"), "--precision float32"),
         (("--executor", "vm"), "leave out --executor"),
         (("--target", "llvm,pynq"), "pynq"),
+        (("--target", "cuda"), "--target llvm"),
+        (("--iftune", "true", "--host", "127.0.0.1", "--port", "9"), "--iftune with --host"),
         (("--vendor", "true"), "--vendor"),
         (("--pipeline", "stock", "--iftune", "true"), "--pipeline"),
         (("--pipeline", "stok"), "'stok'"),
@@ -103,6 +105,12 @@ def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, ...], 
     ran = _collect("--compiler", "relax", "--modelname", "mlp", *options)
     assert ran.returncode == 2 and "Traceback" not in ran.stderr
     assert told in " ".join(ran.stderr.split())
+
+
+def test_a_model_is_compiled_for_a_board_that_is_not_there() -> None:
+    ran = _collect("--compiler", "relax", "--modelname", "mlp", "--target", "pynq", "--dry-run")
+    assert ran.returncode == 0, ran.stderr
+    assert "not measured" in ran.stdout and "nn_contrib_dense_pack_add_nn_relu" in ran.stdout
 
 
 def test_a_model_is_tuned_recorded_and_rebuilt_with_the_records(tmp_path: Path) -> None:

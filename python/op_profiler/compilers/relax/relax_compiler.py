@@ -23,9 +23,18 @@ if TYPE_CHECKING:
 
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.loop_nest import LoopNest
     from op_profiler.compilers.relax.library import VmLibrary
     from op_profiler.compilers.relax.pipeline import Lowered
-    from op_profiler.compilers.tvm_types import DeviceArray, IRModule, PackedFunction, RuntimeDevice, Target
+    from op_profiler.compilers.remote_model import Remote, RemoteModel
+    from op_profiler.compilers.tvm_types import (
+        DeviceArray,
+        IRModule,
+        PackedFunction,
+        RuntimeDevice,
+        RuntimeModule,
+        Target,
+    )
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.measure.in_place import BoundKernel
     from op_profiler.measure.kernels import GraphKernels
@@ -37,6 +46,7 @@ if TYPE_CHECKING:
     from op_profiler.tuning.task import Task
     from op_profiler.tuning.tunable import Tunable
 
+_TARGETS = ("llvm", "pynq", "arm_cpu")
 _ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, IndexError)
 """What passes of TVM raise where they refuse a model."""
 
@@ -55,8 +65,8 @@ class RelaxCompiler(Compiler):
 
     def check(self, request: BuildRequest) -> None:
         tvm_package.check()
-        if request.target.split()[0] != "llvm" or request.place is not None:
-            raise UsageError("--compiler relax compiles for this machine's processor: --target llvm")
+        if request.target.split()[0] not in _TARGETS:
+            raise UsageError(f"--compiler relax compiles for processors: --target {', '.join(_TARGETS)}")
         if request.precision != "float32":
             raise UsageError("--compiler relax measures models as they are: --precision float32")
         if request.executor != "default":
@@ -135,6 +145,17 @@ class RelaxCompiler(Compiler):
                 lowered, finished = other.lowered, Finished(other.executable)
         built = _built(finished, lowered.kernels, model, _called(lowered), started)
         return _with_attention(built, model, target)
+
+    def load_remote(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> RemoteModel:
+        from op_profiler.compilers.relax.remote import RemoteVm
+
+        return RemoteVm(compiled, remote, inputs)
+
+    def probe_code(self, target: Target) -> RuntimeModule:
+        from op_profiler.compilers.relax.remote import probe_code
+
+        code: RuntimeModule = probe_code(target)
+        return code
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
         library: VmLibrary = compiled.library
@@ -225,6 +246,13 @@ class RelaxCompiler(Compiler):
 
         spec = spec_of(occurrence, target)
         return () if spec is None else (spec,)
+
+    def loops_of_call(self, occurrence: Occurrence, target: Target) -> tuple[LoopNest, ...]:
+        from op_profiler.compilers.relax.loop_nests import loop_nests
+
+        if occurrence.function is None:
+            return self.loop_nests(occurrence.operator, target)  # refuses: it runs over a KV cache
+        return loop_nests(occurrence.function, target)
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:
         from op_profiler.compilers.relax.compiled_files import write_compiled

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
 from typing import Any
 
-from op_profiler.compilers.loop_nest import Access, Loop, LoopNest
+from op_profiler.compilers.loop_nest import LoopNest
+from op_profiler.compilers.loop_reader import Language, Reader
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 
@@ -25,10 +24,6 @@ _NOT_NEEDED = [
     "tir.HoistIfThenElse",
 ]
 """Passes behind that phase: two thirds of the time."""
-_KINDS = ("serial", "parallel", "vectorized", "unrolled")
-
-Expression = int | tuple[Any, ...]
-"""An index: a number, ``("v", variable)``, ``("load",)``, or an operator and its arguments."""
 
 
 def loop_nests(function: Any, target: Any) -> tuple[LoopNest, ...]:
@@ -37,7 +32,16 @@ def loop_nests(function: Any, target: Any) -> tuple[LoopNest, ...]:
     Raises:
         ModelError: TVM has no schedule for it on that target, or a library computes it.
     """
-    nests = tuple(_Reader(_lowered(function, target)).nests())
+    tvm = load_tvm()
+    language = Language(
+        tvm.tir,
+        tvm.tir.Call,
+        tvm.tir.BufferLoad,
+        identify=lambda node: int(node.handle.value),
+        tensor=lambda buffer: buffer.data,
+        arguments=lambda made: [buffer.data for buffer in made.buffer_map.values()],
+    )
+    nests = Reader(language, _lowered(function, target)).nests()
     if not nests:
         raise ModelError("it has no loops of its own: a library computes it")
     return nests
@@ -66,215 +70,3 @@ def _lowered(function: Any, target: Any) -> Any:
     if not found:
         raise ModelError("no schedule: nothing of it is computed by TVM")
     return found[0]
-
-
-class _Statement:
-    """One store while it is read: indices are expressions yet."""
-
-    def __init__(self, loops: Sequence[tuple[int, int, str]], guards: int) -> None:
-        self.loops = list(loops)
-        self.guards = guards
-        self.accesses: list[tuple[int, bool, bool, int, int, Expression]] = []
-        self.operations: dict[str, int] = {}
-
-    def count(self, name: str) -> None:
-        self.operations[name] = self.operations.get(name, 0) + 1
-
-
-class _Reader:
-    """Walks the body of a function; every object of TVM is looked at once, since each look takes a microsecond."""
-
-    def __init__(self, function: Any) -> None:
-        tvm = load_tvm()
-        tir = tvm.tir
-        self._tvm = tvm
-        self._binary = {tir.Add: "+", tir.Sub: "-", tir.Mul: "*", tir.FloorDiv: "//", tir.FloorMod: "%"}
-        self._binary |= {tir.Div: "//", tir.Mod: "%", tir.Max: "max", tir.Min: "min"}
-        self._compared = (tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ, tir.NE, tir.And, tir.Or)
-        self._loops: list[tuple[int, int, str]] = []
-        self._guards = 0
-        self._places = 0  # how deep in an index or a condition, whose arithmetic does not count
-        self._values: dict[int, Expression] = {}
-        self._keep: list[Any] = []  # a handle names a variable as long as something holds it
-        self._tensors: dict[int, tuple[int, bool]] = {}
-        self._statements: list[_Statement] = []
-        for parameter, buffer in function.buffer_map.items():
-            self._keep.append(parameter)
-            self._tensor(buffer.data, argument=True)
-        self._visit(function.body)
-
-    def nests(self) -> Iterator[LoopNest]:
-        """What was read."""
-        for statement in self._statements:
-            yield _nest(statement)
-
-    def _tensor(self, variable: Any, *, argument: bool = False) -> tuple[int, bool]:
-        handle = variable.handle.value
-        if handle not in self._tensors:
-            self._keep.append(variable)
-            self._tensors[handle] = (len(self._tensors), argument)
-        return self._tensors[handle]
-
-    def _visit(self, node: Any) -> None:
-        tir = self._tvm.tir
-        if isinstance(node, tir.For):
-            variable = node.loop_var
-            self._keep.append(variable)
-            kind = _KINDS[int(node.kind)] if int(node.kind) < len(_KINDS) else "parallel"  # a GPU's threads
-            self._loops.append((variable.handle.value, _number(node.extent), kind))
-            self._visit(node.body)
-            self._loops.pop()
-        elif isinstance(node, tir.SeqStmt):
-            for part in node.seq:
-                self._visit(part)
-        elif isinstance(node, tir.IfThenElse):
-            self._guards += 1
-            self._visit(node.then_case)
-            if node.else_case is not None:
-                self._visit(node.else_case)
-            self._guards -= 1
-        elif isinstance(node, tir.LetStmt):
-            self._keep.append(node.var)
-            self._values[node.var.handle.value] = self._read(node.value, _Statement((), 0))
-            self._visit(node.body)
-        elif isinstance(node, tir.BufferStore):
-            statement = _Statement(self._loops, self._guards)
-            self._read(node.value, statement)
-            self._access(node.buffer, node.indices, statement, written=True)
-            self._statements.append(statement)
-        elif hasattr(node, "body"):
-            self._visit(node.body)
-
-    def _access(self, buffer: Any, indices: Any, statement: _Statement, *, written: bool) -> None:
-        shape = [_number(d) for d in buffer.shape]
-        place: Expression = 0
-        self._places += 1
-        for size, index in zip(shape, indices):
-            place = ("+", ("*", place, size), self._read(index, statement))
-        self._places -= 1
-        item = self._tvm.DataType(buffer.dtype)
-        tensor, argument = self._tensor(buffer.data)
-        statement.accesses.append((tensor, argument, written, max(item.bits // 8, 1), math.prod(shape), place))
-
-    def _read(self, node: Any, statement: _Statement) -> Expression:
-        """A value as an expression; what it reads and computes is noted with the statement."""
-        tir = self._tvm.tir
-        operator = self._binary.get(type(node))
-        if isinstance(node, tir.IntImm):
-            return int(node.value)
-        if isinstance(node, tir.Var):
-            handle = node.handle.value
-            return self._values.get(handle, ("v", handle))
-        if operator is not None:
-            self._count(node, operator, statement)
-            return (operator, self._read(node.a, statement), self._read(node.b, statement))
-        if isinstance(node, tir.BufferLoad):
-            self._access(node.buffer, node.indices, statement, written=False)
-            return ("load",)
-        if isinstance(node, (tir.Cast, tir.Broadcast)):
-            return self._read(node.value, statement)
-        if isinstance(node, tir.Ramp):
-            return self._read(node.base, statement)
-        if isinstance(node, tir.Select):
-            return self._chosen((node.condition, node.true_value, node.false_value), statement)
-        if isinstance(node, tir.Call):
-            return self._called(node, statement)
-        if isinstance(node, tir.Let):
-            self._keep.append(node.var)
-            self._values[node.var.handle.value] = self._read(node.value, statement)
-            return self._read(node.body, statement)
-        if isinstance(node, self._compared):
-            self._read(node.a, statement)
-            self._read(node.b, statement)
-        return 0
-
-    def _count(self, node: Any, operator: str, statement: _Statement) -> None:
-        """One operation of a value; those of indices are no work of their own."""
-        if self._places:
-            return
-        statement.count({"*": "mul", "//": "div"}.get(operator, "add"))
-        if operator == "+" and any(isinstance(side, self._tvm.tir.Mul) for side in (node.a, node.b)):
-            statement.count("fma")
-
-    def _chosen(self, parts: Sequence[Any], statement: _Statement) -> Expression:
-        if not self._places:
-            statement.count("select")
-        self._places += 1
-        self._read(parts[0], statement)
-        self._places -= 1
-        value = self._read(parts[1], statement)
-        self._read(parts[2], statement)
-        return value
-
-    def _called(self, node: Any, statement: _Statement) -> Expression:
-        name = getattr(node.op, "name", "")
-        if name == "tir.if_then_else":
-            return self._chosen(node.args, statement)
-        if name != "tir.likely" and not self._places:
-            statement.count("call")
-        values = [self._read(argument, statement) for argument in node.args]
-        return values[0] if values else 0
-
-
-def _number(value: Any) -> int:
-    """An extent; 1 where it is known at run time only."""
-    return int(value) if isinstance(value, (int, load_tvm().tir.IntImm)) else 1
-
-
-def _nest(statement: _Statement) -> LoopNest:
-    """A loop over fused axes is taken apart where indices divide its variable; strides are differences of indices."""
-    divisors: dict[int, set[int]] = {}
-    for *_, place in statement.accesses:
-        _divisors(place, divisors)
-    loops: list[Loop] = []
-    steps: list[tuple[int, int]] = []
-    for variable, extent, kind in statement.loops:
-        chain = [1]
-        for divisor in sorted(divisors.get(variable, ())):
-            if 1 < divisor < extent and divisor % chain[-1] == 0:
-                chain.append(divisor)
-        extents = [after // before for before, after in zip(chain, chain[1:])] + [-(-extent // chain[-1])]
-        loops += [Loop(size, kind) for size in reversed(extents)]
-        steps += [(variable, step) for step in reversed(chain)]
-    accesses = []
-    for tensor, argument, written, item, elements, place in statement.accesses:
-        start = _value(place, -1, 0)
-        strides = tuple(abs(_value(place, variable, step) - start) for variable, step in steps)
-        accesses.append(Access(tensor, argument, written, item, elements, strides, _gathers(place)))
-    return LoopNest(tuple(loops), tuple(accesses), statement.operations, statement.guards)
-
-
-def _divisors(place: Expression, found: dict[int, set[int]]) -> None:
-    """What the indices divide each variable by."""
-    if isinstance(place, int) or place[0] == "v":
-        return
-    if place[0] in ("//", "%") and isinstance(place[2], int) and place[2] > 0:
-        inner, factor = place[1], 1
-        if isinstance(inner, tuple) and inner[0] == "//" and isinstance(inner[2], int):
-            inner, factor = inner[1], inner[2]
-        if isinstance(inner, tuple) and inner[0] == "v":
-            found.setdefault(inner[1], set()).add(factor * place[2])
-    for part in place[1:]:
-        _divisors(part, found)
-
-
-def _value(place: Expression, variable: int, step: int) -> int:
-    """The index where one variable is `step` and all others are 0."""
-    if isinstance(place, int):
-        return place
-    if place[0] == "v":
-        return step if place[1] == variable else 0
-    if place[0] == "load":
-        return 0
-    one, other = (_value(part, variable, step) for part in place[1:])
-    if place[0] in ("//", "%"):
-        return 0 if other == 0 else one // other if place[0] == "//" else one % other
-    return {"+": one + other, "-": one - other, "*": one * other, "max": max(one, other), "min": min(one, other)}[
-        place[0]
-    ]
-
-
-def _gathers(place: Expression) -> bool:
-    if isinstance(place, int) or place[0] == "v":
-        return False
-    return place[0] == "load" or any(_gathers(part) for part in place[1:])

@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from op_profiler.c_compiler import make_library
+from op_profiler.compilers.abilities import ABILITIES
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
-from op_profiler.compilers.compiler import ABILITIES, Compiler
+from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.relay import compiled_files, lower
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.tvm_build import load_tvm
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import LoopNest
     from op_profiler.compilers.relay.chosen import ChosenSchedules
-    from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction, RuntimeDevice, Target
+    from op_profiler.compilers.remote_model import Remote, RemoteModel
+    from op_profiler.compilers.tvm_types import (
+        DeviceArray,
+        PackedFunction,
+        RuntimeDevice,
+        RuntimeModule,
+        Target,
+    )
     from op_profiler.measure.in_place import BoundKernel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
@@ -41,6 +49,7 @@ class RelayCompiler(Compiler):
     takes_builds_of_targets = True
     beyond_collecting = ABILITIES - {"decode"}
     runs_own_kernels = True
+    linking = "tvm.contrib"
     needs = (
         "The compiler relay needs Relay and AutoTVM, TVM 0.8 to 0.19: source ./env_var.sh installs one, or set "
         "TVM_HOME to a build of your own."
@@ -126,6 +135,17 @@ class RelayCompiler(Compiler):
 
         loaded = VmKernels(compiled, device, list(inputs.values()))
         return loaded, operators_at_run_time(compiled, loaded)
+
+    def load_remote(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> RemoteModel:
+        from op_profiler.compilers.relay.remote import RemoteGraph
+
+        return RemoteGraph(compiled, remote, inputs)
+
+    def probe_code(self, target: Target) -> RuntimeModule:
+        from op_profiler.compilers.relay.remote import probe_code
+
+        code: RuntimeModule = probe_code(target)
+        return code
 
     def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
         function: PackedFunction = compiled.library.get_lib().get_function(name, True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.compilers import DEFAULT_COMPILER
-from op_profiler.compilers.compiler import require
+from op_profiler.compilers.abilities import require
 from op_profiler.errors import MissingPackageError, ModelError, UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.planning.policies import POLICIES

@@ -8,6 +8,7 @@ import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.traffic import NAMES
 from op_profiler.shipped import shipped_loops
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.compiled_model import Occurrence
+    from op_profiler.compilers.loop_nest import LoopNest
 
 _DESCRIPTION = 1
 """Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
@@ -89,15 +94,39 @@ def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[s
     return found
 
 
-def _asked(operator: Operator, target: str) -> np.ndarray:
+def keep_loops(occurrences: Sequence[Occurrence], target: str) -> None:
+    """Keep what the loops of a lowered model's operators do, for `loops_of`: of some compilers only the kernel itself
+    tells that, and a description does not. What is kept is not asked for again; a full disk costs the cache only.
+
+    Args:
+        target: as `loops_of` will be asked with it.
+    """
     from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.predict.latency.traffic import traffic_features
     from op_profiler.targets.target import resolve_target
 
+    resolved, about = resolve_target(target), _about(target)
+    with contextlib.suppress(OSError, sqlite3.Error), _opened() as kept:
+        for one in {one.operator.key: one for one in occurrences}.values():
+            found = _read(kept, about, one.operator.key)
+            if found is None or np.isnan(found).any():
+                row = _described(lambda one=one: compiler_in_use().loops_of_call(one, resolved))  # type: ignore[misc]
+                _write(kept, about, one.operator.key, row)
+
+
+def _described(nests: Callable[[], Sequence[LoopNest]]) -> np.ndarray:
+    from op_profiler.predict.latency.traffic import traffic_features
+
     try:
-        return traffic_features(compiler_in_use().loop_nests(operator, resolve_target(target)))
+        return traffic_features(nests())
     except (OpProfilerError, ImportError):  # no TVM, or one that does not tell: predictors do without
         return np.full(len(NAMES), np.nan, dtype=np.float32)
+
+
+def _asked(operator: Operator, target: str) -> np.ndarray:
+    from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.targets.target import resolve_target
+
+    return _described(lambda: compiler_in_use().loop_nests(operator, resolve_target(target)))
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
+import gc
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -12,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
-from op_profiler.compilers.executor_graph import expose_every_tensor
-from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.remote_model import Remote
 from op_profiler.compilers.tvm_errors import last_line
-from op_profiler.compilers.tvm_types import RemoteSession, RuntimeModule, Target
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.errors import BoardLostError, MeasureError
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.rounds import Limits
@@ -116,6 +117,7 @@ class Board:
             loaded.release(lost=self._lost)
         del self.connection.session, self.runtime, self.threads
         self.probe = None
+        gc.collect()  # objects of TVM hold each other too, and the session with them
 
 
 class RemoteThreads:
@@ -177,57 +179,30 @@ class BoardKernels:
     """A model on a board (a `LoadedModel`).
 
     Whole model and single kernels are timed by the runtime's time evaluator, which calls once before it takes time. In
-    the state ``model`` the kernels' times come from one run of the debug executor's profiler, in graph order and in
-    place; where the board cannot do that, the state is ``hot`` and `cache_mechanism` says so.
+    the state ``model`` the kernels' times come from one run of a profiler over there, in graph order and in place;
+    where the board cannot do that, the state is ``hot`` and `cache_mechanism` says so.
     """
 
     def __init__(self, board: Board, compiled: CompiledModel, inputs: dict[str, np.ndarray]) -> None:
-        from tvm.contrib import graph_executor
-
-        tvm = load_tvm()
         self._board = board
         session = board.connection.session
-        factory = compiled.library
-        graph = json.loads(factory.get_graph_json())
-        expose_every_tensor(graph)
-        self._library = upload(session, factory.get_lib(), board.target)
-        module = self._create(session, json.dumps(graph))
-        executor = graph_executor.GraphModule(module)
-        executor.set_input(**factory.get_params())
-        for name, value in inputs.items():
-            executor.set_input(name, tvm.nd.array(value, board.runtime))
-        self._module = module
-        self._executor = executor
-        self._run = module["run"]
-        buffers = [executor.get_output(number) for number in range(len(compiled.tensors))]
-        self._buffers = buffers
-        self._outputs = [buffers[number] for number in compiled.outputs]
-        self._kernels = [(c.name, c.label, [buffers[n] for n in (*c.reads, *c.writes)]) for c in compiled.calls]
+        send = functools.partial(upload, session, target=board.target)
+        try:
+            self._model = compiler_in_use().load_remote(compiled, Remote(session, board.runtime, send), inputs)
+        except MeasureError as error:
+            raise MeasureError(f"{board.address}: {error}") from error
+        self._library, self._kernels = self._model.library, self._model.kernels
         self._evaluators: dict[tuple[str, Cache], Callable[..., Any]] = {}
-
-    def _create(self, session: RemoteSession, graph: str) -> RuntimeModule:
-        """The debug executor where the board has one, else the plain one."""
-        runtime = self._board.runtime
-        device = runtime.device_type % 128, runtime.device_id
-        for name, profiles in (("tvm.graph_executor_debug.create", True), ("tvm.graph_executor.create", False)):
-            try:
-                create = session.get_function(name)
-            except (AttributeError, RuntimeError):
-                continue
-            self._profiles = profiles
-            return create(graph, self._library, *device)
-        raise MeasureError(f"the runtime of {self._board.address} has no graph executor")
+        self._whole = self._model.whole
 
     def release(self, *, lost: bool) -> None:
         """Free what lies on the board; nothing can be run any more.
 
         Args:
-            lost: there is no board to be told: TVM would print an error for every array.
+            lost: there is no board to be told.
         """
-        for array in self._buffers if lost else ():
-            array.is_view = True  # TVM frees no views
-        del self._buffers, self._evaluators, self._kernels, self._outputs
-        del self._run, self._executor, self._module, self._library
+        self._model.release(lost=lost)
+        del self._evaluators, self._whole, self._kernels, self._library, self._model
 
     @property
     def labels(self) -> list[str]:
@@ -237,16 +212,18 @@ class BoardKernels:
         """Copy inputs of the model, by their names, to the board."""
         with self._board.guard("sending the inputs"):
             for name, value in inputs.items():
-                self._executor.set_input(name, value)
+                self._model.set_input(name, value)
 
     def run_model(self) -> None:
         with self._board.running("running the model"):
-            self._run()
+            self._model.run()
 
     def time_model(self) -> float:
+        """NaN where the board's runtime cannot run the model as a whole."""
+        if self._whole is None:
+            return float("nan")
         with self._board.running("timing the model"):
-            evaluator = self._module.time_evaluator("run", self._board.runtime, number=1, repeat=1)
-            return float(evaluator().results[0]) * 1e6
+            return self._whole()
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
         if cache == "model" and self._in_place():
@@ -256,17 +233,13 @@ class BoardKernels:
         return [self._alone(i, state) if wanted else float("nan") for i, wanted in enumerate(timed)]
 
     def _in_place(self) -> bool:
-        return self._profiles and self._board.threads.hold_under_profiler
+        return self._model.profiles and self._board.threads.hold_under_profiler
 
     def _profiled(self) -> list[float]:
         with self._board.running("profiling the model"):
-            report = json.loads(self._module["profile_rpc"]())
+            told = self._model.profiled()
         names = [name for name, _, _ in self._kernels]
-        calls = [
-            (call["Name"]["string"], float(call["Duration (us)"]["microseconds"]))
-            for call in report["calls"]
-            if call["Name"]["string"] in set(names)
-        ]
+        calls = [call for call in told if call[0] in set(names)]
         if [name for name, _ in calls] != names:
             raise MeasureError(f"the profiler of {self._board.address} reports other kernels than the model has")
         return [time for _, time in calls]
@@ -309,7 +282,10 @@ class BoardKernels:
 
     def cache_mechanism(self, cache: Cache) -> str:
         if cache == "model":
-            return "in-graph" if self._in_place() else "repeat: the board cannot profile with these threads"
+            if self._in_place():
+                return "in-graph"
+            why = "with these threads" if self._model.profiles else "what its compiler makes"
+            return f"repeat: the board cannot profile {why}"
         return "repeat" if cache == "hot" else "clflush"
 
     def kernel_outputs(self) -> Iterator[np.ndarray]:
@@ -321,4 +297,4 @@ class BoardKernels:
 
     def output_arrays(self) -> list[np.ndarray]:
         with self._board.guard("fetching the outputs"):
-            return [np.asarray(output.numpy()) for output in self._outputs]
+            return [np.asarray(output.numpy()) for output in self._model.outputs]

@@ -6,13 +6,12 @@ TVM's runtime answers no questions about its host. A function that calls the C l
 from __future__ import annotations
 
 import hashlib
+import importlib
 import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -49,8 +48,8 @@ _sent = itertools.count()
 
 def upload(session: RemoteSession, library: RuntimeModule, target: Target) -> RuntimeModule:
     """Send a compiled module and load it there; under a name of its own, since a second one of a name crashes."""
-    from tvm.contrib import cc, tar
-
+    tools = compiler_in_use().linking
+    cc, tar = (importlib.import_module(f"{tools}.{name}") for name in ("cc", "tar"))
     compiler = cross_compiler(target)
     name = f"op_profiler_{os.getpid()}_{next(_sent)}"
     with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
@@ -64,61 +63,29 @@ class Probe:
     """Reads text files of the machine behind a session, and sets the variable that bounds its threads."""
 
     def __init__(self, session: RemoteSession, target: Target) -> None:
-        self._tvm = load_tvm()
         self._device = session.device("cpu", 0)
-        lower = self._tvm.lower
-        module = lower(*self._reader(), name="op_profiler_read")
-        module.update(lower(*self._setter(), name="op_profiler_set"))
-        library = upload(session, self._tvm.build(module, target=target), target)
+        self._compiler = compiler_in_use()
+        library = upload(session, self._compiler.probe_code(target), target)
         self._read = library.get_function("op_profiler_read")
         self._set = library.get_function("op_profiler_set")
-
-    def _reader(self) -> tuple[Any, list[Any]]:
-        tvm = self._tvm
-        te, tir = tvm.te, tvm.tir
-        path = te.placeholder((_TEXT_ARGUMENT_BYTES,), "uint8", "path")
-
-        def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> object:
-            builder = tir.ir_builder.create()
-            count = builder.buffer_ptr(outputs[1])
-            file = builder.let("file", tir.call_extern("int32", "open", inputs[0].access_ptr("r"), 0))
-            text = outputs[0].access_ptr("w")
-            count[0] = tir.call_extern("int32", "read", file, text, tir.const(_TEXT_BYTES, "int32"))
-            builder.emit(tir.call_extern("int32", "close", file))
-            return builder.get()
-
-        text, count = te.extern([(_TEXT_BYTES,), (1,)], [path], body, dtype=["uint8", "int32"], name="read")
-        return te.create_schedule(text.op), [path, text, count]
-
-    def _setter(self) -> tuple[Any, list[Any]]:
-        tvm = self._tvm
-        te, tir = tvm.te, tvm.tir
-        value = te.placeholder((_TEXT_ARGUMENT_BYTES,), "uint8", "value")
-
-        def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> object:
-            builder = tir.ir_builder.create()
-            name = tir.StringImm("TVM_NUM_THREADS")
-            answer = builder.buffer_ptr(outputs[0])
-            answer[0] = tir.call_extern("int32", "setenv", name, inputs[0].access_ptr("r"), 1)
-            return builder.get()
-
-        answer = te.extern([(1,)], [value], body, dtype=["int32"], name="set")
-        return te.create_schedule(answer.op), [value, answer]
 
     def _text(self, text: str) -> DeviceArray:
         """A C string on the machine."""
         encoded = np.zeros(_TEXT_ARGUMENT_BYTES, "uint8")
         encoded[: len(text)] = list(text.encode())
-        return self._tvm.nd.array(encoded, self._device)
+        return self._array(encoded)
+
+    def _array(self, values: np.ndarray) -> DeviceArray:
+        return self._compiler.array_on(values, self._device)
 
     def limit_threads(self, count: int) -> None:
         """Let the session's thread pool have so many threads whenever it is made anew, as TVM's profiler does."""
-        self._set(self._text(str(count)), self._tvm.nd.empty((1,), "int32", self._device))
+        self._set(self._text(str(count)), self._array(np.zeros(1, "int32")))
 
     def read(self, path: str) -> str:
         """The file's first 16 KiB; empty where it cannot be read."""
-        text = self._tvm.nd.empty((_TEXT_BYTES,), "uint8", self._device)
-        count = self._tvm.nd.empty((1,), "int32", self._device)
+        text = self._array(np.zeros(_TEXT_BYTES, "uint8"))
+        count = self._array(np.zeros(1, "int32"))
         self._read(self._text(path), text, count)
         length = int(count.numpy()[0])
         return bytes(text.numpy()[:length]).decode(errors="replace").strip() if length > 0 else ""

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import RemoteSession
 from op_profiler.errors import BoardLostError, MeasureError
@@ -26,6 +27,8 @@ ANSWER_SECONDS = 10.0
 """For what takes a machine that is there no time at all."""
 _TRACKER_MAGIC = 0x2F271
 _SERVER = "server:"
+_OTHER_PROTOCOL = ("pending_request_bytes_", "protocol version mismatch", "Invalid message")
+"""In what TVM says of a server whose messages it cannot read."""
 
 
 @contextlib.contextmanager
@@ -209,4 +212,9 @@ def _as_lost(place: Place) -> Iterator[None]:
         raise
     except (RuntimeError, OSError) as error:
         reason = str(error).strip().splitlines()[-1]
+        if any(word in str(error) for word in _OTHER_PROTOCOL):
+            raise MeasureError(
+                f"the server behind {place.host}:{place.port}, key {place.key!r}, is of another TVM: --compiler "
+                f"{compiler_in_use().name} needs one of TVM {load_tvm().__version__} there"
+            ) from error
         raise BoardLostError(f"no session with key {place.key!r} at {place.host}:{place.port}: {reason}") from error

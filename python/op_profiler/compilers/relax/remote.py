@@ -1,0 +1,120 @@
+"""Models of Relax behind RPC. An instrument of the virtual machine does not reach there, so kernels get tensors of
+their own, in the shapes that they have in the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
+from op_profiler.compilers.relax.decoder.library import DecoderLibrary
+from op_profiler.compilers.remote_model import Remote
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import DeviceArray, Target
+from op_profiler.errors import MeasureError
+
+_MAIN = "main"
+_LOADS_MACHINES = "ffi.Module.load_from_bytes.relax.VMExecutable"
+
+
+class RemoteVm:
+    """Kernels over there, and the virtual machine where the runtime has one (a `RemoteModel`).
+
+    What lies there: every tensor of the model by itself, and the weights a second time in the virtual machine's code.
+    """
+
+    profiles = False
+
+    def __init__(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> None:
+        if isinstance(compiled.library, DecoderLibrary):
+            raise MeasureError("steps of a decoder run on this machine only: their KV cache tells its kernels here")
+        (code,) = compiled.library.executable.mod.imports
+        self._device = remote.device
+        self.library = remote.upload(code)
+        self._inputs = dict(inputs)
+        self._planned = compiled.tensors
+        values = dict(inputs) | {name: one.numpy() for name, one in compiled.library.weights.items()}
+        self.buffers: list[DeviceArray] = []
+        for tensor in compiled.tensors:
+            self.buffers.append(self._tensor(tensor, values))
+        self._answers = [self.buffers[number] for number in compiled.outputs]
+        self.kernels: Sequence[tuple[str, str, Sequence[DeviceArray]]] = [
+            (c.name, c.label, [self.buffers[n] for n in (*c.reads, *c.writes)]) for c in compiled.calls
+        ]
+        self._functions = [self.library.get_function(call.name) for call in compiled.calls]
+        for function, (_, _, arrays) in zip(self._functions, self.kernels):  # indices that a kernel reads are real ones
+            function(*arrays)
+        self._machine = self._started(remote, compiled)
+
+    def _tensor(self, planned: PlannedTensor, values: dict[str, np.ndarray]) -> Any:
+        tvm = load_tvm()
+        if planned.given:
+            return tvm.runtime.tensor(values[planned.given], self._device)
+        if planned.view_of is not None:
+            return self.buffers[planned.view_of]._create_view(planned.shape, planned.dtype)  # type: ignore[attr-defined]
+        return tvm.runtime.empty(planned.shape, planned.dtype, self._device)
+
+    def _started(self, remote: Remote, compiled: CompiledModel) -> Any:
+        """A ``relax.VirtualMachine`` over there that ran once; None where the runtime has none."""
+        try:
+            remote.session.get_function(_LOADS_MACHINES)
+        except (AttributeError, RuntimeError):
+            return None
+        machine = load_tvm().relax.VirtualMachine(remote.upload(compiled.library.executable.mod), self._device)
+        self._give(machine)
+        machine.invoke_stateful(_MAIN)
+        return machine
+
+    def _give(self, machine: Any) -> None:
+        tensor = load_tvm().runtime.tensor
+        machine.set_input(_MAIN, *[tensor(value, self._device) for value in self._inputs.values()])
+
+    @property
+    def outputs(self) -> list[DeviceArray]:
+        if self._machine is None:
+            return self._answers
+        found = self._machine.get_outputs(_MAIN)
+        return [found] if hasattr(found, "numpy") else list(found)
+
+    @property
+    def whole(self) -> Callable[[], float] | None:
+        if self._machine is None:
+            return None
+        evaluator = self._machine.time_evaluator("invoke_stateful", self._device, number=1, repeat=1)
+        return lambda: float(evaluator(_MAIN).results[0]) * 1e6
+
+    def set_input(self, name: str, value: np.ndarray) -> None:
+        self._inputs[name] = value
+        for planned, buffer in zip(self._planned, self.buffers):
+            if planned.given == name:
+                buffer.copyfrom(value)
+        if self._machine is not None:
+            self._give(self._machine)
+
+    def run(self) -> None:
+        if self._machine is not None:
+            self._machine.invoke_stateful(_MAIN)
+            return
+        for function, (_, _, arrays) in zip(self._functions, self.kernels):
+            function(*arrays)
+
+    def profiled(self) -> list[tuple[str, float]]:
+        raise MeasureError("the virtual machine has no profiler")
+
+    def release(self, *, lost: bool) -> None:
+        del self.buffers, self.kernels, self._answers, self._functions, self._machine, self.library
+
+
+def probe_code(target: Target) -> Any:
+    """A `ProbeCode` for a target."""
+    tvm = load_tvm()
+    from op_profiler.compilers.relax.probe import read, set_threads
+
+    # TVM's parser keeps the frames of its callers, and with them the session: in a thread there are none of ours.
+    with ThreadPoolExecutor(1) as elsewhere:
+        functions = {"op_profiler_read": read, "op_profiler_set": set_threads}
+        module = tvm.IRModule({name: elsewhere.submit(make).result() for name, make in functions.items()})
+    return tvm.tirx.build(module, target=target)
