@@ -22,6 +22,19 @@ def hidden(module: str) -> Iterator[None]:
         del sys.modules[module]
 
 
+@contextlib.contextmanager
+def standing_in(module: str) -> Iterator[None]:
+    """Meanwhile an empty module is imported in place of this one; unless it was imported before."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = ModuleType(module)
+    try:
+        yield
+    finally:
+        del sys.modules[module]
+
+
 @functools.cache
 def load_xgboost() -> ModuleType:
     """The module `xgboost`.

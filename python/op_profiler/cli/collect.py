@@ -175,6 +175,14 @@ def collect(  # noqa: PLR0913 - the options are the interface
             rich_help_panel="Tuning",
         ),
     ] = None,
+    space: Annotated[
+        str | None,
+        typer.Option(
+            help="Schedules that are searched: templates of this project, or with --compiler relax automatic, "
+            "MetaSchedule's own. Default: templates.",
+            rich_help_panel="Tuning",
+        ),
+    ] = None,
     trials: Annotated[int, typer.Option(help="10 to 3000 candidates an operator.", rich_help_panel="Tuning")] = 64,
     schedules: options.Schedules = "auto",
     vendor: Annotated[
@@ -234,9 +242,9 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.targets.target import kind_of
 
     tuned, partial = values.parse_bool("--iftune", iftune), values.parse_bool("--ifpartial", ifpartial)
-    tune = TuneRequest(tuner=tuner, trials=trials, partial=partial)
+    tune = TuneRequest(tuner=tuner, space=space, trials=trials, partial=partial)
     tune.check()
-    of_a_search = [f"--{name}" for name in ("trials", "tuner") if values.is_given(context, name)]
+    of_a_search = [f"--{name}" for name in ("trials", "tuner", "space") if values.is_given(context, name)]
     if of_a_search and not tuned:
         raise UsageError(f"{' and '.join(of_a_search)}: there is a search only with --iftune true")
     if partial and not tuned:

@@ -81,9 +81,11 @@ class TuneRequest:
         trials: candidates an operator, 10 to 3000.
         seed: of everything that is drawn.
         partial: report the best after parts of the trials.
+        space: of schedules, one of `Compiler.spaces`; None for the compiler's usual one.
     """
 
     tuner: str | None = None
+    space: str | None = None
     trials: int = 64
     seed: int = 0
     partial: bool = False
@@ -166,6 +168,11 @@ class CollectRequest:
             compiler = COMPILERS.get(self.build.compiler)
             if self.build.place is not None:
                 require(self.build.compiler, "tune_remotely", "--iftune with --host")
+            if studies.tune.space not in (None, *compiler.spaces):
+                names = " or ".join(compiler.spaces)
+                raise UsageError(
+                    f"--space {studies.tune.space} is not there for --compiler {compiler.name}; give {names}"
+                )
             if studies.tune.tuner in compiler.other_tuners:
                 names = ", ".join(name for name in TUNERS if name not in compiler.other_tuners)
                 raise UsageError(

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 _VARIABLE = "OP_PROFILER_COMPILER"
 
 
+TEMPLATES = "templates"
+"""The space of this project's templates, which every compiler that tunes has."""
+
+
 class NotKept(ValueError):
     """A built model that cannot be written to files, or files that hold none."""
 
@@ -72,6 +76,7 @@ class Compiler(abc.ABC):
         record_form: how its schedule records lie in files, `LINES` or `DATABASES` of `op_profiler.schedules.records`.
         tuner: of `op_profiler.tuning.tuners`, that searches where the user names none.
         other_tuners: those that search for another compiler only.
+        spaces: of schedules that it can search, the usual one first.
         needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
     """
 
@@ -85,6 +90,7 @@ class Compiler(abc.ABC):
     record_form: ClassVar[str] = ".jsonl"
     tuner: ClassVar[str] = "xgb_knob"
     other_tuners: ClassVar[frozenset[str]] = frozenset()
+    spaces: ClassVar[tuple[str, ...]] = (TEMPLATES,)
     needs: ClassVar[str]
 
     def check(self, request: BuildRequest) -> None:
@@ -333,12 +339,13 @@ class Compiler(abc.ABC):
 
     @abc.abstractmethod
     def tunables(
-        self, model: ImportedModel, target: Target, keys: Collection[str] | None
+        self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
         """What can be tuned in a model, each anchor once, without building it; and all operators.
 
         Args:
             keys: workload keys of the operators that are asked for; None for all that are heavy.
+            space: one of `spaces`.
         """
 
     @abc.abstractmethod

@@ -122,19 +122,25 @@ def _record(line: str, workloads: Sequence[tuple[str, str] | None], conditions: 
         return None
 
 
-def note_of(template: str, knobs: Mapping[str, int]) -> str:
+def note_of(template: str, knobs: Mapping[str, int | list[int]]) -> str:
     """The value of the annotation: without quotes, which a trace does not escape."""
-    return " ".join([template, *(f"{name}={value}" for name, value in knobs.items())])
+    texts = {name: ",".join(map(str, value)) if isinstance(value, list) else value for name, value in knobs.items()}
+    return " ".join([template, *(f"{name}={text}" for name, text in texts.items())])
 
 
-def _noted(instructions: Sequence[Any]) -> tuple[str, dict[str, int]]:
+def _noted(instructions: Sequence[Any]) -> tuple[str, dict[str, int | list[int]]]:
     """Template and knobs that a trace says it is of."""
     for kind, inputs, attrs, _ in reversed(instructions):
         if kind == "Annotate" and attrs == [ANNOTATION]:
             template, *values = inputs[1].strip('"').split()
             pairs = (value.split("=") for value in values)
-            return template, {name: int(value) for name, value in pairs}
+            return template, {name: _value(value) for name, value in pairs}
     return OTHER_TEMPLATE, {}
+
+
+def _value(text: str) -> int | list[int]:
+    """Of a knob; parts of a split have commas between them."""
+    return [int(part) for part in text.split(",")] if "," in text else int(text)
 
 
 def _folder_name(conditions: Conditions) -> str:

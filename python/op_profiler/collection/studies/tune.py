@@ -78,7 +78,7 @@ class ModelTuner(Study):
     def run(self, model: ImportedModel) -> list[dict[str, Any]]:
         """Search for one anchor after the other, then decide for all of them in the model; a `Tuned` each, plain."""
         self.announce(stage="fusing")
-        items = tunables_of(model, self.target, self.operators)[0]
+        items = tunables_of(model, self.target, self.operators, self.tune.space)[0]
         place = self._in_model(model)
         self.decided_in = "model" if place is not None else None
         states = place.cache_states(items) if place is not None else {}
@@ -321,16 +321,20 @@ def trial_result(measurement: Measurement) -> TrialResult:
     return TrialResult(samples_us=samples, stopped_early=len(samples) == 1)
 
 
-def tunables_of(model: ImportedModel, target: Target, keys: Collection[str] | None = None) -> tuple[list[Tunable], int]:
+def tunables_of(
+    model: ImportedModel, target: Target, keys: Collection[str] | None = None, space: str | None = None
+) -> tuple[list[Tunable], int]:
     """What can be tuned in a model, without building it, and the bytes of all its weights.
 
     Args:
         keys: workload keys of the operators that are asked for; None for all that are heavy.
+        space: one of `Compiler.spaces`; None for the usual one.
     """
     from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.operators.cost import size_bytes
 
-    items, occurrences = compiler_in_use().tunables(model, target, keys)
+    compiler = compiler_in_use()
+    items, occurrences = compiler.tunables(model, target, keys, space or compiler.spaces[0])
     return items, sum(size_bytes(t) for o in occurrences for t in o.operator.params)
 
 

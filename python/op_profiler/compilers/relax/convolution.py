@@ -109,8 +109,8 @@ def _blocked(
     if depthwise:
         return te.compute(
             shape,
-            lambda n, c, i, j, lane: te.sum(
-                padded[n, c, row(i), column(j), lane] * weight[c, 0, kh, kw, 0, lane], axis=[kh, kw]
+            lambda n, oc, oh, ow, lane: te.sum(
+                padded[n, oc, row(oh), column(ow), lane] * weight[oc, 0, kh, kw, 0, lane], axis=[kh, kw]
             ),
             name="conv2d",
         )
@@ -123,8 +123,9 @@ def _blocked(
 
     return te.compute(
         shape,
-        lambda n, c, i, j, lane: te.sum(
-            padded[n, channel(c), row(i), column(j), ici] * weight[c, ic, kh, kw, ici, lane], axis=[ic, kh, kw, ici]
+        lambda n, oc, oh, ow, lane: te.sum(
+            padded[n, channel(oc), row(oh), column(ow), ici] * weight[oc, ic, kh, kw, ici, lane],
+            axis=[ic, kh, kw, ici],
         ),
         name="conv2d",
     )

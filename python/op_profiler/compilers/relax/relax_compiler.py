@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
-from op_profiler.compilers.compiler import Compiler
+from op_profiler.compilers.compiler import TEMPLATES, Compiler
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
 from op_profiler.compilers.relax import tvm_package
 from op_profiler.compilers.relax.other_pipelines import STOCK
@@ -60,6 +60,7 @@ class RelaxCompiler(Compiler):
     native_flags = ("-DTVM_FFI",)
     record_form = DATABASES
     tuner = "trees"
+    spaces = (TEMPLATES, "automatic")
     other_tuners = frozenset({"xgb_knob", "xgb", "xgb-rank", "xgb_itervar", "xgb_curve", "ga", "droplet"})
     needs = f"The compiler relax needs a TVM of its own: {tvm_package.INSTALL}"
 
@@ -226,20 +227,21 @@ class RelaxCompiler(Compiler):
         return _built(finished, model.mod, model, [occurrence], started)
 
     def tunables(
-        self, model: ImportedModel, target: Target, keys: Collection[str] | None
+        self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
         from op_profiler.compilers.relax.tuning.tunables import tunables
 
         occurrences = self.operators(model, target)
-        return tunables(occurrences, target, keys), occurrences
+        return tunables(occurrences, target, keys, space), occurrences
 
     def anchor(self, occurrence: Occurrence) -> Operator:
         return occurrence.operator
 
     def task(self, spec: TaskSpec, target: Target) -> Task:
+        from op_profiler.compilers.relax.tuning.automatic import PREFIX, SketchTask
         from op_profiler.compilers.relax.tuning.task import KernelTask
 
-        return KernelTask(spec, target)
+        return (SketchTask if spec.template.startswith(PREFIX) else KernelTask)(spec, target)
 
     def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
         from op_profiler.compilers.relax.tuning.tunables import spec_of

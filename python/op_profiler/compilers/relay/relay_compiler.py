@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from op_profiler.c_compiler import make_library
 from op_profiler.compilers.abilities import ABILITIES
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
-from op_profiler.compilers.compiler import Compiler
+from op_profiler.compilers.compiler import TEMPLATES, Compiler
 from op_profiler.compilers.relay import compiled_files, lower
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.tvm_build import load_tvm
@@ -184,7 +184,7 @@ class RelayCompiler(Compiler):
         return loop_nests(relay_function(operator), target)
 
     def tunables(
-        self, model: ImportedModel, target: Target, keys: Collection[str] | None
+        self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
     ) -> tuple[list[Tunable], list[Occurrence]]:
         from op_profiler.compilers.relay.chosen import chosen_schedules
         from op_profiler.compilers.relay.tasks import tunables

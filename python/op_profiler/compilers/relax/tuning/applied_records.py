@@ -6,6 +6,7 @@ from typing import Any
 
 from op_profiler.compilers.relax.rules import SUFFIX, anchored
 from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS
+from op_profiler.compilers.relax.tuning.automatic import PREFIX, factors_of_sketch
 from op_profiler.compilers.relax.tuning.workload import computation, workload_of
 from op_profiler.compilers.relax.vectors import Vectors
 from op_profiler.compilers.tvm_build import load_tvm
@@ -50,7 +51,10 @@ class AppliedRecords:
         return schedule.mod["main"], Schedule(record.template, record.knobs, "tuned", self._factors(function, record))
 
     def _factors(self, function: Any, record: Record) -> Factors:
-        """What the knobs of our templates do; nothing is known of other traces, nor of knobs of another version."""
+        """What the knobs of our templates and of sketches do; nothing is known of other traces, nor of knobs of another
+        version."""
+        if record.template.startswith(PREFIX):
+            return factors_of_sketch(record.knobs)
         if not record.template.endswith(SUFFIX) or not record.knobs:
             return Factors()
         found = anchored(function, self._vectors, record.template.removesuffix(SUFFIX))

@@ -6,37 +6,61 @@ from collections.abc import Collection, Sequence
 
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relax.rules import SUFFIX, anchored
-from op_profiler.compilers.relax.tuning.workload import arguments_of
+from op_profiler.compilers.relax.tuning.automatic import PREFIX, sketches
+from op_profiler.compilers.relax.tuning.workload import arguments_of, module_of
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.operators.cost import HEAVY
 from op_profiler.tuning.candidate import TaskSpec
 from op_profiler.tuning.tunable import Tunable
 
+AUTOMATIC = "automatic"
+"""Of `Compiler.spaces` the one that MetaSchedule makes by itself."""
+
 
 def spec_of(occurrence: Occurrence, target: Target) -> TaskSpec | None:
     """The task of an operator's kernel; None where its rule has no knobs, or it writes several tensors."""
-    if occurrence.operator.anchor not in HEAVY or len(occurrence.operator.outputs) != 1:
+    if not _is_one(occurrence):
         return None
     found = anchored(occurrence.function, vectors_of(target))
-    if found is None:
-        return None
+    return None if found is None else TaskSpec(f"{found[0]}{SUFFIX}", _arguments(occurrence))
+
+
+def automatic_specs(occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
+    """A task for each of MetaSchedule's sketches of an operator's kernel."""
+    if not _is_one(occurrence):
+        return ()
+    arguments = _arguments(occurrence)
+    found = sketches(module_of(arguments), target)
+    return tuple(TaskSpec(f"{PREFIX}{number}", (*arguments, sketch)) for number, sketch in enumerate(found))
+
+
+def _is_one(occurrence: Occurrence) -> bool:
+    return occurrence.operator.anchor in HEAVY and len(occurrence.operator.outputs) == 1
+
+
+def _arguments(occurrence: Occurrence) -> tuple[object, ...]:
+    """The function and the places of the weights among its arguments."""
     weights = tuple(place for place, constant in enumerate(occurrence.constant) if constant)
-    return TaskSpec(f"{found[0]}{SUFFIX}", (*arguments_of(occurrence.function), weights))
+    return (*arguments_of(occurrence.function), weights)
 
 
-def tunables(occurrences: Sequence[Occurrence], target: Target, keys: Collection[str] | None) -> list[Tunable]:
+def tunables(
+    occurrences: Sequence[Occurrence], target: Target, keys: Collection[str] | None, space: str
+) -> list[Tunable]:
     """Each operator once, since records of MetaSchedule are for a whole kernel.
 
     Args:
-        keys: as in `Compiler.tunables`.
+        keys, space: as in `Compiler.tunables`.
     """
     found = {}
     for occurrence in occurrences:
         operator = occurrence.operator
         if operator.key in found or (keys is not None and operator.key not in keys):
             continue
-        spec = spec_of(occurrence, target)
-        if spec is not None:
-            found[operator.key] = Tunable(operator, (spec,), spec, (operator.key,))
+        default = spec_of(occurrence, target)
+        own = () if default is None else (default,)
+        tasks = automatic_specs(occurrence, target) if space == AUTOMATIC else own
+        if tasks:
+            found[operator.key] = Tunable(operator, tasks, default, (operator.key,))
     return list(found.values())
