@@ -35,7 +35,7 @@ def build_model(request: BuildRequest, model: ImportedModel, target: Target) -> 
     if built is None:
         built = compiler_in_use().build(model, target, records, "vm" if request.executor == "vm" else "graph")
         kept.keep(built)
-    notes = (*built.compiled.notes, *records.notes(built.asked))
+    notes = (*built.compiled.notes, *records.notes(built.asked - built.refused))
     return dataclasses.replace(built, notes=notes, kept=kept.place(built.asked))
 
 

@@ -75,6 +75,7 @@ class BuildCache:
                 "title": f"{request.model.source}:{request.model.title}, batch {request.model.batch_size}, "
                 f"{request.precision}, {request.target}",
                 "asked": sorted(built.asked),
+                "refused": sorted(built.refused),
                 "schedules": {key: dataclasses.asdict(schedule) for key, schedule in built.schedules.items()},
             }
             write_about(folder, about)
@@ -98,7 +99,8 @@ def read_kept(place: str) -> BuiltModel | None:
         if not is_whole(folder, about):
             return None
         schedules = {key: _schedule(fields) for key, fields in about["schedules"].items()}
-        built = BuiltModel(compiler_in_use().read(folder), schedules, frozenset(about["asked"]), kept=place)
+        asked, refused = (frozenset(about[name]) for name in ("asked", "refused"))
+        built = BuiltModel(compiler_in_use().read(folder), schedules, asked, refused, kept=place)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     cache.touch(folder)

@@ -137,6 +137,7 @@ class BuiltModel:
     Attributes:
         schedules: what the build gave to the operators, by workload key.
         asked: computations that it looked for schedule records of.
+        refused: those of them whose record was there and did not fit.
         notes: what the user should know about the build and the records that it took.
         kept: where the cache keeps it (`building.build_cache.read_kept`); empty where it does not.
     """
@@ -144,6 +145,7 @@ class BuiltModel:
     compiled: CompiledModel
     schedules: dict[str, Schedule]
     asked: frozenset[str]
+    refused: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
     kept: str = ""
 

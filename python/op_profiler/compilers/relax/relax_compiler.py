@@ -376,7 +376,7 @@ def _built(
     )
     other = Schedule(f"{pipeline}.relax")
     of_operators = {one.operator.key: finished.schedules.get(label, other) for label, one in by_label.items()}
-    return BuiltModel(compiled, of_operators, finished.asked)
+    return BuiltModel(compiled, of_operators, finished.asked, finished.refused)
 
 
 @contextlib.contextmanager

@@ -313,6 +313,7 @@ def test_records_of_another_version_are_told_of_or_used_as_far_as_they_fit(
     built = compiler_in_use().build(model, target, unfit)
     assert built.schedules[item.anchor.key].origin == "default"
     assert any("no longer fit" in note for note in built.compiled.notes)
+    assert built.refused == unfit.chosen.keys() and not unfit.notes(built.asked - built.refused)
     occurrence = next(one for one in built.compiled.occurrences if one.operator.key == item.anchor.key)
     with pytest.raises(ModelError, match="no longer fits"):
         compiler_in_use().build_operator(occurrence, target, unfit)

@@ -16,7 +16,7 @@ from op_profiler.compilers.relax.rules.blocks import (
     sum_in_registers,
 )
 from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
-from op_profiler.compilers.relax.rules.nest import Anchored, Axis, Nest, defaults, reduction_of
+from op_profiler.compilers.relax.rules.nest import Anchored, Axis, nest_of, reduction_of
 from op_profiler.compilers.relax.transposed import NAME as PACKED_PHASES
 from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
@@ -55,15 +55,9 @@ def blocked(schedule: Any, vectors: Vectors) -> Anchored:
     split = reduction[-1][0] if len(reduction) > len("HW") and reduction[-1][1] > 1 else None
     tile = {"oc": channels, "oh": rows, "ow": columns}
     order = ("n", "oc", "oh", "ow")
-    nest = Nest(
-        axes,
-        order,
-        reduction,
-        split,
-        lanes=vectors.lanes,
-        block=block,
-        producers=len(padded) == 1,
-        default=defaults(axes, tile, order[:3], reduction, split, producers=len(padded) == 1, vectorize=block),
+    feeds = len(padded) == 1
+    nest = nest_of(
+        axes, order, tile, reduction, split, lanes=vectors.lanes, block=block, vectorize=block, producers=feeds
     )
     return Anchored(schedule, nest, anchor, last, padded)
 
@@ -125,15 +119,9 @@ def plain(schedule: Any, vectors: Vectors) -> Anchored:
     reduction = reduction_of(schedule, anchor)
     split = reduction[0][0] if reduction[0][1] > 1 else None
     tile = {"oc": channels, "ow": lanes} | dict.fromkeys([axis.name for axis in high], 1)
-    nest = Nest(
-        axes,
-        order,
-        reduction,
-        split,
-        lanes=vectors.lanes,
-        block=width,
-        producers=len(padded) == 1,
-        default=defaults(axes, tile, order[:-1], reduction, split, producers=len(padded) == 1, vectorize=lanes),
+    feeds = len(padded) == 1
+    nest = nest_of(
+        axes, order, tile, reduction, split, lanes=vectors.lanes, block=width, vectorize=lanes, producers=feeds
     )
     return Anchored(schedule, nest, anchor, last, padded)
 

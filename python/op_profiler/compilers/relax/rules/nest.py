@@ -293,26 +293,30 @@ def reduction_of(schedule: Any, block: Any) -> tuple[tuple[str, int], ...]:
     return tuple((str(v.var.name).removeprefix("v_"), int(getattr(v.dom.extent, "value", 0))) for v in axes)
 
 
-def defaults(
-    axes: Sequence[Axis],
+def nest_of(  # noqa: PLR0913 - what rules differ in
+    axes: tuple[Axis, ...],
+    order: tuple[str, ...],
     tile: Mapping[str, int],
-    parallel: Sequence[str],
-    reduction: Sequence[tuple[str, int]],
+    reduction: tuple[tuple[str, int], ...],
     split: str | None,
     *,
-    producers: bool,
+    lanes: int,
+    block: int,
     vectorize: int,
-) -> dict[str, int]:
-    """`Nest.default` of a rule that keeps its orders, does not split the reduction and unrolls the tile.
+    producers: bool = False,
+) -> Nest:
+    """The nest of a rule that by default keeps its orders, does not split the reduction, unrolls the tile, and runs all
+    outer loops but the last in parallel.
 
     Args:
-        tile: by axis; of axes of extent 1 there is none.
-        parallel: the axes in the parallel loop.
+        tile: by axis; of axes of extent 1 it is left out.
+        vectorize: lanes of the default.
     """
     moving = {axis.name for axis in axes if axis.extent != 1}
     last = axes[-1].name
     values = {f"tile_{name}": size for name, size in tile.items() if name in moving or name == last}
     if split is not None:
         values[f"split_{split}"] = dict(reduction)[split]
-    values |= {"outer": 0, "fuse": max(sum(name in moving for name in parallel), 1), "reorder": 0}
-    return values | ({"compute_at": _ROOT} if producers else {}) | {"vectorize": vectorize, "unroll": 1}
+    values |= {"outer": 0, "fuse": max(sum(name in moving for name in order[:-1]), 1), "reorder": 0}
+    values |= ({"compute_at": _ROOT} if producers else {}) | {"vectorize": vectorize, "unroll": 1}
+    return Nest(axes, order, reduction, split, lanes, block, producers, values)

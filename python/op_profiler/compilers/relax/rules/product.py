@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from op_profiler.compilers.relax.rules.blocks import Unfit, anchor_of, epilogue, extent, inline, name_of, spatial_count
-from op_profiler.compilers.relax.rules.nest import Anchored, Axis, Nest, defaults, reduction_of
+from op_profiler.compilers.relax.rules.nest import Anchored, Axis, nest_of, reduction_of
 from op_profiler.compilers.relax.vectors import Vectors, divisor, lanes_of
 
 _VECTORS_OF_A_ROW = 4
@@ -41,16 +41,7 @@ def product(schedule: Any, vectors: Vectors) -> Anchored:
     reduction = reduction_of(schedule, anchor)
     split = reduction[0][0] if reduction[0][1] > 1 else None
     tile = {"y": tall, "x": wide * lanes}
-    nest = Nest(
-        axes,
-        order,
-        reduction,
-        split,
-        lanes=vectors.lanes,
-        block=block,
-        producers=False,
-        default=defaults(axes, tile, order[:-1], reduction, split, producers=False, vectorize=lanes),
-    )
+    nest = nest_of(axes, order, tile, reduction, split, lanes=vectors.lanes, block=block, vectorize=lanes)
     return Anchored(schedule, nest, anchor, last, before)
 
 
