@@ -11,6 +11,7 @@ import typer
 
 from op_profiler import json_text
 from op_profiler.cli import options
+from op_profiler.compilers import DEFAULT_COMPILER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,7 @@ def evaluate(
         typer.Option(help="With --db: {predictors}. With --library: {library_predictors}. By commas, or all."),
     ] = "default",
     device: Annotated[str | None, typer.Option(help="Device of --db, where it holds several.")] = None,
+    compiler: Annotated[str, typer.Option(help="Whose rows of --db: {compilers}.")] = DEFAULT_COMPILER,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random split and of the regressors.")] = 0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -60,7 +62,7 @@ def evaluate(
         )
     splits, predictors = values.parse_names("--split", split), values.parse_names("--predictor", predictor)
     tasks = _of_library(library, splits, predictors, seed) if library is not None else None
-    descriptions, runs, about = tasks or _of_dataset(db, device, splits, predictors, seed)
+    descriptions, runs, about = tasks or _of_dataset(db, device, compiler, splits, predictors, seed)
     scores = []
     with Status(quiet=quiet, steps=len(runs)) as status:
         for label, run in runs:
@@ -101,8 +103,14 @@ def _of_library(path: Path, splits: tuple[str, ...], predictors: tuple[str, ...]
 
 
 def _of_dataset(
-    db: str | None, device: str | None, splits: tuple[str, ...], predictors: tuple[str, ...], seed: int
+    db: str | None,
+    device: str | None,
+    compiler: str,
+    splits: tuple[str, ...],
+    predictors: tuple[str, ...],
+    seed: int,
 ) -> Tasks:
+    from op_profiler.compilers.compiler import use_compiler
     from op_profiler.predict.latency import PREDICTORS
     from op_profiler.predict.latency.held_out import DESCRIPTIONS, SPLITS, held_out
     from op_profiler.predict.latency.held_out import evaluate as evaluate_one
@@ -112,7 +120,8 @@ def _of_dataset(
     predictors = tuple(PREDICTORS) if predictors == ("all",) else predictors
     for name in predictors:
         PREDICTORS.check(name)
-    examples = examples_for(db=db, device=device, note=lambda text: print(text, file=sys.stderr))
+    use_compiler(compiler)
+    examples = examples_for(db=db, device=device, compiler=compiler, note=lambda text: print(text, file=sys.stderr))
     for name in splits:
         if name != "model":
             held_out(examples, name, seed)

@@ -35,6 +35,8 @@ op-profiler predict model.tflite --format csv              (one row a convolutio
 
 op-profiler predict resnet-18 --format runtime_lut --input_dims '{"data": [1, 3, 160, 160]}'
 
+op-profiler predict resnet-18 --compiler relax --db sqlite:///results/op_profiler.db      (of what relax took there)
+
 op-profiler predict resnet-18 --db sqlite:///other.db --adapt 50     (a new device, from 50 of its operators)
 
 Exit codes: 0 all operators have an estimate; 1 some have none (named); 2 wrong usage; 4 the model cannot be lowered;
@@ -107,6 +109,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.building.request import BuildRequest
     from op_profiler.cli import values
     from op_profiler.compilers.abilities import require
+    from op_profiler.compilers.compiler import use_compiler
     from op_profiler.errors import UnknownNameError, UsageError
     from op_profiler.files import check_writable
     from op_profiler.frontends import FRONTENDS, source_and_name
@@ -142,15 +145,16 @@ def predict(  # noqa: PLR0913 - the options are the interface
         sequence_length=sequence_length,
     )
     require(compiler, "predict", "predict")
+    use_compiler(compiler)
     counts = values.parse_counts("--threads", threads)
     FRONTENDS.get(source).check(request)
     check_writable({"--save": save, "--report": report})
     with Status(quiet=quiet) as status:
         named = db or device or (None if predictor in PREDICTORS else predictor)
         found = None
-        if named is None and predictor == "default":
+        if named is None and predictor == "default" and compiler == DEFAULT_COMPILER:
             found = calibrated(open_predictor, target, status.step)
-        found = found or _predictor(predictor, db, device, adapt, status.step)
+        found = found or _predictor(predictor, db, device, compiler, adapt, status.step)
         origin = whose_times(found.device, named)
         found.check_threads(counts)
         if save is not None:
@@ -166,7 +170,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         network = network.told(found, counts, target=build.target, note=status.step)
         each_regressor = format == "csv" and name.endswith(".tflite")
         parts = {
-            choice: _predictor(choice, db, device, None, status.step)
+            choice: _predictor(choice, db, device, compiler, None, status.step)
             for choice in (("decision_tree", "random_forest", "xgboost", "mean") if each_regressor else ())
         }
     if each_regressor:
@@ -194,15 +198,17 @@ def predict(  # noqa: PLR0913 - the options are the interface
         raise typer.Exit(1)
 
 
-def _predictor(choice: str, db: str | None, device: str | None, adapt: int | None, note: Note) -> Predictor:
+def _predictor(
+    choice: str, db: str | None, device: str | None, compiler: str, adapt: int | None, note: Note
+) -> Predictor:
     from op_profiler.predict.latency.open_predictor import examples_for, open_predictor
 
     if adapt is None:
-        return open_predictor(choice, db=db, device=device, note=note)
+        return open_predictor(choice, db=db, device=device, compiler=compiler, note=note)
     from op_profiler.predict.latency.adapt import adapted, chosen_samples
     from op_profiler.predict.latency.steady_times import steady
 
-    target = steady(examples_for(db=db, device=device, note=note))
+    target = steady(examples_for(db=db, device=device, compiler=compiler, note=note))
     source = open_predictor(choice, note=note)
     note(f"adapting to {adapt} operators")
     return adapted(source, chosen_samples(target, adapt))

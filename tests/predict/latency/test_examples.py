@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from op_profiler.dataset import read_parquet
-from op_profiler.predict.latency.examples import COLUMNS, examples_of
+from op_profiler.errors import DatasetError
+from op_profiler.predict.latency import examples as examples_module
+from op_profiler.predict.latency import open_predictor
+from op_profiler.predict.latency.examples import COLUMNS, Examples, examples_of, target_line
 from op_profiler.shipped import shipped_operators
 
 
@@ -61,3 +66,24 @@ def test_what_is_held_of_a_row_is_a_few_numbers(old_row: dict[str, Any]) -> None
 
     few, many = held(1_000), held(6_000)
     assert many - few < 5_000 * 800, "a row is a dict of two kilobytes"
+
+
+def test_each_compiler_answers_with_its_own_rows(known: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+    relax = dataclasses.replace(known.devices[0], key="0" * 16, compiler="relax")
+    both = dataclasses.replace(
+        known,
+        devices=[known.devices[0], relax],
+        device=(known.model % 2).astype(np.intp),
+        latency_us=np.where(known.model % 2, 2.0, 1.0) * known.latency_us,
+    )
+    monkeypatch.setattr(examples_module, "load_examples", lambda **_: both)
+    for number, compiler in enumerate(("relay", "relax")):
+        found = open_predictor.examples_for(db="sqlite:///x.db", device=None, compiler=compiler)
+        assert set(found.model % 2) == {number}
+    with pytest.raises(DatasetError, match="no times of --compiler relax ship"):
+        open_predictor.open_predictor(compiler="relax")
+
+
+def test_a_target_of_todays_tvm_is_written_as_a_line() -> None:
+    assert target_line('{"kind":"llvm","tag":"","keys":["cpu"],"mcpu":"znver5"}') == "llvm -mcpu=znver5"
+    assert target_line("llvm -keys=cpu -mcpu=znver5") == "llvm -keys=cpu -mcpu=znver5"

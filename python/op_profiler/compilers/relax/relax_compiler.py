@@ -55,7 +55,7 @@ class RelaxCompiler(Compiler):
     """One module of Relax a model, run by its virtual machine."""
 
     name = "relax"
-    beyond_collecting = frozenset({"corun", "decode", "tune", "compare"})
+    beyond_collecting = frozenset({"corun", "decode", "tune", "compare", "predict"})
     pipelines = (DEFAULT_PIPELINE, STOCK)
     native_flags = ("-DTVM_FFI",)
     record_form = DATABASES

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import write_whole
 from op_profiler.targets.target import kind_of
@@ -93,6 +94,8 @@ def whose_times(device: DeviceName, asked: str | None) -> str:
         asked: whether a dataset or a predictor was named; then its device is what the user wants.
     """
     there = f"{device.processor} ({device.target})"
+    if device.compiler != DEFAULT_COMPILER:
+        there += f", kernels of the compiler {device.compiler}"
     if asked is not None or is_here(device):
         return f"times of {there}"
     return f"times of {there}, NOT of this machine; for its own, measure for three minutes: op-profiler calibrate"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
@@ -41,6 +43,7 @@ COLUMNS = (
     "processor",
     "cores",
     "target",
+    "compiler",
     "device_properties",
     "l2_bytes",
     "l3_bytes",
@@ -76,6 +79,7 @@ class DeviceName:
     Attributes:
         peaks: as `op_profiler.targets.llvm.peaks.Peaks` has them, plain values; None where it was not probed.
         memory_bytes, cache_bytes: of the device, and of its last-level cache; None where they are not known.
+        compiler: that made the code, by its name.
     """
 
     key: str
@@ -86,6 +90,7 @@ class DeviceName:
     peaks: dict[str, list[float]] | None = None
     memory_bytes: int | None = None
     cache_bytes: int | None = None
+    compiler: str = DEFAULT_COMPILER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,6 +197,16 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
     return kept.examples(left_out)
 
 
+def target_line(target: str) -> str:
+    """A target as users write it; newer TVMs write theirs as JSON."""
+    if not target.startswith("{"):
+        return target
+    fields = json.loads(target)
+    options = [f"-{name}={fields[name]}" for name in ("mtriple", "mcpu", "mfloat-abi") if fields.get(name)]
+    features = [f"-mattr={','.join(fields['mattr'])}"] if fields.get("mattr") else []
+    return " ".join([fields["kind"], *options, *features])
+
+
 def _device_name(row: Mapping[str, Any]) -> DeviceName:
     peaks = (row["device_properties"] or {}).get("peaks")
     return DeviceName(
@@ -199,10 +214,11 @@ def _device_name(row: Mapping[str, Any]) -> DeviceName:
         kind=row["device_kind"],
         processor=row["processor"],
         cores=row["cores"],
-        target=row["target"],
+        target=target_line(row["target"]),
         peaks=peaks,
         memory_bytes=row["memory_bytes"],
         cache_bytes=row["l3_bytes"] or row["l2_bytes"],
+        compiler=row.get("compiler") or DEFAULT_COMPILER,
     )
 
 

@@ -71,10 +71,15 @@ def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda te
 
 def _lower(request: BuildRequest) -> LoweredModel:
     from op_profiler.building.requested_model import load_model
+    from op_profiler.compilers import DEFAULT_COMPILER
     from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.predict.latency.loops import keep_loops
 
     model, _, target = load_model(request)
-    operators = tuple(occurrence.operator for occurrence in compiler_in_use().operators(model, target))
+    occurrences = compiler_in_use().operators(model, target)
+    operators = tuple(occurrence.operator for occurrence in occurrences)
+    if request.compiler != DEFAULT_COMPILER:  # whose loops descriptions tell
+        keep_loops(occurrences, request.target)
     if not operators:
         raise ModelError(f"{model.name} computes nothing: the compiler leaves no operator of it to predict")
     return LoweredModel(request.model.name, operators, {spec.name: spec.dtype for spec in model.inputs})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.query import unknown_loops
@@ -25,6 +26,7 @@ def open_predictor(
     *,
     db: str | None = None,
     device: str | None = None,
+    compiler: str = DEFAULT_COMPILER,
     note: Callable[[str], None] = lambda text: None,
 ) -> Predictor:
     """The predictor that a user asked for.
@@ -35,6 +37,7 @@ def open_predictor(
         predictor: one of `PREDICTORS`, or the path of a file that `predictor_files.save` wrote.
         db: dataset to learn from; None for what ships.
         device: start of a device's key or part of its processor's name; None for the only one, or this machine.
+        compiler: whose kernels the times are of.
         note: told what takes long.
 
     Raises:
@@ -46,7 +49,15 @@ def open_predictor(
     if predictor not in PREDICTORS:
         if not Path(predictor).is_file():
             PREDICTORS.check(predictor, "Or give the path of a stored one.")
-        return predictor_files.load(Path(predictor))
+        stored = predictor_files.load(Path(predictor))
+        if stored.device.compiler != compiler:
+            raise DatasetError(f"{predictor} holds times of --compiler {stored.device.compiler}, not of {compiler}")
+        return stored
+    if db is None and compiler != DEFAULT_COMPILER:
+        raise DatasetError(
+            f"no times of --compiler {compiler} ship: collect some (op_performance_collector.py --compiler {compiler} "
+            "--modelname ... --threads 1,2), and give their dataset with --db"
+        )
     shipped = shipped_predictor()
     if db is None and predictor == "default" and shipped is not None:
         try:
@@ -56,11 +67,20 @@ def open_predictor(
         else:
             if device is None or _is(found.device, device):
                 return found
-    return _fitted(examples_for(db=db, device=device, note=note), predictor, note)
+    return _fitted(examples_for(db=db, device=device, compiler=compiler, note=note), predictor, note)
 
 
-def examples_for(*, db: str | None, device: str | None, note: Callable[[str], None] = lambda text: None) -> Examples:
+def examples_for(
+    *,
+    db: str | None,
+    device: str | None,
+    compiler: str = DEFAULT_COMPILER,
+    note: Callable[[str], None] = lambda text: None,
+) -> Examples:
     """The measurements of one device in a dataset, or in what ships.
+
+    Args:
+        compiler: whose kernels were measured; another compiler's times are another device's.
 
     Raises:
         DatasetError: there are none, or several devices and none was chosen.
@@ -71,7 +91,7 @@ def examples_for(*, db: str | None, device: str | None, note: Callable[[str], No
     if db is None and file is None:
         raise DatasetError("there is no dataset to learn from; give one with --db (op-profiler sample makes one)")
     examples = load_examples(db=db, file=file)
-    chosen = _chosen(examples.devices, device)
+    chosen = _chosen([one for one in examples.devices if one.compiler == compiler], device)
     return with_loops(examples.of_device(chosen.key), chosen.target, note)
 
 

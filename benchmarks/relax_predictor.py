@@ -1,0 +1,211 @@
+"""Do Relay's rows help to predict Relax's networks? Every family of networks is held out, three times.
+
+    python benchmarks/relax_predictor.py DB         (some minutes; DB has the same networks under both compilers)
+
+The dataset comes of one machine, at about a minute a model. 25 rows of each compiler have to be left with any family
+held out:
+
+    for model in dcgan squeezenet_v1.1 mobilenet resnet-18 shufflenet_v2_x1_0 mnasnet0_5; do
+      for compiler in relay relax; do
+        op_performance_collector.py --modelname $model --compiler $compiler --threads 1,2 --db DB; done; done
+
+A family is held out under both compilers. The predictor that answers for its networks under Relax was fitted to the
+other networks' rows of Relay, of Relax, or of both. In the third no column tells the compilers apart: the loops of the
+kernels do, and times are looked up among Relax's rows only.
+
+Goal: rows of both are closer than those of either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from common import provenance, store
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from op_profiler.predict.latency.examples import Examples
+    from op_profiler.predict.latency.network import NetworkPrediction
+    from op_profiler.predict.latency.predictor import Predictor
+
+SIDES = ("relay", "relax", "both")
+_FOLDS = 3
+
+
+def write_loops(models: list[str], path: Path) -> None:
+    """In a process with Relax: the loops of the operators of models, by their keys."""
+    import numpy as np
+    from common import requests_of
+
+    from op_profiler.building.requested_model import load_model
+    from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.errors import OpProfilerError
+    from op_profiler.predict.latency.traffic import traffic_features
+
+    found: dict[str, np.ndarray] = {}
+    for request in requests_of("+".join(models)):
+        request = dataclasses.replace(request, compiler="relax", schedules="none")
+        model, _, target = load_model(request)
+        for one in compiler_in_use().operators(model, target):
+            if one.operator.key not in found:
+                try:
+                    found[one.operator.key] = traffic_features(compiler_in_use().loops_of_call(one, target))
+                except OpProfilerError as error:
+                    print(f"{request.model.name}: {one.operator.name}: {error}", file=sys.stderr)
+    np.savez_compressed(path, keys=np.array(list(found)), loops=np.array(list(found.values())))
+
+
+def both_compilers(db: str) -> Examples:
+    """Rows of both, as of one device. An operator that both have stands twice, since its loops differ."""
+    import numpy as np
+
+    from op_profiler.errors import DatasetError
+    from op_profiler.predict.latency.examples import load_examples
+    from op_profiler.predict.latency.loops import loops_of
+    from op_profiler.predict.latency.query import unknown_loops
+    from op_profiler.predict.latency.steady_times import steady
+
+    examples = steady(load_examples(db=db))
+    compilers = np.array([device.compiler for device in examples.devices])
+    if sorted(compilers) != ["relax", "relay"]:
+        raise DatasetError(f"{db} has devices of {', '.join(compilers) or 'nothing'}; one of each compiler is needed")
+    relax = compilers[examples.device] == "relax"
+    relay_device = examples.devices[int(np.flatnonzero(compilers == "relay")[0])]
+    count = len(examples.operators)
+    loops = np.concatenate([unknown_loops(count), unknown_loops(count)])
+    used = np.unique(examples.operator[~relax])
+    loops[used] = loops_of([examples.operators[at] for at in used], relay_device.target, print)
+    told = _relax_loops(db, examples, relax)
+    for at in np.unique(examples.operator[relax]):
+        loops[count + at] = told.get(examples.operators[at].key, np.nan)
+    known = np.isfinite(loops[count + np.unique(examples.operator[relax])]).all(axis=1)
+    print(f"# loops of {int(known.sum())} of {len(known)} operators under Relax, and of {len(used)} under Relay asked")
+    return dataclasses.replace(
+        examples,
+        operators=examples.operators * 2,
+        operator=examples.operator + np.where(relax, count, 0),
+        device=relax.astype(np.intp),
+        devices=[relay_device, relay_device],
+        loops=loops,
+    )
+
+
+def _relax_loops(db: str, examples: Examples, relax: np.ndarray) -> dict[str, np.ndarray]:
+    import numpy as np
+
+    from op_profiler.dataset import Dataset
+
+    wanted = {examples.models[model] for model in np.unique(examples.model[relax])}
+    with Dataset.open(db, create=False, read_only=True) as dataset:
+        from op_profiler.dataset import flat_rows
+
+        columns = ("model_name", "model_source")
+        names = {(row["model_source"], row["model_name"]) for row in flat_rows(dataset, columns=columns)}
+    models = sorted(f"{source}:{name}" for source, name in names if name in wanted)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "loops.npz"
+        command = [sys.executable, __file__, "--loops", str(path), *models]
+        subprocess.run(command, check=True, env={**os.environ, "OP_PROFILER_COMPILER": "relax"})
+        with np.load(path, allow_pickle=False) as file:
+            return dict(zip(file["keys"].tolist(), file["loops"]))
+
+
+def fitted(examples: Examples, side: str, kin: np.ndarray) -> Predictor:
+    """A predictor of one device from the rows of a side, without a family."""
+    import numpy as np
+
+    from op_profiler.predict.latency.fit import fit, measured_of
+    from op_profiler.predict.latency.predictor import query_of
+
+    of_side = {"relay": examples.device == 0, "relax": examples.device == 1, "both": np.ones(len(examples), bool)}[side]
+    rows = examples.where(of_side & ~kin)
+    found = fit(dataclasses.replace(rows, device=np.zeros_like(rows.device)), folds=_FOLDS)
+    if side == "both":
+        own = examples.where((examples.device == 1) & ~kin)
+        found = dataclasses.replace(found, measured=measured_of(own, query_of(own)))
+    return found
+
+
+def predictions(examples: Examples) -> Iterator[tuple[str, float, np.ndarray, NetworkPrediction]]:
+    """Side, time of a network of Relax, times of its operators, and what was predicted without its family."""
+    import numpy as np
+
+    from op_profiler.predict.latency.held_out import family_of
+    from op_profiler.predict.latency.network import Network, predict_network
+
+    families = np.array([family_of(name) for name in examples.models])
+    of_relax = np.unique(examples.model[examples.device == 1])
+    assert examples.loops is not None
+    for family in dict.fromkeys(families[of_relax]):
+        for side in SIDES:
+            predictor = fitted(examples, side, families[examples.model] == family)
+            for model in of_relax[families[of_relax] == family]:
+                mine = (examples.model == model) & (examples.device == 1)
+                for threads in np.unique(examples.threads[mine]):
+                    rows = np.flatnonzero(mine & (examples.threads == threads))
+                    places = examples.operator[rows]
+                    network = Network.of_calls(
+                        examples.models[model],
+                        [examples.operators[at] for at in places],
+                        examples.occurrences[rows].tolist(),
+                        examples.loops[places],
+                    )
+                    found = predict_network(predictor, network, threads=int(threads))
+                    yield side, float(examples.whole_model_us[rows[0]]), examples.latency_us[rows], found
+
+
+def main() -> None:
+    import numpy as np
+
+    from op_profiler.predict.latency.held_out import HEAVY_US
+
+    if sys.argv[1] == "--loops":
+        write_loops(sys.argv[3:], Path(sys.argv[2]))
+        return
+    print(provenance())
+    networks: list[dict[str, Any]] = []
+    heavy: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
+    for side, measured_us, operators_us, found in predictions(both_compilers(sys.argv[1])):
+        error = found.total_us / measured_us - 1
+        row = {
+            "network": found.network.name,
+            "threads": found.threads,
+            "rows_of": side,
+            "measured_us": round(measured_us),
+            "error_percent": round(100 * error, 1),
+            "interval_holds": bool(found.low_us <= measured_us <= found.high_us),
+        }
+        networks.append(row)
+        print(f"{row['network']:28} {row['threads']} {side:6} {row['measured_us']:10} {row['error_percent']:+7.1f} %")
+        heavy[side].append(np.abs(found.operators.latency_us / operators_us - 1)[operators_us > HEAVY_US])
+    sides = []
+    for side in SIDES:
+        off = np.array([abs(row["error_percent"]) for row in networks if row["rows_of"] == side])
+        of_operators = np.concatenate(heavy[side])
+        sides.append(
+            {
+                "rows_of": side,
+                "networks": len(off),
+                "mean_error_percent": round(float(np.nanmean(off)), 1),
+                "within_10_percent": round(100 * float(np.mean(off <= 10))),
+                "operators": len(of_operators),
+                f"operators_above_{HEAVY_US:.0f}_us_percent": round(100 * float(np.nanmean(of_operators)), 1),
+            }
+        )
+        print(*(f"{name} {value}" for name, value in sides[-1].items()), sep=", ")
+    headline = "networks of Relax held out, mean error with rows of " + ", ".join(
+        f"{one['rows_of']} {one['mean_error_percent']} %" for one in sides
+    )
+    store(__file__, headline, {"sides": sides, "networks": networks}, whole=len(sys.argv) == 2)
+
+
+if __name__ == "__main__":
+    main()
