@@ -112,6 +112,8 @@ class CorunRequest:
         if not self.models:
             raise UsageError("there is no model to run; give one or several")
         require(self.compiler, "corun", "corun")
+        if self.merge:
+            require(self.compiler, "merge", "--merge")
         self._check_lanes()
         for model in self.models:
             FRONTENDS.get(model.source).check(model)
