@@ -1,14 +1,16 @@
 """How does a dataset of ten million measurements behave: opening, looking up, exporting, and its summary?
 
-    python benchmarks/large_dataset.py [sqlite | postgresql ...] [--keep FILE]     (20 minutes, 15 GB; --keep goes on)
+    python benchmarks/large_dataset.py [sqlite | postgresql ...] [--keep FILE]     (20 minutes, 10 GB; --keep goes on)
 
 The measurements that ship are copied, with samples of their first three rounds so that the disk has room: each copy is
 of a device and a setting of its own. 50 devices have as many copies of every model. What slows the copying down is off
-meanwhile: indices are made afterwards, and PostgreSQL neither waits for its disk nor checks references.
+meanwhile: indices are made afterwards, and PostgreSQL neither logs these two tables nor checks references. Its settings
+are those that it comes with.
 
-Look-up: the operators of a model with what was measured of them, and one measurement by its key. Export: a condition
-that a tenth of the rows meet, to Parquet, in a process of its own, whose most memory is told. Summary: what
-`op-profiler dataset` reads.
+Look-ups are medians. Opening is told twice, since the first one in a process imports and compiles what the others use;
+PostgreSQL makes a connection each time. All else is a process of its own, from its start to its end, whose most memory
+is told: exports of some devices, whole and as a folder of parts; what fitting and `evaluate` read, of a tenth of the
+rows and of all that was exported; datasets merged. The summary is what `op-profiler dataset` reads.
 
 Goal: open and look-up under 1 ms; a million rows exported in 30 s and under 1 GB; the summary in 2 s.
 """
@@ -31,6 +33,7 @@ from common import ROOT, run_of, store
 from fleet_common import SHARE, postgresql_server
 
 _ROWS = int(10_000_000 * SHARE)
+_MERGED_ROWS = int(1_000_000 * SHARE)
 _DEVICES = 50
 _ROUNDS = 3
 _EXPORTED_DEVICES = 5  # a tenth
@@ -38,81 +41,118 @@ _OF_DEVICES = ("devices", "models", "model_operators")
 _OF_SETTINGS = ("settings",)
 _OF_BOTH = ("measurements", "model_timings")
 
+Row = dict[str, Any]
+
 
 def measure(name: str) -> dict[str, Any]:
     """One kind of database."""
-    with _address(name) as url:
+    with tempfile.TemporaryDirectory() as temporary, _address(name, Path(temporary)) as url:
+        folder = Path(temporary)
+        _say(f"{name}: {_ROWS:,} rows are made")
         started = time.monotonic()
-        rows = fill(url)
-        filled = time.monotonic() - started
-        print(f"{name}: {rows} rows in {filled:.0f} s", file=sys.stderr, flush=True)
-        return {"database": name, "rows": rows, **looked_up(url), **exported(url), **summed_up(url)}
+        rows = fill(url, _imported(folder), _ROWS)
+        _say(f"{name}: {rows:,} rows in {time.monotonic() - started:.0f} s")
+        asked, _, _ = _apart(looked_up, url)
+        worked = [_worked("summary", *_apart(summed_up, url))]
+        exported = folder / "exported.parquet"
+        for words, devices, path, parts in (
+            ("export of one device", 1, folder / "one.parquet", []),
+            ("export", _EXPORTED_DEVICES, exported, []),
+            ("export in parts", _EXPORTED_DEVICES, folder / "parts", ["device_key", "threads"]),
+        ):
+            worked.append(_worked(words, *_apart(export, url, str(path), devices, parts)))
+        if name == "sqlite":  # what is read of a file is the same with either
+            for words, path in (("one device read for a fit", folder / "one.parquet"), ("read for a fit", exported)):
+                worked.append(_worked(words, *_apart(read_for_a_fit, str(path))))
+            worked.append(_worked("merging", *_apart(merge, str(folder))))
+        head = {"database": name, "rows": rows}
+        return {"look_ups": [head | row for row in asked], "work": [head | row for row in worked]}
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def _address(name: str) -> Iterator[str]:
-    with contextlib.ExitStack() as stack:
-        if name == "postgresql":
-            # As a team would set it, for a machine that does other things too.
-            settings = ("shared_buffers=1GB", "maintenance_work_mem=256MB", "max_wal_size=8GB", "fsync=off")
-            yield stack.enter_context(postgresql_server(*settings)).url
-        else:
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
-            yield f"sqlite:///{folder}/large.db"
+def _address(name: str, folder: Path) -> Iterator[str]:
+    if name == "postgresql":
+        with postgresql_server() as server:
+            yield server.url
+    else:
+        yield f"sqlite:///{folder}/large.db"
 
 
-def fill(url: str) -> int:
-    """Copies of the measurements that ship; how many rows there are then."""
+def _imported(folder: Path) -> str:
+    """The address of what ships, its samples cut."""
     from sqlalchemy import text
 
-    from op_profiler.dataset import Dataset, schema
-    from op_profiler.dataset.formats.importing import import_table
+    from op_profiler.dataset import Dataset, import_table
     from op_profiler.shipped import shipped_operators
 
-    indices = [index for table in _OF_BOTH for index in schema.metadata.tables[table].indexes]
-    path = shipped_operators()
+    path, url = shipped_operators(), f"sqlite:///{folder}/shipped.db"
     assert path is not None, "results/operators.parquet is missing"
     with Dataset.open(url) as dataset:
         import_table(dataset, path, format="parquet")
         with dataset.transaction(), dataset.read() as connection:
-            _cut_samples(connection)
+            for table in _OF_BOTH:
+                rows = connection.execute(text(f"SELECT key, samples_us FROM {table}")).all()
+                cut = [{"k": key, "s": json.dumps(json.loads(samples)[:_ROUNDS])} for key, samples in rows]
+                connection.execute(text(f"UPDATE {table} SET samples_us = :s WHERE key = :k"), cut)
+    return url
+
+
+def fill(url: str, imported: str, wanted: int) -> int:
+    """Copies of what another dataset holds; how many measurements there are then."""
+    from sqlalchemy import text
+
+    from op_profiler.dataset import Dataset, schema
+    from op_profiler.dataset.maintain import merge
+
+    indices = [index for table in _OF_BOTH for index in schema.metadata.tables[table].indexes]
+    with Dataset.open(url) as dataset:
+        with Dataset.open(imported, read_only=True) as source:
+            merge([source], dataset)
+        with dataset.transaction(), dataset.read() as connection:
             for table in (*_OF_DEVICES, *_OF_SETTINGS, *_OF_BOTH):
                 connection.execute(text(f"CREATE TABLE own_{table} AS SELECT * FROM {table}"))
             own = connection.execute(text("SELECT count(*) FROM own_measurements")).scalar_one()
             for index in indices:
                 index.drop(connection)
-        copies = max(_ROWS // own, 1)
-        each = -(-copies // _DEVICES)
-        for number in range(copies):
-            device, setting = divmod(number, each)
-            tables = (_OF_DEVICES if not setting else ()) + (_OF_SETTINGS if not device else ()) + _OF_BOTH
-            with dataset.transaction(), dataset.read() as connection:
-                _check_no_references(connection)
-                for table in tables:
-                    connection.execute(text(_copied(table, f"x{device:04x}", f"y{setting:04x}")))
+            if connection.dialect.name == "postgresql":
+                for table in _OF_BOTH:
+                    connection.execute(text(f"ALTER TABLE {table} SET UNLOGGED"))
+        copies = max(wanted // own, 1)
+        _copy(dataset, copies)
         with dataset.transaction(), dataset.read() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SET LOCAL maintenance_work_mem = '512MB'"))
             for table in (*_OF_DEVICES, *_OF_SETTINGS, *_OF_BOTH):
                 connection.execute(text(f"DROP TABLE own_{table}"))
             for index in indices:
                 index.create(connection)
         rows = int(dataset.counts()["measurements"])
     if url.startswith("postgresql"):
-        _analyze(url)
+        import psycopg
+
+        with psycopg.connect(url, autocommit=True) as server:
+            server.execute("VACUUM ANALYZE")
     return rows
 
 
-def _check_no_references(connection: Any) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
-
-
-def _cut_samples(connection: Any) -> None:
+def _copy(dataset: Any, copies: int) -> None:
     from sqlalchemy import text
 
-    for table in ("measurements", "model_timings"):
-        rows = connection.execute(text(f"SELECT key, samples_us FROM {table}")).all()
-        cut = [{"k": key, "s": json.dumps(json.loads(samples)[:_ROUNDS])} for key, samples in rows]
-        connection.execute(text(f"UPDATE {table} SET samples_us = :s WHERE key = :k"), cut)
+    each, started = -(-copies // _DEVICES), time.monotonic()
+    for number in range(copies):
+        device, setting = divmod(number, each)
+        tables = (_OF_DEVICES if not setting else ()) + (_OF_SETTINGS if not device else ()) + _OF_BOTH
+        with dataset.transaction(), dataset.read() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql("SET LOCAL session_replication_role = replica")  # checks no references
+            for table in tables:
+                connection.execute(text(_copied(table, f"x{device:04x}", f"y{setting:04x}")))
+        if number % 25 == 24:
+            _say(f"{number + 1} of {copies} copies in {time.monotonic() - started:.0f} s")
 
 
 def _copied(name: str, device: str, setting: str) -> str:
@@ -131,14 +171,34 @@ def _copied(name: str, device: str, setting: str) -> str:
     return f"INSERT INTO {name} ({', '.join(columns)}) SELECT {', '.join(values)} FROM own_{name}"
 
 
-def _analyze(url: str) -> None:
-    import psycopg
+def _apart(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float, int]:
+    """What a function of this file finds in a process of its own, how long that took, and its most memory in MiB."""
+    script = (
+        "import json, pathlib, sys, large_dataset\n"
+        "found = getattr(large_dataset, sys.argv[1])(*json.loads(sys.argv[2]))\n"
+        # Not of resource.getrusage, which counts the process that this one was forked from.
+        "(peak,) = [s for s in pathlib.Path('/proc/self/status').read_text().splitlines() if s.startswith('VmHWM')]\n"
+        "print(json.dumps([found, int(peak.split()[1]) // 1024]))"
+    )
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", script, function.__name__, json.dumps(arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "python", ROOT / "benchmarks")))},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    seconds = time.monotonic() - started
+    found, peak = json.loads(done.stdout.splitlines()[-1])
+    _say(f"{function.__name__} {arguments[0]}: {found} in {seconds:.1f} s, {peak} MiB")
+    return found, seconds, peak
 
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE")
+
+def _worked(what: str, found: Any, seconds: float, peak: int) -> Row:
+    return {"what": what, "of_rows": found["rows"], "seconds": round(found.get("s", seconds), 2), "peak_mib": peak}
 
 
-def looked_up(url: str) -> dict[str, Any]:
+def looked_up(url: str) -> list[Row]:
     """Milliseconds, medians."""
     from sqlalchemy import select
 
@@ -147,15 +207,22 @@ def looked_up(url: str) -> dict[str, Any]:
     def opened() -> None:
         Dataset.open(url, read_only=True).close()
 
+    started = time.perf_counter()
+    opened()
+    first = time.perf_counter() - started
     with Dataset.open(url, read_only=True) as dataset:
         key = dataset.rows(select(schema.measurements.c.key).limit(1))[0]["key"]
-        model = dataset.rows(select(schema.models.c.key).limit(1))[0]["key"]
+        model = dataset.rows(select(schema.models.c.key).where(schema.models.c.name == "resnet-18").limit(1))[0]["key"]
         by_key = select(schema.measurements).where(schema.measurements.c.key == key)
-        return {
-            "open_ms": _milliseconds(opened, 20),
-            "by_key_ms": _milliseconds(lambda: dataset.rows(by_key), 200),
-            "operators_of_a_model_ms": _milliseconds(lambda: dataset.model_operators(model), 50),
+        operators = [operator.key for operator, _ in dataset.model_operators(model)]
+        found = {
+            "first opening in a process": round(first * 1e3, 3),
+            "opening": _milliseconds(opened, 50),
+            "a measurement by its key": _milliseconds(lambda: dataset.rows(by_key), 200),
+            "an operator by its key": _milliseconds(lambda: dataset.find_operator(operators[0]), 200),
+            f"{len(operators)} operators of a model": _milliseconds(lambda: dataset.model_operators(model), 50),
         }
+    return [{"what": what, "ms": ms} for what, ms in found.items()]
 
 
 def _milliseconds(call: Callable[[], object], times: int) -> float:
@@ -168,40 +235,20 @@ def _milliseconds(call: Callable[[], object], times: int) -> float:
     return round(statistics.median(found) * 1e3, 3)
 
 
-def exported(url: str) -> dict[str, Any]:
-    """A process that exports a tenth of the rows, and tells its most memory."""
+def export(url: str, path: str, devices: int, parts: list[str]) -> Row:
+    """The rows of some devices to Parquet."""
     from sqlalchemy import select
 
-    from op_profiler.dataset import Dataset, schema
+    from op_profiler.dataset import Dataset, export_table, schema
 
     with Dataset.open(url, read_only=True) as dataset:
         keys = sorted(row["key"] for row in dataset.rows(select(schema.devices.c.key)) if row["key"].startswith("x"))
-    chosen = ", ".join(f"'{key}'" for key in keys[:_EXPORTED_DEVICES])
-    with tempfile.TemporaryDirectory() as folder:
-        words = ["export", "--db", url, "--output", str(Path(folder) / "some.parquet"), "--json"]
-        script = (
-            "import resource, sys; from op_profiler.cli import main\n"
-            "try: main()\n"
-            "finally: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
-        )
-        started = time.monotonic()
-        done = subprocess.run(
-            [sys.executable, "-c", script, *words, "--where", f"device_key IN ({chosen})"],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        seconds = time.monotonic() - started
-    return {
-        "exported_rows": json.loads(done.stdout)["rows"],
-        "export_s": round(seconds, 1),
-        "export_peak_mib": round(int(done.stderr.split()[-1]) / 1024),
-    }
+        where = f"device_key IN ({', '.join(repr(key) for key in keys[:devices])})"
+        return {"rows": export_table(dataset, path, format="parquet", where=where, partition_by=parts).rows}
 
 
-def summed_up(url: str) -> dict[str, Any]:
-    """Seconds of what ``op-profiler dataset`` reads."""
+def summed_up(url: str) -> Row:
+    """What ``op-profiler dataset`` reads, when it was read before."""
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.maintain import contents
 
@@ -209,23 +256,46 @@ def summed_up(url: str) -> dict[str, Any]:
         contents(dataset)
         started = time.monotonic()
         held = contents(dataset)
-        return {
-            "summary_s": round(time.monotonic() - started, 2),
-            "size_gib": round(held.size_bytes / 2**30, 2),
-            "models": len(held.models),
-        }
+        seconds = time.monotonic() - started
+        _say(f"{held.size_bytes / 2**30:.1f} GiB, {len(held.models)} models")
+        return {"rows": sum(device["rows"] for device in held.devices), "s": seconds}
+
+
+def read_for_a_fit(path: str) -> Row:
+    """What fitting and ``evaluate`` read."""
+    from op_profiler.predict.latency.examples import load_examples
+
+    found = load_examples(file=Path(path))
+    return {"rows": len(found) + sum(found.left_out.values())}
+
+
+def merge(folder: str) -> Row:
+    """A dataset into an empty one."""
+    from op_profiler.dataset.formats.combined import combine
+
+    source = f"sqlite:///{folder}/source.db"
+    rows = fill(source, f"sqlite:///{folder}/shipped.db", _MERGED_ROWS)
+    started = time.monotonic()
+    written = combine([source], f"sqlite:///{folder}/merged.db")
+    assert written["measurements"] == rows
+    return {"rows": rows, "s": time.monotonic() - started}
 
 
 def main() -> None:
     run = run_of(__file__, __doc__, measure, ["sqlite", "postgresql"])
-    rows = [found.result for found in run.found]
-    for row in rows:
-        print(row, flush=True)
+    tables: dict[str, list[Row]] = {"look_ups": [], "work": []}
+    for found in run.found:
+        for name, rows in found.result.items():
+            tables[name] += rows
+            for row in rows:
+                print(row, flush=True)
     told = "; ".join(
-        f"{r['database']}: {r['exported_rows']:,} rows exported in {r['export_s']} s, summary in {r['summary_s']} s"
-        for r in rows
+        f"{r['database']}: {r['what']} of {r['of_rows']:,} rows in {r['seconds']} s"
+        for r in tables["work"]
+        if r["what"] in ("export", "summary")
     )
-    store(__file__, f"{rows[0]['rows']:,} rows: {told}", {"databases": rows}, whole=run.whole and SHARE == 1)
+    whole = run.whole and SHARE == 1 and len(tables["look_ups"]) == 10
+    store(__file__, f"{tables['work'][0]['rows']:,} rows: {told}", tables, whole=whole)
 
 
 if __name__ == "__main__":

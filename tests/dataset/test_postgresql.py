@@ -55,3 +55,15 @@ def test_roles_read_or_write(postgres_url: str, example: Any) -> None:
 def test_a_file_has_no_roles(sqlite_url: str) -> None:
     with pytest.raises(UsageError, match="roles are for postgresql"):
         allow(sqlite_url, "guest", writes=False)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_reader_sees_one_state_and_cannot_write(postgres_url: str, example: Any, read_only: bool) -> None:
+    with Dataset.open(postgres_url) as writer:
+        example.add_model(writer)
+        with Dataset.open(postgres_url, read_only=read_only) as reader, reader.read() as connection:
+            count = "SELECT count(*) FROM measurements"
+            assert connection.exec_driver_sql(count).scalar() == 0
+            example.fill(writer)
+            assert connection.exec_driver_sql(count).scalar() == 0 < reader.counts()["measurements"]
+            assert connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on"

@@ -32,6 +32,7 @@ _closed: dict[tuple[URL, bool], Engine] = {}  # by address, and whether it is fo
 _WRITE = "op_profiler_write"  # options of connections and engines, read when a transaction begins
 _COMPLETE = "op_profiler_complete"  # of engines whose dataset was found to have every column
 _READ_ONLY = "op_profiler_read_only"
+_ONE_STATE = r"repeatable\ read"  # of PostgreSQL's transactions, as its options write it
 
 _SQLITE_FAILURES = {
     "not a database": "is not a SQLite database; nothing was changed. Give another file with --db",
@@ -202,7 +203,7 @@ def _new_engine(url: URL, *, read_only: bool) -> Engine:
         return engine
     options = f"-c lock_timeout={WAIT_SECONDS * 1000}"
     if read_only:
-        options += " -c default_transaction_read_only=on"
+        options += f" -c default_transaction_read_only=on -c default_transaction_isolation={_ONE_STATE}"
     try:
         arguments = {"options": options, "connect_timeout": 10}
         # A connection that the pool kept may be of a server that was started again since.
@@ -244,9 +245,10 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _begin_postgresql(connection: Connection) -> None:
-    if connection.get_execution_options().get(_WRITE, False):
+    options = connection.get_execution_options()
+    if options.get(_WRITE, False):
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-    else:
+    elif not options[_READ_ONLY]:  # its connections begin so by themselves: each statement here is a look-up's fifth
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
 
