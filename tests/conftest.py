@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"
 for name in ("FORCE_COLOR", "PY_COLORS"):
     os.environ.pop(name, None)
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+# Compiled modules are kept, also where the machine asks not to: tests start Python some hundred times.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # A shell that runs the tests in its background has Ctrl-C ignored, also in what they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # The tests ask whether load is seen and marked, not for a quiet machine: one window of rounds is repeated, no more.

@@ -22,8 +22,9 @@ from op_profiler.operators.operator import Operator, TensorSpec
 from op_profiler.schedules.schedule import Schedule
 from op_profiler.shipped import shipped_trials
 
-pytest.importorskip("pandas")
-pytest.importorskip("sklearn")
+from ..installed import needs
+
+pytestmark = needs("pandas", "sklearn")
 
 
 def run(*arguments: str) -> Result:

@@ -16,8 +16,9 @@ from op_profiler.dataset.flat import COLUMNS
 from op_profiler.errors import DatasetError, UnknownNameError
 from op_profiler.shipped import shipped_trials
 
-pytest.importorskip("pandas")
-pytest.importorskip("sklearn")
+from ..installed import needs
+
+pytestmark = needs("pandas", "sklearn")
 
 
 def row(**changes: Any) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from op_profiler.analysis.unswept import MINIMUM_OPERATORS, predict_unswept
 from op_profiler.dataset.flat import COLUMNS
 from op_profiler.errors import UnknownNameError, UsageError
 
-pytest.importorskip("pandas")
-pytest.importorskip("sklearn")
+from ..installed import needs
+
+pytestmark = needs("pandas", "sklearn")
 
 THREADS = np.arange(1, 65)
 

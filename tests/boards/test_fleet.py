@@ -6,9 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("distributed")
 sys.path.insert(0, str(Path(__file__).parents[1] / "fleet"))
 
 from processes import Listening, request, running, said, scheduler
@@ -17,6 +14,10 @@ from op_profiler.dataset import Dataset
 from op_profiler.dataset.maintain import contents
 from op_profiler.fleet import runs
 from op_profiler.fleet.cluster import Cluster
+
+from ..installed import needs
+
+pytestmark = needs("distributed")
 
 
 def test_a_request_goes_to_the_worker_that_reaches_such_a_board(lab: Any, tmp_path: Path, sqlite_url: str) -> None:

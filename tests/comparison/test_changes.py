@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from op_profiler.comparison.changes import FALSE_SHARE, Change, Estimate, half_width, judge, of_pairs
 
@@ -90,6 +89,8 @@ def test_a_change_is_real_exactly_where_its_interval_leaves_out_zero() -> None:
 
 
 def test_one_change_alone_is_students_t() -> None:
+    from scipy import stats
+
     rng = np.random.default_rng(6)
     logs = rng.normal(0.02, 0.01, 4)  # of four values no end is cut off
     before_us = np.full(4, 1e4)

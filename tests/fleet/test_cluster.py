@@ -11,11 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from sqlalchemy import select
-
-pytest.importorskip("distributed")
-
 from processes import COMMAND, PATIENCE_SECONDS, Listening, dask_workers_of, request, scheduler, worker
+from sqlalchemy import select
 
 from op_profiler.collection.request import Studies, TuneRequest
 from op_profiler.collection.sampling.draw import Draw
@@ -33,6 +30,9 @@ from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.request import CorunRequest
 
 from ..command_line import op_profiler
+from ..installed import needs
+
+pytestmark = needs("distributed")
 
 
 def test_every_distinct_machine_measures_under_its_own_name(tmp_path: Path, postgres_url: str) -> None:

@@ -11,16 +11,16 @@ import signal
 import threading
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("distributed")
-
 from processes import PATIENCE_SECONDS, Listening, dask_workers_of, request, said, scheduler, worker
 
 from op_profiler.dataset import Dataset
 from op_profiler.fleet import runs
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.state import state_of
+
+from ..installed import needs
+
+pytestmark = needs("distributed")
 
 
 def test_a_worker_and_a_scheduler_that_die_cost_nothing_but_time(tmp_path: Path, sqlite_url: str) -> None:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("distributed")
-if find_spec("dask_jobqueue") is None:  # importing it here would take Ctrl-C from all tests
-    pytest.skip("dask-jobqueue is not installed", allow_module_level=True)
-
 from processes import Listening, request
 
 from op_profiler.errors import UsageError
@@ -20,6 +14,10 @@ from op_profiler.fleet import runs
 from op_profiler.fleet.certificates import make
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.settings import TLS
+
+from ..installed import needs
+
+pytestmark = needs("distributed", "dask_jobqueue")
 
 _SBATCH = """#!/bin/sh
 cp "$1" "$JOBS/script"

@@ -18,8 +18,9 @@ from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.lowered_cache import load_cached
 
 from ..command_line import op_profiler
+from ..installed import needs
 
-onnx = pytest.importorskip("onnx", reason="the models are written as ONNX")
+pytestmark = needs("onnx")
 
 
 class Server:

@@ -7,6 +7,7 @@ come from anywhere.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -82,17 +83,22 @@ def mentioned(tree: ast.Module) -> Iterator[str]:
             yield from loaded([node])
 
 
-IMPORTS = {
-    name: {module for module in loaded(ast.parse(path.read_text()).body) if module in FILES}
-    for name, path in FILES.items()
-}
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """By module what it says; read when a test asks, since every process of the tests imports this file."""
+    return {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 
 
-MENTIONS = {
-    name: {module for module in mentioned(ast.parse(path.read_text())) if module in FILES} - {name}
-    for name, path in FILES.items()
-}
-"""By module all that it imports, at any time or for types only."""
+@functools.cache
+def imports() -> dict[str, set[str]]:
+    """By module what an import of it loads."""
+    return {name: {module for module in loaded(tree.body) if module in FILES} for name, tree in trees().items()}
+
+
+@functools.cache
+def mentions() -> dict[str, set[str]]:
+    """By module all that it imports, at any time or for types only."""
+    return {name: {module for module in mentioned(tree) if module in FILES} - {name} for name, tree in trees().items()}
 
 
 def test_every_module_lies_in_a_layer() -> None:
@@ -103,7 +109,7 @@ def test_every_module_lies_in_a_layer() -> None:
 def test_nothing_is_imported_from_a_layer_below() -> None:
     upward = [
         f"{module} imports {other}"
-        for module, others in sorted(IMPORTS.items())
+        for module, others in sorted(imports().items())
         for other in sorted(others)
         if LAYER_OF[part_of(module)] < LAYER_OF[part_of(other)]
         or (part_of(module) != part_of(other) and LAYER_OF[part_of(module)] == LAYER_OF[part_of(other)])
@@ -124,7 +130,7 @@ def test_what_is_not_a_compilers_own_knows_the_contract_only() -> None:
     """Imports of all kinds are looked at: a compiler is chosen by its name."""
     strangers = {
         module: {other for other in others if other.startswith("compilers.") and other.count(".") > 1}
-        for module, others in MENTIONS.items()
+        for module, others in mentions().items()
         if module.count(".") < 2 or not module.startswith("compilers.")
     }
     assert {module for module, others in strangers.items() if others} == OF_RELAY.keys()
@@ -143,7 +149,7 @@ def in_circles(imports: Mapping[str, set[str]]) -> set[str]:
 
 
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
-    assert in_circles(IMPORTS) == set()
+    assert in_circles(imports()) == set()
 
 
 class TestSideBySide:
@@ -154,23 +160,23 @@ class TestSideBySide:
         reached = {module for module in FILES if module.startswith("parallel.planning")}
         new = reached
         while new:
-            new = set().union(*(MENTIONS[module] for module in new)) - reached
+            new = set().union(*(mentions()[module] for module in new)) - reached
             reached |= new
         assert {module for module in reached if not module.startswith(allowed)} == set()
-        assert {module for module in reached if "tvm" in outside(FILES[module])} == set()
+        assert {module for module in reached if "tvm" in outside(trees()[module])} == set()
 
     def test_what_runs_plans_knows_nothing_of_how_they_are_made(self) -> None:
         made = ("parallel.planning.policies", "parallel.planning.costs", "parallel.planning.games", "parallel.corun")
         runtime = [module for module in FILES if module.startswith("parallel.runtime")]
-        assert {m: strange for m in runtime if (strange := {o for o in MENTIONS[m] if o.startswith(made)})} == {}
+        assert {m: strange for m in runtime if (strange := {o for o in mentions()[m] if o.startswith(made)})} == {}
 
     def test_there_is_no_circle_of_any_kind(self) -> None:
-        assert in_circles({m: others for m, others in MENTIONS.items() if m.startswith("parallel.")}) == set()
+        assert in_circles({m: others for m, others in mentions().items() if m.startswith("parallel.")}) == set()
 
 
-def outside(path: Path) -> set[str]:
+def outside(tree: ast.Module) -> set[str]:
     """Packages that a module imports, at any time."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    nodes = list(ast.walk(tree))
     names = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     return {name.split(".")[0] for name in names}

@@ -19,7 +19,9 @@ from op_profiler.targets.cuda.vendor import BuiltByVendorOnGpu, Cuda, cuda_of_to
 from op_profiler.tuning.candidate import VENDOR, Candidate, TaskSpec
 from op_profiler.tuning.trials.worker import WorkerSetup
 
-torch: Any = pytest.importorskip("torch")
+from ..installed import needs
+
+pytestmark = needs("torch")
 
 
 def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
@@ -40,10 +42,12 @@ class OnThisProcessor(Cuda):
     settings = "CUDA 0, cuDNN 0"
 
     def __init__(self) -> None:
+        import torch
+
         self.torch = torch
 
     def put(self, array: np.ndarray) -> Any:
-        return torch.from_numpy(array.copy())
+        return self.torch.from_numpy(array.copy())
 
     def wait(self) -> None:
         return
@@ -88,6 +92,8 @@ def test_a_gpus_kernels_are_torchs_on_that_gpu_with_its_settings(
 def test_kernels_that_compute_something_else_are_not_timed(
     gpu_worker: GpuWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import torch
+
     linear = torch.nn.functional.linear
     monkeypatch.setattr(torch.nn.functional, "linear", lambda x, w: linear(x, w) + 1)
     assert "wrong numbers" in str(gpu_worker.build(0, Candidate(PRODUCT, VENDOR)).error)
@@ -122,6 +128,8 @@ def test_a_study_times_torch_where_its_operators_run(monkeypatch: pytest.MonkeyP
 
 def test_a_graph_is_timed_between_two_events_of_the_device() -> None:
     """The calls of torch's interface, in their order; the names are those of the installed torch."""
+    import torch
+
     told: list[str] = []
 
     class Event:
@@ -160,13 +168,18 @@ def test_a_graph_is_timed_between_two_events_of_the_device() -> None:
         module.fp32_precision = before
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="torch finds a GPU here")
 def test_without_a_gpu_torch_says_so() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("torch finds a GPU here")
     with pytest.raises(MeasureError, match="finds no GPU"):
         Cuda()
 
 
 def test_whether_torch_has_cuda_is_told_without_importing_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
     assert cuda_of_torch() == torch.version.cuda
     package = tmp_path / "torch"
     package.mkdir()
