@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+_PREPARED = ("relay", "relax")  # compilers whose commands are forked; the first one is the default
 _PATIENCE_SECONDS = 600.0  # no command needs a tenth of it, also where others use the machine
 
 
@@ -38,7 +39,8 @@ def op_profiler(
     Raises:
         TimeoutExpired: it did not end.
     """
-    zygote = _zygote()
+    compiler = _compiler_of(arguments)
+    zygote = _zygote(compiler if compiler in _PREPARED else _PREPARED[0])
     assert zygote.stdin is not None and zygote.stdout is not None
     with tempfile.TemporaryDirectory() as outputs:
         out, err = Path(outputs, "out"), Path(outputs, "err")
@@ -46,12 +48,14 @@ def op_profiler(
             "arguments": arguments,
             "folder": str(folder or Path.cwd()),
             "environment": {**os.environ, "PYTHONPATH": str(ROOT / "python"), **(environment or {})}
-            | {"OP_PROFILER_TESTS_IN_WORKERS": in_workers},
+            | {"OP_PROFILER_TESTS_IN_WORKERS": in_workers}
+            | ({"OP_PROFILER_COMPILER": compiler} if compiler in _PREPARED[1:] else {}),
             "libraries": list(libraries),
             "without_tvm": without_tvm,
             # A hook on the path, and another build of TVM, need a Python that starts.
             "forks_workers": "PYTHONPATH" not in (environment or {})
-            and not any(word in argument for argument in arguments for word in ("cuda", "--compiler")),
+            and compiler in _PREPARED
+            and not any("cuda" in argument for argument in arguments),
             "out": str(out),
             "err": str(err),
             "seconds": _PATIENCE_SECONDS,
@@ -65,14 +69,20 @@ def op_profiler(
     return subprocess.CompletedProcess(["op-profiler", *arguments], code, *texts)
 
 
+def _compiler_of(arguments: Sequence[str]) -> str:
+    """The one whose TVM a command will use."""
+    words = " ".join(arguments).replace("--compiler=", "--compiler ").split()
+    return words[words.index("--compiler") + 1] if "--compiler" in words[:-1] else _PREPARED[0]
+
+
 @functools.cache
-def _zygote() -> subprocess.Popen[str]:
-    """One a process of the tests."""
+def _zygote(compiler: str) -> subprocess.Popen[str]:
+    """One a process of the tests and a compiler, whose TVM it holds."""
     process = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("zygote.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "OP_PROFILER_COMPILER": compiler},
         text=True,
     )
     atexit.register(process.communicate)  # closes its input, which ends it

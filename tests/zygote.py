@@ -65,11 +65,15 @@ def make_commands() -> None:
 def warm_up() -> None:
     """What TVM sets up when it is first used, and the probe's kernels: half of what a short collection would take.
     No kernel is run, which would start TVM's threads."""
+    from op_profiler.compilers import DEFAULT_COMPILER
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.measure import steadiness
     from op_profiler.targets.target import resolve_target
 
+    if compiler_in_use().name != DEFAULT_COMPILER:
+        return  # another process imports its models, and there are no kernels of its for the probe
     FRONTENDS.get("local").load(ModelRequest(source="local", name="mlp"))
     for kernel in steadiness._functions(str(resolve_target("llvm"))):
         _ = kernel.entry_func
