@@ -36,12 +36,32 @@ os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "OPENBLAS_N
 
 
 LONGEST = (
-    *("boards/test_boards.py", "packaging/test_style.py", "malformed/test_options.py", "malformed/test_models.py"),
-    *("tuning/test_tuning.py", "boards/test_twins.py", "fleet/test_faults.py", "fleet/test_cluster.py"),
+    *("boards/test_boards.py", "compilers/relax/test_relax.py", "packaging/test_style.py", "dataset/test_opening.py"),
+    *("malformed/test_options.py", "malformed/test_models.py", "parallel/corun/test_collaborate.py"),
+    *("tuning/test_tuning.py", "fleet/test_faults.py", "fleet/test_cluster.py"),
     *("frontends/test_torch.py", "frontends/test_sources.py", "frontends/test_local.py", "collection/test_failures.py"),
-    *("collection/test_collection.py", "compilers/relax/test_relax.py", "parallel/corun/test_run.py"),
+    *("collection/test_collection.py", "parallel/corun/test_run.py"),
 )
-"""Files of a third of a minute and more. Files are handed out one by one, so these have to begin first."""
+"""Files of a third of a minute and more, which have to begin first."""
+
+
+TOGETHER = ("boards", "dataset", "predict/latency", "report")
+"""Folders that one process runs, since their files share what takes long to make: the board's runtime, PostgreSQL, a
+fitted predictor, a collection and a browser. Other files are handed out one by one."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFolder(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0]
+            return next((folder for folder in TOGETHER if file.startswith(f"tests/{folder}/")), file)
+
+    return ByFolder(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
