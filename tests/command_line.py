@@ -22,7 +22,7 @@ def op_profiler(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     libraries: Sequence[str] = (),
-    without_tvm: bool = False,
+    without: Sequence[str] = (),
     in_workers: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """Run one command line in a process of its own, forked from one that has imported the package and TVM.
@@ -33,7 +33,7 @@ def op_profiler(
         folder: that it runs in; this process's by default.
         environment: changes to this process's.
         libraries: further modules that it will need, imported once for all commands after it.
-        without_tvm: it fails where it asks for TVM, whose import takes seconds.
+        without: modules that it finds not installed.
         in_workers: code that its worker processes run first, such as a function of the package that is replaced.
 
     Raises:
@@ -51,7 +51,7 @@ def op_profiler(
             | {"OP_PROFILER_TESTS_IN_WORKERS": in_workers}
             | ({"OP_PROFILER_COMPILER": compiler} if compiler in _PREPARED[1:] else {}),
             "libraries": list(libraries),
-            "without_tvm": without_tvm,
+            "without": list(without),
             # A hook on the path, and another build of TVM, need a Python that starts.
             "forks_workers": "PYTHONPATH" not in (environment or {})
             and compiler in _PREPARED

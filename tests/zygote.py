@@ -226,11 +226,12 @@ def command(order: dict[str, Any], nursery: Nursery) -> None:
         flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT
         os.dup2(os.open(name, flags), descriptor)
     sys.argv = ["op-profiler", *order["arguments"]]
-    if order["without_tvm"]:
-        from op_profiler.compilers.tvm_build import load_tvm
+    for name in order["without"]:
+        sys.modules[name] = None  # type: ignore[assignment]  # what Python's import looks for to refuse
+        if name == "tvm":
+            from op_profiler.compilers.tvm_build import load_tvm
 
-        load_tvm.cache_clear()
-        sys.modules["tvm"] = None  # type: ignore[assignment]  # what Python's import looks for to refuse
+            load_tvm.cache_clear()
     from op_profiler.cli import main
 
     if order["forks_workers"]:

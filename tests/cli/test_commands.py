@@ -99,7 +99,7 @@ def test_help_imports_nothing_that_takes_long(command: list[str]) -> None:
     ],
 )
 def test_wrong_usage_is_refused_at_once(arguments: list[str], words: list[str], tmp_path: Path) -> None:
-    done = op_profiler("collect", *arguments, folder=tmp_path, environment=WIDE, without_tvm=True)
+    done = op_profiler("collect", *arguments, folder=tmp_path, environment=WIDE, without=["tvm"])
     assert done.returncode == 2, done.stderr
     for word in words:
         assert word in done.stderr
@@ -137,7 +137,7 @@ def test_a_database_that_is_something_else_is_left_alone(tmp_path: Path) -> None
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_first(command: tuple[str, ...], option: str, tmp_path: Path) -> None:
-    done = op_profiler(*command, option, "missing/file", folder=tmp_path, without_tvm=True)
+    done = op_profiler(*command, option, "missing/file", folder=tmp_path, without=["tvm"])
     assert done.returncode == 5 and f"{option} missing/file: No such file" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and done.stdout == ""
     assert os.listdir(tmp_path) == [], "nothing was begun"

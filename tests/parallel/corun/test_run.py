@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -107,8 +106,7 @@ def test_wrong_questions_get_an_answer(arguments: tuple[str, ...], code: int, re
 
 def test_auto_needs_no_package_beyond_the_base() -> None:
     arguments = ("mlp", "mlp", "--rounds", "3", "--schedules", "none", "--json", "-")
-    code = "import sys; sys.modules['pygambit'] = None; from op_profiler.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, "corun", *arguments], capture_output=True, text=True)
+    done = op_profiler("corun", *arguments, without=["pygambit"])
     assert done.returncode == 0, done.stderr
     (note,) = (note for note in json.loads(done.stdout)["notes"] if "pygambit" in note)
     assert "source ./env_var.sh predict" in note and "best responses solve all games" in note

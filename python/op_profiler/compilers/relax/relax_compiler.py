@@ -301,7 +301,7 @@ def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> 
     if step is None:
         return built
     schedules: dict[str, Schedule] = {}
-    started, kernels = time.perf_counter(), attention.kernels(step)
+    started, kernels = time.perf_counter(), attention.kernels(step.decoder)
     if pipeline_in_use() == DEFAULT_PIPELINE:
         kernels, schedules = scheduled(kernels, target)
     with _refused(model.name):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
-from op_profiler.compilers.relax.decoder.step import Step
+from op_profiler.compilers.relax.decoder.step import Decoder, Step
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.describe import Description
 from op_profiler.operators.operator import TensorSpec
@@ -24,12 +25,16 @@ PAGE = 16
 """Tokens of a page; TVM's kernels have the number in them."""
 
 
-def kernels(step: Step) -> Any:
-    """The functions of TIR by the names of the operators: a module that nobody has scheduled."""
+@functools.lru_cache(maxsize=1)
+def kernels(one: Decoder) -> Any:
+    """The functions of TIR by the names of the operators: a module that nobody has scheduled.
+
+    TVM reads them as Python source, which takes half of the time that a step is built in; all steps have the same.
+    """
     tvm = load_tvm()
     from tvm.relax.frontend.nn.llm import kv_cache
 
-    one, dtype = step.decoder, "float32"
+    dtype = "float32"
     shape = (one.kv_heads, one.heads, one.head_size)
     unscaled: dict[str, Any] = {}
     made = {
