@@ -117,12 +117,12 @@ def test_a_model_is_tuned_recorded_and_rebuilt_with_the_records(tmp_path: Path) 
     file, schedules, summary = tmp_path / "results.db", tmp_path / "schedules", tmp_path / "summary.json"
     model = ("--modelsource", "simple", "--modelname", "conv2d", "--inputshape", "1,16,14,14", "--threads", "1")
     places = ("--db", f"sqlite:///{file}", "--schedules", str(schedules), "--summary-json", str(summary))
-    search = ("--iftune", "true", "--trials", "5", "--tuner", "random", "--ifcompare", "true")
+    search = ("--iftune", "true", "--trials", "10", "--tuner", "random", "--ifcompare", "true")
     ran = _collect(*model, "--compiler", "relax", *places, *search)
     assert ran.returncode == 0, ran.stderr
     told = json.loads(summary.read_text())[0]
     (tuned,), (compared,) = told["tuning"], told["comparison"]
-    assert tuned["new"] == 6 and tuned["best_in_model_us"] <= tuned["default_in_model_us"] and compared["agree"]
+    assert tuned["new"] == 11 and tuned["best_in_model_us"] <= tuned["default_in_model_us"] and compared["agree"]
     (database,) = schedules.rglob("database_tuning_record.json")
     assert database.parent.name == "1-threads-model" and len(database.read_text().splitlines()) == 1
     with contextlib.closing(sqlite3.connect(file)) as connection:
@@ -134,7 +134,7 @@ def test_a_model_is_tuned_recorded_and_rebuilt_with_the_records(tmp_path: Path) 
             " JOIN settings ON settings.key = settings_key"
             " WHERE settings.executor = 'graph' AND template = 'conv2d_NCHWc.relax'"
         ).fetchall()
-    assert len(trials) >= 5 and {template for template, *_ in trials} == {"conv2d_NCHWc.relax"}
+    assert len(trials) >= 10 and {template for template, *_ in trials} == {"conv2d_NCHWc.relax"}
     assert all(tile and vectorize and parallel for _, tile, vectorize, parallel in trials)
     assert ("tuned",) in in_model
 

@@ -98,7 +98,7 @@ def test_it_prints(opened: Opened, path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_telephone_needs_no_scrolling_aside(chromium: Any, path: Path, scheme: str) -> None:
-    context = chromium.new_context(viewport=NARROW, color_scheme=scheme)
+    context = chromium.browser.new_context(viewport=NARROW, color_scheme=scheme)
     opened = Opened(context.new_page())
     page = opened.open(path)
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

@@ -157,7 +157,7 @@ def test_names_of_a_model_are_text_and_nothing_else(opened: Opened, path: Path) 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_telephone_needs_no_scrolling_aside(chromium: Any, path: Path, scheme: str) -> None:
-    context = chromium.new_context(viewport=NARROW, color_scheme=scheme)
+    context = chromium.browser.new_context(viewport=NARROW, color_scheme=scheme)
     opened = Opened(context.new_page())
     page = opened.open(path)
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
