@@ -47,11 +47,11 @@ class LoopNest:
         accesses: every tensor that is read, in the order of the expression; the one that is written is the last.
         operations: how many of each one iteration has: ``add`` (subtractions, minima and maxima too), ``mul``, ``div``,
             ``fma`` (multiplications that an addition takes up; they are among ``mul`` too), ``select``, ``call`` (exp,
-            erf, tanh and the like).
+            erf, tanh and the like). Less than one where it is taken out of inner loops.
         guards: conditions around the statement.
     """
 
     loops: tuple[Loop, ...]
     accesses: tuple[Access, ...]
-    operations: dict[str, int]
+    operations: dict[str, float]
     guards: int

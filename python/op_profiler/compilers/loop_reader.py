@@ -44,10 +44,15 @@ class _Statement:
         self.loops = list(loops)
         self.guards = guards
         self.accesses: list[tuple[int, bool, bool, int, int, Expression]] = []
-        self.operations: dict[str, int] = {}
+        self.operations: dict[str, float] = {}
+        self.slow: list[tuple[str, int, int]] = []
 
     def count(self, name: str) -> None:
         self.operations[name] = self.operations.get(name, 0) + 1
+
+    def count_slow(self, name: str, first: int) -> None:
+        """A division or a call whose operands are the accesses from `first` on."""
+        self.slow.append((name, first, len(self.accesses)))
 
 
 class Reader:
@@ -136,8 +141,10 @@ class Reader:
             handle = self._language.identify(node)
             return self._values.get(handle, ("v", handle))
         if operator is not None:
-            self._count(node, operator, statement)
-            return (operator, self._read(node.a, statement), self._read(node.b, statement))
+            first = len(statement.accesses)
+            found = (operator, self._read(node.a, statement), self._read(node.b, statement))
+            self._count(node, operator, statement, first)
+            return found
         if isinstance(node, self._language.load):
             buffer = node.buffer if hasattr(node, "buffer") else node.source
             self._access(buffer, node.indices, statement, written=False)
@@ -159,11 +166,15 @@ class Reader:
             self._read(node.b, statement)
         return 0
 
-    def _count(self, node: Any, operator: str, statement: _Statement) -> None:
+    def _count(self, node: Any, operator: str, statement: _Statement, first: int) -> None:
         """One operation of a value; those of indices are no work of their own."""
         if self._places:
             return
-        statement.count({"*": "mul", "//": "div"}.get(operator, "add"))
+        number = getattr(node.b, "value", node.b)
+        if operator == "//" and not isinstance(number, self._language.tir.FloatImm):
+            statement.count_slow("div", first)
+            return
+        statement.count("mul" if operator in ("*", "//") else "add")  # TVM takes the inverse of a number
         if operator == "+" and any(isinstance(side, self._language.tir.Mul) for side in (node.a, node.b)):
             statement.count("fma")
 
@@ -181,9 +192,10 @@ class Reader:
         name = getattr(node.op, "name", "").rpartition(".")[2]
         if name == "if_then_else":
             return self._chosen(node.args, statement)
-        if name != "likely" and not self._places:
-            statement.count("call")
+        first = len(statement.accesses)
         values = [self._read(argument, statement) for argument in node.args]
+        if name != "likely" and not self._places:
+            statement.count_slow("call", first)
         return values[0] if values else 0
 
 
@@ -213,7 +225,12 @@ def _nest(statement: _Statement) -> LoopNest:
         start = _value(place, -1, 0)
         strides = tuple(abs(_value(place, variable, step) - start) for variable, step in steps)
         accesses.append(Access(tensor, argument, written, item, elements, strides, _gathers(place)))
-    return LoopNest(tuple(loops), tuple(accesses), statement.operations, statement.guards)
+    operations = dict(statement.operations)
+    for name, first, last in statement.slow:  # LLVM takes what does not change in a loop out of it
+        changing = [n for n in range(len(loops)) if any(access.strides[n] for access in accesses[first:last])]
+        inside = math.prod(loop.extent for loop in loops[max(changing, default=-1) + 1 :])
+        operations[name] = operations.get(name, 0) + 1 / inside
+    return LoopNest(tuple(loops), tuple(accesses), operations, statement.guards)
 
 
 def _divisors(place: Expression, found: dict[int, set[int]]) -> None:

@@ -16,10 +16,11 @@ import numpy as np
 from op_profiler.predict.latency.traffic import LEVELS, MOVED, NAMES, TERMS
 
 _NORM = 3.0
-_START_US = (1.5e-4, 6e-5, 1.5e-4, 1e-4, 3e-4, 3e-3, 2e-3, 3e-4, 1e-5, 2e-5, 3e-5)
+_START_US = (1.5e-4, 6e-5, 1.5e-4, 1e-4, 3e-4, 3e-3, 2e-3, 3e-4, 1e-5, 2e-5, 3e-5, 1e-4)
 """Of each of `TERMS` and `MOVED`: where the fit begins."""
 _CALL_US, _SPLIT_US = 0.3, 1.0
 _ADDED = [TERMS.index(name) for name in ("scalar_loads", "gathers", "calls", "divisions", "selects")]
+_AT = {name: at for at, name in enumerate((*TERMS, *MOVED))}
 _LEAST = 0.1
 _MOST_FITTED = 1500
 _STEPS = 25
@@ -46,7 +47,7 @@ class KernelModel:
 
         Args:
             traffic: `traffic_features`, shape (kernels, columns); rows of NaN are left out.
-            around: bytes that all calls of the network around each kernel move.
+            around: bytes that the network moves between two calls of each kernel.
         """
         from scipy.optimize import least_squares
 
@@ -112,9 +113,15 @@ def _parts(traffic: np.ndarray, threads: int, around: np.ndarray) -> _Parts:
     parallel, serial = amounts[:, :width], amounts[:, width:]
     blocks = np.maximum(np.round(2.0 ** traffic[:, NAMES.index("main_parallel")].astype(np.float64) - 1.0), 1.0)
     parallel *= (np.ceil(blocks / threads) / blocks)[:, None]
-    cold = _cold(around, LEVELS[-1].size_bytes)
     for part in (parallel, serial):
-        part[:, -1] *= cold
+        part[:, _AT["from_memory"]] *= _cold(around, LEVELS[-1].size_bytes)
+        part[:, _AT["scattered"]] *= _cold(around, LEVELS[-1].size_bytes)
+    # What the second cache has to fetch once is still there where little was moved since the call before.
+    arguments = 2.0 ** traffic[:, NAMES.index("arguments_from_memory")].astype(np.float64) - 1.0
+    fetched = parallel[:, _AT["from_l3"]] + serial[:, _AT["from_l3"]]
+    kept = np.minimum(arguments / np.maximum(fetched, 1.0), 1.0) * (1.0 - _cold(around, LEVELS[1].size_bytes))
+    for part in (parallel, serial):
+        part[:, _AT["from_l3"]] *= 1.0 - kept
     splits = traffic[:, NAMES.index("parallel_stages")] * (threads > 1)
     return _Parts(parallel, serial, splits)
 

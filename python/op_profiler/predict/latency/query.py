@@ -135,10 +135,15 @@ class Query:
     @property
     def columns(self) -> np.ndarray:
         """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: operators and settings, without their loops."""
-        amounts = self.traffic_bytes, self.working_set_bytes, self.traffic_bytes / self.calls, self.calls
+        amounts = self.traffic_bytes, self.working_set_bytes, self.between_bytes, self.calls
         *moved, calls = (np.log2(np.maximum(amount, 1.0)) for amount in amounts)
         settings = np.stack([self.threads, *moved, self.network, calls], axis=1)
         return np.concatenate([self.features, settings.astype(np.float32)], axis=1)
+
+    @property
+    def between_bytes(self) -> np.ndarray:
+        """What the model reads and writes between two calls of each entry."""
+        return self.traffic_bytes / self.calls
 
     @property
     def amounts(self) -> Work:

@@ -19,7 +19,12 @@ LINE_BYTES = 64
 _VECTOR_BYTES = 64
 _PAGE_BYTES = 4096
 _LARGE_BYTES = 1 << 14
+_SCATTERED_BYTES = 1 << 10
+"""No prefetcher follows steps of so many bytes."""
 _MOST_IN_REGISTERS = 512
+_UNROLLED_SUM = 32
+"""Sums of at most so many are unrolled by LLVM, which makes vectors of the loop around them; such sums are short enough
+that those of the next iterations begin before they end."""
 _CHAIN_CYCLES = 4.0
 """From one multiply-add to the next one of the same sum."""
 
@@ -38,7 +43,7 @@ LEVELS = (CacheLevel(48 << 10, 12, 64), CacheLevel(1 << 20, 16, 1024), CacheLeve
 learns the meaning of."""
 
 TERMS = ("instructions", "chain", "loads", "scalar_loads", "gathers", "calls", "divisions", "selects")
-MOVED = ("from_l2", "from_l3", "from_memory")
+MOVED = ("from_l2", "from_l3", "from_memory", "scattered")
 NAMES: tuple[str, ...] = (
     *(f"{part}_{name}" for part in ("parallel", "serial") for name in (*TERMS, *MOVED)),
     "multiply_adds",
@@ -116,7 +121,7 @@ class _Stage:
     @property
     def cycles(self) -> float:
         """Roughly, to tell which stage is the main one."""
-        terms, (l2, l3, memory) = self.terms, self.moved
+        terms, (l2, l3, memory, _) = self.terms, self.moved
         busy = max(terms["instructions"] / 2, terms["chain"], terms["loads"] / 2, l2 / 48, l3 / 24, memory / 8)
         return float(busy + 4 * terms["calls"] + terms["gathers"])
 
@@ -137,8 +142,8 @@ def traffic_features(nests: Sequence[LoopNest]) -> np.ndarray:
             values["stored_to_memory"] += moved * access.written
             size = access.elements * access.item_bytes
             values["packed_bytes"] += size * (access.written and not access.argument and size > _LARGE_BYTES)
-    moved, clean = (sum(part) for part in zip(*((stage.moved, stage.without_eviction) for stage in stages)))
-    values["evicted_l1"], values["evicted_l2"] = (moved / np.maximum(clean, 1.0))[:2]
+    moved, clean = (sum(part)[:2] for part in zip(*((stage.moved, stage.without_eviction) for stage in stages)))
+    values["evicted_l1"], values["evicted_l2"] = moved / np.maximum(clean, 1.0)
     values["stages"] = len(stages)
     values |= _of_main(stages[main], nests[main], sum(stage.cycles for stage in stages))
     plain = ((name, float(values[name])) for name in NAMES)
@@ -177,6 +182,7 @@ def _stage(nest: LoopNest) -> _Stage:
     sums = sum((a.tensor, a.strides) == (stored.tensor, stored.strides) for a in nest.accesses) > 1
     vector, vectorized = _vector(nest, accesses, stored)
     instructions = iterations / vector * math.ceil(vector * stored.item_bytes / _VECTOR_BYTES)
+    chained = sums and (vectorized < 0 or "vectorized" in kinds or not _unrolled_sums(nest, stored))
     accumulators = _accumulators(nest, stored) if sums else 1
     loads, gathers = _loads(nest, accesses, stored if sums else None, vector, vectorized, accumulators)
     count = nest.operations.get
@@ -184,7 +190,7 @@ def _stage(nest: LoopNest) -> _Stage:
     return _Stage(
         terms={
             "instructions": instructions,
-            "chain": _CHAIN_CYCLES * instructions / accumulators if sums else 0.0,
+            "chain": _CHAIN_CYCLES * instructions / accumulators if chained else 0.0,
             "loads": loads,
             "scalar_loads": loads if vector == 1 else 0.0,
             "gathers": gathers,
@@ -192,7 +198,7 @@ def _stage(nest: LoopNest) -> _Stage:
             "divisions": count("div", 0) * instructions,
             "selects": (count("select", 0) + nest.guards) * instructions,
         },
-        moved=evicting.sum(axis=1),
+        moved=np.append(evicting.sum(axis=1), sum(m for m, a in zip(evicting[-1], accesses) if _scattered(nest, a))),
         without_eviction=clean.sum(axis=1),
         from_memory=evicting[-1],
         accesses=accesses,
@@ -219,6 +225,12 @@ def _moved(nest: LoopNest, accesses: Sequence[Access], *, evicts: bool) -> np.nd
     return moved
 
 
+def _scattered(nest: LoopNest, access: Access) -> bool:
+    """Whether each line that it touches is far from the one before."""
+    steps = [stride for loop, stride in zip(nest.loops, access.strides) if stride and loop.extent > 1]
+    return access.gathers or (bool(steps) and steps[-1] * access.item_bytes >= _SCATTERED_BYTES)
+
+
 def _vector(nest: LoopNest, accesses: Sequence[Access], stored: Access) -> tuple[int, int]:
     """Iterations that one instruction takes, and the loop that they are of; LLVM makes vectors of plain copies too."""
     kinds = [loop.kind for loop in nest.loops]
@@ -227,11 +239,22 @@ def _vector(nest: LoopNest, accesses: Sequence[Access], stored: Access) -> tuple
     if "vectorized" in kinds:
         at = len(kinds) - 1 - kinds[::-1].index("vectorized")
         return nest.loops[at].extent, at
-    last = len(kinds) - 1
+    last = len(kinds) - 1 - _unrolled_sums(nest, stored)
     steady = all(access.strides[last] in (0, 1) and not access.gathers for access in accesses)
     if nest.guards == 0 and stored.strides[last] == 1 and steady:
         return min(_VECTOR_BYTES // stored.item_bytes, nest.loops[last].extent), last
-    return 1, last
+    return 1, len(kinds) - 1
+
+
+def _unrolled_sums(nest: LoopNest, stored: Access) -> int:
+    """How many of the innermost loops add up to one place and are unrolled; never all."""
+    found, extent = 0, 1
+    for loop, stride in zip(reversed(nest.loops[1:]), reversed(stored.strides[1:])):
+        extent *= loop.extent
+        if stride or loop.kind != "serial" or extent > _UNROLLED_SUM:
+            break
+        found += 1
+    return found
 
 
 def _accumulators(nest: LoopNest, stored: Access) -> int:
