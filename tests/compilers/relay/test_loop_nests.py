@@ -23,6 +23,7 @@ from op_profiler.collection.sampling.kinds import (
 )
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.loop_nest import LoopNest
+from op_profiler.compilers.relay.loop_nests import loop_nests
 from op_profiler.compilers.relay.rebuilt import relay_function
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
@@ -76,6 +77,27 @@ def test_functions_are_called_and_places_come_from_data() -> None:
     softmax = nests_of(described(Softmax(2, 5, 9)))
     assert sum(n.operations.get("call", 0) for n in softmax) == 1
     assert not any(a.gathers for n in softmax for a in n.accesses)
+
+
+def test_what_no_inner_loop_changes_is_taken_out_of_it() -> None:
+    load_tvm()
+    target = resolve_target(TARGET)
+    operators = [o.operator for o in operators_of_points([LayerNorm(4, 64)], target, 0)]
+    norm = next(operator for operator in operators if "rsqrt" in operator.op_names)
+    (nest,) = nests_of(norm)
+    assert nest.operations["div"] == nest.operations["call"] == 1 / 64  # one over the root of each row's variance
+
+
+def test_a_number_that_is_known_divides_by_its_inverse() -> None:
+    tvm = load_tvm()
+    divided, divisor = (tvm.relay.var(name, shape=(4, 64)) for name in "ab")
+    found = {}
+    for other in (divisor, tvm.relay.const(6.0)):
+        function = tvm.relay.Function(tvm.relay.analysis.free_vars(divided / other), divided / other)
+        function = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(function.with_attr("Primitive", 1)))["main"]
+        (nest,) = loop_nests(function, resolve_target(TARGET))
+        found[other is divisor] = nest.operations
+    assert found == {True: {"div": 1}, False: {"mul": 1}}
 
 
 def test_operators_are_made_again_from_their_description() -> None:

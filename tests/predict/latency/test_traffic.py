@@ -65,6 +65,31 @@ def test_sums_in_registers_hide_each_other() -> None:
     assert feature([product(8, 64, 256, 4)], "main_accumulators") == pytest.approx(np.log2(5))
 
 
+def test_a_short_sum_is_unrolled_and_vectors_are_made_of_the_loop_around_it() -> None:
+    def depthwise(window: int) -> LoopNest:
+        """Channels last: 64 of them, each the sum of a window."""
+        loops = (Loop(100, "serial"), Loop(64, "serial"), Loop(window, "serial"))
+        data = Access(0, True, False, 4, 164 * 64, (64, 1, 64))
+        weights = Access(1, True, False, 4, window * 64, (0, 1, 64))
+        sums = Access(2, True, True, 4, 6400, (64, 1, 0))
+        return LoopNest(loops, (sums, data, weights, sums), {"add": 1, "mul": 1, "fma": 1}, 0)
+
+    short, long = [depthwise(9)], [depthwise(64)]
+    assert amount(short, "serial_instructions") == pytest.approx(100 * 64 * 9 / 16, rel=1e-3)
+    assert amount(short, "serial_chain") == 0
+    assert amount(long, "serial_instructions") == pytest.approx(100 * 64 * 64, rel=1e-3)
+    assert amount(long, "serial_chain") == pytest.approx(4 * 100 * 64 * 64, rel=1e-3)
+
+
+def test_reads_that_are_far_from_each_other_are_scattered() -> None:
+    def read(stride: int) -> LoopNest:
+        accesses = (Access(0, True, False, 4, 1 << 20, (1, stride)), Access(1, True, True, 4, 1 << 14, (64, 1)))
+        return LoopNest((Loop(256, "serial"), Loop(64, "serial")), accesses, {}, 0)
+
+    assert amount([read(4096)], "serial_scattered") > 0
+    assert amount([read(16)], "serial_scattered") == 0
+
+
 def test_strides_of_a_power_of_two_evict_what_others_keep() -> None:
     def transposed(columns: int) -> LoopNest:
         """Reads [512, columns] down its columns."""
@@ -105,3 +130,12 @@ def test_a_thread_count_that_was_not_fitted_has_the_costs_of_the_nearest() -> No
     assert np.isfinite(found).all()
     np.testing.assert_array_equal(found[:2], second.time_us(traffic, asked, around)[:2])
     assert found[2] == pytest.approx(second.time_us(traffic, asked, around)[2] / np.exp(0.7), rel=1e-6)
+
+
+def test_weights_that_the_call_before_left_in_a_cache_are_not_fetched_again() -> None:
+    traffic = traffic_features([product(1, 512, 128)])[None].repeat(2, axis=0)  # 256 KiB of weights
+    threads, between = np.array([1, 1]), np.array([0.3 * L2, 100.0 * L3])
+    nothing = np.full_like(traffic, np.nan)
+    model = KernelModel.fit(nothing, threads, between, np.ones(2), np.ones(2))
+    soon, late = model.time_us(traffic, threads, between)
+    assert soon < 0.8 * late
