@@ -142,7 +142,9 @@ def traffic_features(nests: Sequence[LoopNest]) -> np.ndarray:
             values["stored_to_memory"] += moved * access.written
             size = access.elements * access.item_bytes
             values["packed_bytes"] += size * (access.written and not access.argument and size > _LARGE_BYTES)
-    moved, clean = (sum(part)[:2] for part in zip(*((stage.moved, stage.without_eviction) for stage in stages)))
+    moved, clean = (
+        np.sum(part, axis=0) for part in ([s.moved[:2] for s in stages], [s.without_eviction[:2] for s in stages])
+    )
     values["evicted_l1"], values["evicted_l2"] = moved / np.maximum(clean, 1.0)
     values["stages"] = len(stages)
     values |= _of_main(stages[main], nests[main], sum(stage.cycles for stage in stages))
