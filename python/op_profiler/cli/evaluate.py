@@ -60,6 +60,8 @@ def evaluate(
         raise UsageError(
             "--device chooses among the devices of --db; leave it out with --library, which is of one device"
         )
+    if compiler != DEFAULT_COMPILER and library is not None:
+        raise UsageError("--compiler chooses among the rows of --db; leave it out with --library, which names none")
     splits, predictors = values.parse_names("--split", split), values.parse_names("--predictor", predictor)
     tasks = _of_library(library, splits, predictors, seed) if library is not None else None
     descriptions, runs, about = tasks or _of_dataset(db, device, compiler, splits, predictors, seed)

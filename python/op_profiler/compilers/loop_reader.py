@@ -45,14 +45,14 @@ class _Statement:
         self.guards = guards
         self.accesses: list[tuple[int, bool, bool, int, int, Expression]] = []
         self.operations: dict[str, float] = {}
-        self.slow: list[tuple[str, int, int]] = []
+        self.slow: list[tuple[str, int, int, Expression]] = []
 
     def count(self, name: str) -> None:
         self.operations[name] = self.operations.get(name, 0) + 1
 
-    def count_slow(self, name: str, first: int) -> None:
-        """A division or a call whose operands are the accesses from `first` on."""
-        self.slow.append((name, first, len(self.accesses)))
+    def count_slow(self, name: str, first: int, operands: Expression) -> None:
+        """A division or a call of `operands`, which the accesses from `first` on belong to."""
+        self.slow.append((name, first, len(self.accesses), operands))
 
 
 class Reader:
@@ -143,7 +143,7 @@ class Reader:
         if operator is not None:
             first = len(statement.accesses)
             found = (operator, self._read(node.a, statement), self._read(node.b, statement))
-            self._count(node, operator, statement, first)
+            self._count(node, found, statement, first)
             return found
         if isinstance(node, self._language.load):
             buffer = node.buffer if hasattr(node, "buffer") else node.source
@@ -166,13 +166,14 @@ class Reader:
             self._read(node.b, statement)
         return 0
 
-    def _count(self, node: Any, operator: str, statement: _Statement, first: int) -> None:
+    def _count(self, node: Any, found: tuple[Any, ...], statement: _Statement, first: int) -> None:
         """One operation of a value; those of indices are no work of their own."""
         if self._places:
             return
+        operator = found[0]
         number = getattr(node.b, "value", node.b)
-        if operator == "//" and not isinstance(number, self._language.tir.FloatImm):
-            statement.count_slow("div", first)
+        if operator == "//" and not isinstance(number, (int, float, self._language.tir.FloatImm)):
+            statement.count_slow("div", first, found)
             return
         statement.count("mul" if operator in ("*", "//") else "add")  # TVM takes the inverse of a number
         if operator == "+" and any(isinstance(side, self._language.tir.Mul) for side in (node.a, node.b)):
@@ -195,7 +196,7 @@ class Reader:
         first = len(statement.accesses)
         values = [self._read(argument, statement) for argument in node.args]
         if name != "likely" and not self._places:
-            statement.count_slow("call", first)
+            statement.count_slow("call", first, ("call", *values))
         return values[0] if values else 0
 
 
@@ -226,11 +227,25 @@ def _nest(statement: _Statement) -> LoopNest:
         strides = tuple(abs(_value(place, variable, step) - start) for variable, step in steps)
         accesses.append(Access(tensor, argument, written, item, elements, strides, _gathers(place)))
     operations = dict(statement.operations)
-    for name, first, last in statement.slow:  # LLVM takes what does not change in a loop out of it
-        changing = [n for n in range(len(loops)) if any(access.strides[n] for access in accesses[first:last])]
+    for name, first, last, operands in statement.slow:  # LLVM takes what does not change in a loop out of it
+        used = _variables(operands)
+        changing = [
+            n
+            for n, (variable, _) in enumerate(steps)
+            if variable in used or any(access.strides[n] for access in accesses[first:last])
+        ]
         inside = math.prod(loop.extent for loop in loops[max(changing, default=-1) + 1 :])
         operations[name] = operations.get(name, 0) + 1 / inside
     return LoopNest(tuple(loops), tuple(accesses), operations, statement.guards)
+
+
+def _variables(place: Expression) -> frozenset[int]:
+    """Loop variables in an expression."""
+    if isinstance(place, int):
+        return frozenset()
+    if place[0] == "v":
+        return frozenset([place[1]])
+    return frozenset().union(*(_variables(part) for part in place[1:]))
 
 
 def _divisors(place: Expression, found: dict[int, set[int]]) -> None:

@@ -95,6 +95,7 @@ def test_prefill_and_decode_of_a_decoder_are_models_apart_with_the_kernels_of_th
         (("--target", "llvm,pynq"), "pynq"),
         (("--target", "cuda -arch=sm_90", "--dry-run"), "--target llvm"),
         (("--iftune", "true", "--host", "127.0.0.1", "--port", "9"), "--iftune with --host"),
+        (("--modelname", "llama", "--decode", "1", "--past", "8", "--host", "127.0.0.1", "--port", "9"), "--host"),
         (("--vendor", "true"), "--vendor"),
         (("--pipeline", "stock", "--iftune", "true"), "--pipeline"),
         (("--pipeline", "stok"), "'stok'"),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
+from op_profiler.collection.sampling.described import described
+from op_profiler.collection.sampling.kinds import Dense
 from op_profiler.compilers.loop_nest import Access, Loop, LoopNest
 from op_profiler.predict.latency.kernel_model import KernelModel
-from op_profiler.predict.latency.traffic import LEVELS, NAMES, traffic_features
+from op_profiler.predict.latency.query import Query
+from op_profiler.predict.latency.traffic import LEVELS, MOVED, NAMES, TERMS, traffic_features
 
 L1, L2, L3 = (level.size_bytes for level in LEVELS)
 
@@ -81,6 +87,14 @@ def test_a_short_sum_is_unrolled_and_vectors_are_made_of_the_loop_around_it() ->
     assert amount(long, "serial_chain") == pytest.approx(4 * 100 * 64 * 64, rel=1e-3)
 
 
+def test_a_long_sum_is_a_chain_though_its_last_loop_is_short() -> None:
+    loops = (Loop(64, "serial"), Loop(32, "serial"), Loop(32, "serial"))
+    data = Access(0, True, False, 4, 64 * 32 * 32, (1024, 32, 1))
+    sums = Access(1, True, True, 4, 64, (1, 0, 0))
+    nest = LoopNest(loops, (sums, data, sums), {"add": 1}, 0)
+    assert amount([nest], "serial_chain") == pytest.approx(4 * 64 * 1024, rel=1e-3)
+
+
 def test_reads_that_are_far_from_each_other_are_scattered() -> None:
     def read(stride: int) -> LoopNest:
         accesses = (Access(0, True, False, 4, 1 << 20, (1, stride)), Access(1, True, True, 4, 1 << 14, (64, 1)))
@@ -88,6 +102,9 @@ def test_reads_that_are_far_from_each_other_are_scattered() -> None:
 
     assert amount([read(4096)], "serial_scattered") > 0
     assert amount([read(16)], "serial_scattered") == 0
+    few = Access(0, True, False, 4, 1 << 20, (1, 4096))
+    rows = LoopNest((Loop(256, "serial"), Loop(4, "serial")), (few, Access(1, True, True, 4, 1024, (4, 1))), {}, 0)
+    assert amount([rows], "serial_scattered") == 0  # four streams, which a prefetcher follows
 
 
 def test_strides_of_a_power_of_two_evict_what_others_keep() -> None:
@@ -106,36 +123,41 @@ def test_the_model_of_kernels_learns_costs_that_made_the_times() -> None:
     rng = np.random.default_rng(0)
     shapes = rng.choice([16, 32, 64, 128, 256, 512], size=(300, 3))
     rows = [traffic_features([product(int(m), int(n), int(k)), copy(int(m * n))]) for m, n, k in shapes]
-    traffic, threads = np.repeat(rows, 2, axis=0), np.tile([1, 2], len(rows))
-    around = np.full(len(traffic), 1e9)
-    nothing = np.full_like(traffic, np.nan)
-    start = KernelModel.fit(nothing, threads, around, np.ones(len(traffic)), np.ones(len(traffic)))
+    query = query_of(np.repeat(rows, 2, axis=0), np.tile([1, 2], len(rows)))
+    start = KernelModel.fit(query.without_loops(), np.ones(len(query)), np.ones(len(query)))
     truth = KernelModel(start.threads, start.log_costs + rng.normal(0, 0.7, start.log_costs.shape))
-    latency = truth.time_us(traffic, threads, around)
-    learned = KernelModel.fit(traffic[:400], threads[:400], around[:400], latency[:400], np.ones(400))
-    off = learned.time_us(traffic, threads, around)[400:] / latency[400:] - 1
+    latency = truth.time_us(query)
+    learned = KernelModel.fit(query.take(np.arange(400)), latency[:400], np.ones(400))
+    off = learned.time_us(query)[400:] / latency[400:] - 1
     assert np.abs(off).mean() < 0.1
-    unknown = learned.time_us(np.full((1, len(NAMES)), np.nan), np.array([1]), around[:1])
-    assert np.isnan(unknown).all()
+    assert np.isnan(learned.time_us(query.without_loops())).all()
 
 
 def test_a_thread_count_that_was_not_fitted_has_the_costs_of_the_nearest() -> None:
-    traffic = np.array([traffic_features([product(64, 64, 64)])] * 3)
-    around = np.full(3, 1e9)
-    start = KernelModel.fit(np.full_like(traffic, np.nan), np.array([1, 2, 2]), around, np.ones(3), np.ones(3))
+    loops = [traffic_features([product(64, 64, 64)])] * 3
+    start = KernelModel.fit(query_of(loops, [1, 2, 2]).without_loops(), np.ones(3), np.ones(3))
     costs = start.log_costs + np.array([[0.0], [0.7]])
     both, second = KernelModel(start.threads, costs), KernelModel(start.threads[1:], costs[1:])
-    asked = np.array([4, 2, 1])
-    found = both.time_us(traffic, asked, around)
+    asked = query_of(loops, [4, 2, 1])
+    found = both.time_us(asked)
     assert np.isfinite(found).all()
-    np.testing.assert_array_equal(found[:2], second.time_us(traffic, asked, around)[:2])
-    assert found[2] == pytest.approx(second.time_us(traffic, asked, around)[2] / np.exp(0.7), rel=1e-6)
+    np.testing.assert_array_equal(found[:2], second.time_us(asked)[:2])
+    assert found[2] == pytest.approx(second.time_us(asked)[2] / np.exp(0.7), rel=1e-6)
 
 
-def test_weights_that_the_call_before_left_in_a_cache_are_not_fetched_again() -> None:
-    traffic = traffic_features([product(1, 512, 128)])[None].repeat(2, axis=0)  # 256 KiB of weights
-    threads, between = np.array([1, 1]), np.array([0.3 * L2, 100.0 * L3])
-    nothing = np.full_like(traffic, np.nan)
-    model = KernelModel.fit(nothing, threads, between, np.ones(2), np.ones(2))
-    soon, late = model.time_us(traffic, threads, between)
-    assert soon < 0.8 * late
+@pytest.mark.parametrize("threads", [1, 2])
+def test_weights_that_the_call_before_left_in_a_cache_are_not_fetched_again(threads: int) -> None:
+    loops = [traffic_features([product(16, 512, 128)])] * 2  # 256 KiB of weights
+    query = query_of(loops, [threads] * 2, calls=[1000, 1])
+    model = KernelModel.fit(query.without_loops(), np.ones(2), np.ones(2))
+    only = np.full_like(model.log_costs, -50.0)
+    only[:, len(TERMS) + MOVED.index("from_l3")] = 0.0  # the time is what comes from behind the second cache
+    often, once = KernelModel(model.threads, only).time_us(query)
+    assert often < 0.15 * once
+
+
+def query_of(loops: Sequence[np.ndarray] | np.ndarray, threads: Sequence[int] | np.ndarray, calls: Any = 1) -> Query:
+    """Kernels that do what `loops` says, in a network that moves 100 MB."""
+    operators = [described(Dense(2, 32, 48, "bias"))] * len(loops)
+    table = np.array(loops, dtype=np.float32)
+    return Query.of(operators, threads=np.array(threads), traffic_bytes=1e8, calls=np.array(calls), loops=table)

@@ -70,6 +70,8 @@ class RelaxCompiler(Compiler):
             raise UsageError(f"--compiler relax compiles for processors: --target {', '.join(_TARGETS)}")
         if request.precision != "float32":
             raise UsageError("--compiler relax measures models as they are: --precision float32")
+        if request.place is not None and request.model.past is not None:
+            raise UsageError("steps of decoders are measured on this machine only: leave out --host")
         if request.executor != "default":
             raise UsageError("--compiler relax has one executor, its own virtual machine: leave out --executor")
 

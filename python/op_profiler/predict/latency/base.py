@@ -33,14 +33,14 @@ class Base:
         """From measurements, one an entry of `query`."""
         if query.has_loops.sum() < _FEWEST:
             return cls(roofline, None)
-        kernels = KernelModel.fit(query.loops, query.threads, query.between_bytes, latency_us, weight)
+        kernels = KernelModel.fit(query, latency_us, weight)
         return cls(roofline, kernels)
 
     def columns(self, query: Query) -> np.ndarray:
         """What regressions see where loops are known, float32: the columns of the query, the loops, and the logarithm
         of the model's time over the roofline bound."""
         assert self.kernels is not None
-        time = self.kernels.time_us(query.loops, query.threads, query.between_bytes)
+        time = self.kernels.time_us(query)
         above = np.log(time / self.roofline.bound_us(query.amounts, query.threads))
         return np.concatenate([query.columns, query.loops, above[:, None].astype(np.float32)], axis=1)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.cache import cache_folder
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import OpProfilerError
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.traffic import NAMES
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.loop_nest import LoopNest
 
-_DESCRIPTION = 2
+_DESCRIPTION = 3
 """Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
 _SAID_FROM, _SAID_EACH = 40, 200
 """Operators whose lowering takes seconds, and ten seconds or so."""
@@ -34,8 +35,10 @@ def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], N
     Returns:
         Shape (operators, columns), float32; NaN where no compiler tells them.
     """
+    from op_profiler.compilers.compiler import compiler_in_use
+
     found = np.full((len(operators), len(NAMES)), np.nan, dtype=np.float32)
-    known = _shipped(target)
+    known = _shipped(target) if compiler_in_use().name == DEFAULT_COMPILER else {}
     missing = []
     for at, operator in enumerate(operators):
         if operator.key in known:

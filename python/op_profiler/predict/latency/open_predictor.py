@@ -53,12 +53,7 @@ def open_predictor(
         if stored.device.compiler != compiler:
             raise DatasetError(f"{predictor} holds times of --compiler {stored.device.compiler}, not of {compiler}")
         return stored
-    if db is None and compiler != DEFAULT_COMPILER:
-        raise DatasetError(
-            f"no times of --compiler {compiler} ship: collect some (op_performance_collector.py --compiler {compiler} "
-            "--modelname ... --threads 1,2), and give their dataset with --db"
-        )
-    shipped = shipped_predictor()
+    shipped = shipped_predictor() if compiler == DEFAULT_COMPILER else None
     if db is None and predictor == "default" and shipped is not None:
         try:
             found = predictor_files.load(shipped)
@@ -91,7 +86,14 @@ def examples_for(
     if db is None and file is None:
         raise DatasetError("there is no dataset to learn from; give one with --db (op-profiler sample makes one)")
     examples = load_examples(db=db, file=file)
-    chosen = _chosen([one for one in examples.devices if one.compiler == compiler], device)
+    devices = [one for one in examples.devices if one.compiler == compiler]
+    if examples.devices and not devices:
+        raise DatasetError(
+            f"there are no times of --compiler {compiler} in {db or 'what ships'}: collect some "
+            f"(op_performance_collector.py --compiler {compiler} --modelname ... --threads 1,2), and give it "
+            "with --db"
+        )
+    chosen = _chosen(devices, device)
     return with_loops(examples.of_device(chosen.key), chosen.target, note)
 
 

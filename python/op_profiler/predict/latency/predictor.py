@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import UsageError
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency import PREDICTORS
@@ -130,6 +131,7 @@ class Predictor:
         *,
         device: str | None = None,
         choice: str = "default",
+        compiler: str = DEFAULT_COMPILER,
     ) -> Predictor:
         """The predictor of a device in a dataset; fitted where nothing has been fitted to the same measurements yet.
 
@@ -137,6 +139,7 @@ class Predictor:
             db: SQLAlchemy address; None for the dataset that ships.
             device: start of its key or part of its processor's name; None for the only one, or this machine.
             choice: one of `PREDICTORS`.
+            compiler: whose kernels the times are of.
 
         Raises:
             DatasetError: the dataset cannot be read, or is of several devices and none was chosen.
@@ -144,7 +147,7 @@ class Predictor:
         """
         from op_profiler.predict.latency.open_predictor import open_predictor
 
-        return open_predictor(choice, db=db, device=device)
+        return open_predictor(choice, db=db, device=device, compiler=compiler)
 
     def predict_model(self, model: ImportedModel | Network, *, threads: int = 1) -> NetworkPrediction:
         """The latency of a network, and of every operator in it.

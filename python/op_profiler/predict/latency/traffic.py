@@ -19,8 +19,8 @@ LINE_BYTES = 64
 _VECTOR_BYTES = 64
 _PAGE_BYTES = 4096
 _LARGE_BYTES = 1 << 14
-_SCATTERED_BYTES = 1 << 10
-"""No prefetcher follows steps of so many bytes."""
+_SCATTERED_BYTES, _STREAMS = 1 << 10, 16
+"""No prefetcher follows steps of so many bytes, nor more streams than that."""
 _MOST_IN_REGISTERS = 512
 _UNROLLED_SUM = 32
 """Sums of at most so many are unrolled by LLVM, which makes vectors of the loop around them; such sums are short enough
@@ -42,7 +42,7 @@ LEVELS = (CacheLevel(48 << 10, 12, 64), CacheLevel(1 << 20, 16, 1024), CacheLeve
 """Of the processor whose measurements ship. On another one the numbers are those of a cache of this size, which it
 learns the meaning of."""
 
-TERMS = ("instructions", "chain", "loads", "scalar_loads", "gathers", "calls", "divisions", "selects")
+TERMS = ("instructions", "chain", "loads", "scalar_loads", "gathers", "calls", "divisions", "selects", "odd_lanes")
 MOVED = ("from_l2", "from_l3", "from_memory", "scattered")
 NAMES: tuple[str, ...] = (
     *(f"{part}_{name}" for part in ("parallel", "serial") for name in (*TERMS, *MOVED)),
@@ -188,6 +188,7 @@ def _stage(nest: LoopNest) -> _Stage:
     accumulators = _accumulators(nest, stored) if sums else 1
     loads, gathers = _loads(nest, accesses, stored if sums else None, vector, vectorized, accumulators)
     count = nest.operations.get
+    divisions = count("div", 0)  # what is taken out of inner loops, a part of one, is of single values
     evicting, clean = (_moved(nest, accesses, evicts=evicts) for evicts in (True, False))
     return _Stage(
         terms={
@@ -197,8 +198,9 @@ def _stage(nest: LoopNest) -> _Stage:
             "scalar_loads": loads if vector == 1 else 0.0,
             "gathers": gathers,
             "calls": float(count("call", 0) * iterations),
-            "divisions": count("div", 0) * instructions,
+            "divisions": math.floor(divisions) * instructions + divisions % 1 * iterations,
             "selects": (count("select", 0) + nest.guards) * instructions,
+            "odd_lanes": instructions if "vectorized" in kinds and vector.bit_count() > 1 else 0.0,
         },
         moved=np.append(evicting.sum(axis=1), sum(m for m, a in zip(evicting[-1], accesses) if _scattered(nest, a))),
         without_eviction=clean.sum(axis=1),
@@ -228,9 +230,15 @@ def _moved(nest: LoopNest, accesses: Sequence[Access], *, evicts: bool) -> np.nd
 
 
 def _scattered(nest: LoopNest, access: Access) -> bool:
-    """Whether each line that it touches is far from the one before."""
-    steps = [stride for loop, stride in zip(nest.loops, access.strides) if stride and loop.extent > 1]
-    return access.gathers or (bool(steps) and steps[-1] * access.item_bytes >= _SCATTERED_BYTES)
+    """Whether each line that it touches is far from the one before, in more streams than prefetchers follow."""
+    streams = 1
+    for loop, stride in zip(reversed(nest.loops), reversed(access.strides)):
+        if not stride or loop.extent == 1:
+            continue
+        if stride * access.item_bytes < _SCATTERED_BYTES:
+            return streams > _STREAMS
+        streams *= loop.extent
+    return streams > 1 or access.gathers
 
 
 def _vector(nest: LoopNest, accesses: Sequence[Access], stored: Access) -> tuple[int, int]:
@@ -249,14 +257,16 @@ def _vector(nest: LoopNest, accesses: Sequence[Access], stored: Access) -> tuple
 
 
 def _unrolled_sums(nest: LoopNest, stored: Access) -> int:
-    """How many of the innermost loops add up to one place and are unrolled; never all."""
-    found, extent = 0, 1
-    for loop, stride in zip(reversed(nest.loops[1:]), reversed(stored.strides[1:])):
-        extent *= loop.extent
-        if stride or loop.kind != "serial" or extent > _UNROLLED_SUM:
+    """How many of the innermost loops add up to one place, where the whole sum is short enough to be unrolled; 0 where
+    it is not, or where nothing stands around it."""
+    extent = 1
+    for inside, (loop, stride) in enumerate(zip(reversed(nest.loops), reversed(stored.strides))):
+        if stride:
+            return inside if extent <= _UNROLLED_SUM else 0
+        if loop.kind not in ("serial", "unrolled"):
             break
-        found += 1
-    return found
+        extent *= loop.extent
+    return 0
 
 
 def _accumulators(nest: LoopNest, stored: Access) -> int:
@@ -296,6 +306,8 @@ def _loads(
             elif at == vectorized and vector > 1 and stride > 1:
                 gathers += iterations
                 each *= loop.extent
+            elif at == vectorized and vector > 1 and loop.kind != "vectorized" and at < len(nest.loops) - 1:
+                each *= loop.extent / vector  # unrolled sums stand inside: it is read anew for each vector
             elif stride or (loop.kind not in ("vectorized", "unrolled") and at < len(nest.loops) - 1):
                 each *= loop.extent
         loads += each
