@@ -241,7 +241,8 @@ def _drawn(dataset: Dataset, table: Table, prefixes: Sequence[str] = ("",)) -> l
     """Keys from all over a table, so that no look-up finds what the one before it read."""
     from sqlalchemy import select
 
-    drawn, key, found = random.Random(0), table.c.key, []
+    drawn, key = random.Random(0), table.c.key
+    found: list[Row] = []
     for _ in range(_LOOKED_UP):
         least = f"{drawn.choice(prefixes)}{drawn.getrandbits(32):08x}"
         found += dataset.rows(select(key).where(key >= least).order_by(key).limit(1))

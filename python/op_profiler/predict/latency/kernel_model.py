@@ -97,7 +97,8 @@ def _norm(times: np.ndarray) -> np.ndarray:
     """Instructions of all sorts add up; chains of sums, loads and each cache go on beside them."""
     busy = times[:, 0] + times[:, _ADDED].sum(axis=1)
     beside = times[:, [TERMS.index("chain"), TERMS.index("loads"), *range(len(TERMS), times.shape[1])]]
-    found: np.ndarray = (busy**_NORM + (beside**_NORM).sum(axis=1) + 1e-30) ** (1 / _NORM)
+    with np.errstate(over="ignore"):  # costs that a fit tries: they are far off, however far
+        found: np.ndarray = (busy**_NORM + (beside**_NORM).sum(axis=1) + 1e-30) ** (1 / _NORM)
     return found
 
 
