@@ -67,12 +67,16 @@ class RemoteModel(Protocol):
         """
 
 
+PROBE_WORD_BYTES, PROBE_TEXT_BYTES = 128, 1 << 14
+"""What functions of `ProbeCode` are compiled for; other sizes would overrun the buffers that they are called with."""
+
+
 class ProbeCode(Protocol):
     """Compiled functions that ask a machine of itself.
 
-    ``op_profiler_read`` takes a path (128,) uint8 that ends with 0, text (16384,) uint8 and count (1,) int32: the first
-    bytes of that file, and how many there are. ``op_profiler_set`` takes a value (128,) uint8 and answer (1,) int32: it
-    sets TVM_NUM_THREADS. Both are in one module.
+    ``op_profiler_read`` takes a path (PROBE_WORD_BYTES,) uint8 that ends with 0, text (PROBE_TEXT_BYTES,) uint8 and
+    count (1,) int32: the first bytes of that file, and how many there are. ``op_profiler_set`` takes a value
+    (PROBE_WORD_BYTES,) uint8 and answer (1,) int32: it sets TVM_NUM_THREADS. Both are in one module.
     """
 
     def get_function(self, name: str) -> PackedFunction: ...

@@ -49,7 +49,10 @@ from op_profiler.dataset.store import Dataset
 from op_profiler.errors import UnknownNameError, UsageError
 
 _PIECE = 2000  # rows
-_NESTED = 10_000  # values of JSON that are kept
+
+nested = functools.lru_cache(maxsize=10_000)
+"""Of what parses nested values: few distinct ones stand in many rows, and parsing them anew takes longer than all the
+rest."""
 
 Kind = Literal["text", "integer", "real", "boolean", "json", "samples"]
 _KINDS: dict[type[Any], Kind] = {
@@ -332,7 +335,6 @@ def _decoded(column: Column, value: Any) -> Any:
     return parse_json(value, parse_constant=str) if column.type == "samples" else _nested(value)
 
 
-@functools.lru_cache(maxsize=_NESTED)
+@nested
 def _nested(text: str) -> Any:
-    """Few distinct ones stand in many rows, and parsing them anew takes longer than all the rest."""
     return parse_json(text, parse_constant=str)

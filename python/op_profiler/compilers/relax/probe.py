@@ -5,36 +5,35 @@ from __future__ import annotations
 
 from typing import Any
 
+from op_profiler.compilers.remote_model import PROBE_TEXT_BYTES, PROBE_WORD_BYTES
 from op_profiler.compilers.tvm_build import load_tvm
-
-_ARGUMENT_BYTES, _TEXT_BYTES = 128, 1 << 14
 
 
 def read() -> Any:
-    """path (128,), text (16384,), count (1,): the first bytes of a file, and how many there are."""
+    """`ProbeCode`'s path, text and count: the first bytes of a file, and how many there are."""
     load_tvm()
     from tvm.script import tirx as T
 
     @T.prim_func(private=True, s_tir=True)
     def read(path_handle: T.handle, text_handle: T.handle, count_handle: T.handle) -> None:
-        path = T.match_buffer(path_handle, (_ARGUMENT_BYTES,), "uint8")
-        text = T.match_buffer(text_handle, (_TEXT_BYTES,), "uint8")
+        path = T.match_buffer(path_handle, (PROBE_WORD_BYTES,), "uint8")
+        text = T.match_buffer(text_handle, (PROBE_TEXT_BYTES,), "uint8")
         count = T.match_buffer(count_handle, (1,), "int32")
         file = T.bind(T.call_extern("int32", "open", T.address_of(path[0]), 0))
-        count[0] = T.call_extern("int32", "read", file, T.address_of(text[0]), _TEXT_BYTES)
+        count[0] = T.call_extern("int32", "read", file, T.address_of(text[0]), PROBE_TEXT_BYTES)
         T.evaluate(T.call_extern("int32", "close", file))
 
     return read.with_attr("global_symbol", "op_profiler_read")
 
 
 def set_threads() -> Any:
-    """value (128,), answer (1,): bound the threads that a thread pool is made with from now on."""
+    """`ProbeCode`'s value and answer: bound the threads that a thread pool is made with from now on."""
     load_tvm()
     from tvm.script import tirx as T
 
     @T.prim_func(private=True, s_tir=True)
     def set_threads(value_handle: T.handle, answer_handle: T.handle) -> None:
-        value = T.match_buffer(value_handle, (_ARGUMENT_BYTES,), "uint8")
+        value = T.match_buffer(value_handle, (PROBE_WORD_BYTES,), "uint8")
         answer = T.match_buffer(answer_handle, (1,), "int32")
         answer[0] = T.call_extern("int32", "setenv", "TVM_NUM_THREADS", T.address_of(value[0]), 1)
 

@@ -10,13 +10,10 @@ import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.executor_graph import expose_every_tensor
-from op_profiler.compilers.remote_model import Remote
+from op_profiler.compilers.remote_model import PROBE_TEXT_BYTES, PROBE_WORD_BYTES, Remote
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, RemoteSession, RuntimeModule, Target
 from op_profiler.errors import MeasureError
-
-_TEXT_ARGUMENT_BYTES = 128
-_TEXT_BYTES = 1 << 14
 
 
 class RemoteGraph:
@@ -87,24 +84,24 @@ def probe_code(target: Target) -> Any:
 
 def _reader(tvm: Any) -> tuple[Any, list[Any]]:
     te, tir = tvm.te, tvm.tir
-    path = te.placeholder((_TEXT_ARGUMENT_BYTES,), "uint8", "path")
+    path = te.placeholder((PROBE_WORD_BYTES,), "uint8", "path")
 
     def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> object:
         builder = tir.ir_builder.create()
         count = builder.buffer_ptr(outputs[1])
         file = builder.let("file", tir.call_extern("int32", "open", inputs[0].access_ptr("r"), 0))
         text = outputs[0].access_ptr("w")
-        count[0] = tir.call_extern("int32", "read", file, text, tir.const(_TEXT_BYTES, "int32"))
+        count[0] = tir.call_extern("int32", "read", file, text, tir.const(PROBE_TEXT_BYTES, "int32"))
         builder.emit(tir.call_extern("int32", "close", file))
         return builder.get()
 
-    text, count = te.extern([(_TEXT_BYTES,), (1,)], [path], body, dtype=["uint8", "int32"], name="read")
+    text, count = te.extern([(PROBE_TEXT_BYTES,), (1,)], [path], body, dtype=["uint8", "int32"], name="read")
     return te.create_schedule(text.op), [path, text, count]
 
 
 def _setter(tvm: Any) -> tuple[Any, list[Any]]:
     te, tir = tvm.te, tvm.tir
-    value = te.placeholder((_TEXT_ARGUMENT_BYTES,), "uint8", "value")
+    value = te.placeholder((PROBE_WORD_BYTES,), "uint8", "value")
 
     def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> object:
         builder = tir.ir_builder.create()

@@ -5,7 +5,6 @@ Nested values are JSON, except for the samples, which are lists of lists.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.dataset.flat import TABLES, Column, FlatTable, flat_table
+from op_profiler.dataset.flat import TABLES, Column, FlatTable, flat_table, nested
 from op_profiler.dataset.formats.arrow_batches import arrow_batches
 from op_profiler.dataset.formats.flat_format import FlatFormat, check_columns
 from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatRow
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
 
 _BATCH = 2000
-_NESTED = 10_000  # values of JSON that are kept: few distinct ones stand in many rows
 _ROW_GROUP = 20_000  # what is held of each part that is being written
 _GROUP_BYTES = 64 * 2**20
 
@@ -165,12 +163,12 @@ def parquet_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = N
     there = source.schema.names
     later = [] if columns is None else [name for name in columns if name not in there]
     wanted = there if columns is None else [name for name in columns if name in there]
-    nested = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
-    parsed = functools.lru_cache(maxsize=_NESTED)(json.loads)
+    texts = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
+    parsed = nested(json.loads)
     try:
         for batch in source.to_batches(columns=wanted, batch_size=_BATCH, batch_readahead=1, fragment_readahead=1):
             for row in batch.to_pylist():
-                yield {k: parsed(v) if k in nested and v is not None else v for k, v in row.items()} | dict.fromkeys(
+                yield {k: parsed(v) if k in texts and v is not None else v for k, v in row.items()} | dict.fromkeys(
                     later
                 )
     except (OSError, pyarrow.ArrowInvalid) as error:

@@ -16,13 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.remote_model import PROBE_TEXT_BYTES, PROBE_WORD_BYTES
 from op_profiler.compilers.tvm_build import llvm_version, load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, RemoteSession, RuntimeModule, Target
 from op_profiler.measure.measurement import Device
 from op_profiler.targets.llvm.identity import host_id
 
-_TEXT_ARGUMENT_BYTES = 128
-_TEXT_BYTES = 1 << 14
 _CACHES = "/sys/devices/system/cpu/cpu0/cache/index{}/{}"
 _SENSORS = tuple(f"/sys/class/hwmon/hwmon{i}/energy1_input" for i in range(4))
 _KIND = ("model name", "Processor", "Hardware", "CPU implementer", "CPU part")
@@ -71,7 +70,7 @@ class Probe:
 
     def _text(self, text: str) -> DeviceArray:
         """A C string on the machine."""
-        encoded = np.zeros(_TEXT_ARGUMENT_BYTES, "uint8")
+        encoded = np.zeros(PROBE_WORD_BYTES, "uint8")
         encoded[: len(text)] = list(text.encode())
         return self._array(encoded)
 
@@ -84,7 +83,7 @@ class Probe:
 
     def read(self, path: str) -> str:
         """The file's first 16 KiB; empty where it cannot be read."""
-        text = self._array(np.zeros(_TEXT_BYTES, "uint8"))
+        text = self._array(np.zeros(PROBE_TEXT_BYTES, "uint8"))
         count = self._array(np.zeros(1, "int32"))
         self._read(self._text(path), text, count)
         length = int(count.numpy()[0])
