@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -38,9 +39,14 @@ pytestmark = needs("distributed")
 def test_every_distinct_machine_measures_under_its_own_name(tmp_path: Path, postgres_url: str) -> None:
     with contextlib.ExitStack() as stack:
         address, _ = stack.enter_context(scheduler(tmp_path))
-        for host in ("rack1", "rack2"):
-            stack.enter_context(worker(tmp_path, address, OP_PROFILER_HOST_ID=host, OP_PROFILER_LOCKS=str(tmp_path)))
         cluster = stack.enter_context(Cluster(address))
+        locks = {"OP_PROFILER_LOCKS": str(tmp_path)}
+        stack.enter_context(worker(tmp_path, address, OP_PROFILER_HOST_ID="rack1", **locks))
+        labelled = [dataclasses.replace(request(postgres_url), label=f"run{number}") for number in range(2)]
+        runs.collect(cluster, labelled, Listening())
+        stack.enter_context(worker(tmp_path, address, OP_PROFILER_HOST_ID="rack2", **locks))
+        again = runs.collect(cluster, labelled, Listening())
+        assert [(r.threads[1].measured, r.threads[1].reused > 0) for r in again] == [(0, True)] * 2  # by rack1
         with pytest.raises(UsageError, match="is a file of this machine"):
             runs.collect(cluster, [request(f"sqlite:///{tmp_path}/a.db")], Listening())
         reports = runs.collect(cluster, [request(postgres_url)], Listening(), each=True)
@@ -101,6 +107,8 @@ _SWEEP = ("corun", "--cluster", "tcp://127.0.0.1:9")
         ((*_SWEEP, "mlp", "--rounds", "0"), "--rounds 0 is out of range"),
         ((*_SWEEP, "mlp", "--costs", "guessed"), "unknown costs 'guessed'"),
         ((*_SWEEP, "mlp", "--policy", "collaborate", "--costs", "predicted"), "leave --costs at measured"),
+        ((*_SWEEP, "mlp", "--merge", "--compiler", "relax"), "--merge is not there for --compiler relax"),
+        ((*_SWEEP, "mlp", "--streams", "2"), "--streams is for --target cuda"),
         ((*_SWEEP, "mlp", "--needs", "64GB"), "avx512f,EPYC,60GiB"),
         ((*_SWEEP, "mlp"), "no scheduler answers"),
         ((*_SWEEP, "file:/no/such.onnx"), "no scheduler answers"),  # a worker may have it
@@ -119,7 +127,11 @@ def test_a_cluster_of_this_machine_alone() -> None:
 
 def test_nothing_is_reached_from_elsewhere_and_metrics_are_told(shared: str) -> None:
     pytest.importorskip("prometheus_client")
-    for process in dask_workers_of(shared):
+    (worker_process,) = dask_workers_of(shared)
+    with Cluster(shared) as cluster:
+        scheduler_process = psutil.Process(cluster.client.run_on_scheduler(os.getpid))
+    for process in (worker_process, worker_process.parent(), scheduler_process):
+        assert process is not None
         told = {at.laddr.ip for at in process.net_connections("tcp") if at.status == psutil.CONN_LISTEN}
         assert told == {"127.0.0.1"}
     (worker,) = state_of(shared)["workers"]

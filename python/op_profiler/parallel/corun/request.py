@@ -111,17 +111,13 @@ class CorunRequest:
 
         if not self.models:
             raise UsageError("there is no model to run; give one or several")
-        require(self.compiler, "corun", "corun")
-        if self.merge:
-            require(self.compiler, "merge", "--merge")
-        self._check_lanes()
+        self._check_anywhere()
         for model in self.models:
             FRONTENDS.get(model.source).check(model)
         if len(self.targets) > 1:
             self._check_several_targets()
         else:
             self._check_one_target()
-        self._check_rounds()
         for target in self.targets:
             for request in self.on(target):
                 request.check()
@@ -134,14 +130,18 @@ class CorunRequest:
         """
         from op_profiler.frontends import FRONTENDS
 
-        require(self.compiler, "corun", "corun")
+        self._check_anywhere()
         for model in self.models:
             with contextlib.suppress(MissingPackageError, ModelError):
                 FRONTENDS.get(model.source).check(model)
-        self._check_choices()
-        self._check_rounds()
 
-    def _check_rounds(self) -> None:
+    def _check_anywhere(self) -> None:
+        """What is the same on every machine."""
+        require(self.compiler, "corun", "corun")
+        if self.merge:
+            require(self.compiler, "merge", "--merge")
+        self._check_lanes()
+        self._check_choices()
         if self.rounds < 1:
             raise UsageError(f"--rounds {self.rounds} is out of range; give 1 or more")
 
@@ -168,7 +168,6 @@ class CorunRequest:
     def _check_one_target(self) -> None:
         if self.place is not None:
             raise UsageError(NO_PLANS_FOR_BOARDS)
-        self._check_choices()
         if self.lanes.only_measured:
             kind = kind_of(self.targets[0]).name
             if self.policy == COLLABORATE:
