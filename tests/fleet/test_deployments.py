@@ -12,6 +12,7 @@ import yaml
 pytest.importorskip("distributed")
 
 from op_profiler.fleet import settings
+from op_profiler.measure import turns
 from op_profiler.targets.llvm import identity
 
 from ..command_line import op_profiler
@@ -53,15 +54,19 @@ def test_a_pod_runs_a_command_that_there_is(
     mounted = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert told.pop(settings.TLS)["value"] in mounted
     for name in told:
-        assert f'"{name}"' in inspect.getsource(identity)
+        assert any(f'"{name}"' in inspect.getsource(module) for module in (identity, turns))
 
 
 def test_the_worker_of_a_pod_has_whole_cores_and_the_locks_of_its_machine() -> None:
     pod = pods()["worker"]
-    resources = pod["containers"][0]["resources"]
+    (container,) = pod["containers"]
+    resources = container["resources"]
     assert resources["requests"] == resources["limits"] and int(resources["limits"]["cpu"]) > 0
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}
-    assert paths["locks"] == "/tmp"
+    (lock,) = (variable["value"] for variable in container["env"] if variable["name"] == "OP_PROFILER_LOCKS")
+    assert {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}[lock] == "locks"
+    page = (DOCS / "fleet.md").read_text()
+    assert f"`{paths['locks']}`: set `OP_PROFILER_LOCKS`" in page and "--cpu-manager-policy=static" in page
 
 
 def test_the_server_of_a_dataset_is_one_that_this_package_takes() -> None:
