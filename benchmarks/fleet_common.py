@@ -72,6 +72,14 @@ class Asked:
         for _, report in runs.reports(self.cluster, requests, Screen(quiet=True), each=each):
             yield report
 
+    def ended(self, requests: Sequence[Any], *, each: bool = False) -> Iterator[Any]:
+        """As `Dispatch` tells them: with the machine that did each."""
+        from op_profiler.fleet.dispatch import Dispatch
+        from op_profiler.fleet.tasks import CollectTask
+        from op_profiler.report.collection import Screen
+
+        return Dispatch(self.cluster, Screen(quiet=True), each=each).run(map(CollectTask, requests))
+
     def run(self, requests: Sequence[Any], *, each: bool = False) -> list[Any]:
         """All reports."""
         return list(self.reports(requests, each=each))

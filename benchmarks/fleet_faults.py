@@ -116,8 +116,8 @@ def main() -> None:
     run = run_of(__file__, __doc__, measure, ["all"])
     (row,) = [found.result for found in run.found]
     print(row, flush=True)
-    lost = row["measurements_expected"] - row["measurements"]
-    headline = f"{row['finished']} of {row['requests']} requests finished, {max(lost, 0)} measurements lost, "
+    headline = f"{row['finished']} of {row['requests']} requests finished, "
+    headline += f"{row['measurements']} of {row['measurements_expected']} measurements, "
     headline += f"{row['models_doubled']} models doubled, after {row['workers_killed']} killed workers"
     row["errors"] = "; ".join(row["errors"]) or "none"
     store(__file__, headline, {"faults": [row]}, whole=run.whole and SHARE == 1)
