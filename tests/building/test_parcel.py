@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,17 @@ def test_what_no_build_has_is_refused(
         unpack(changed(parcel, change))
     assert [path for path in (tmp_path / "there").rglob("*") if path.is_file()] == []
     assert not (tmp_path / "stolen").exists()
+
+
+@pytest.mark.parametrize("about", [[], {"digest": "0", "files": ["graph.json", "library0.bc"]}, {"files": {}}])
+def test_what_says_of_itself_what_no_build_says_is_refused(about: object, parcel: Parcel) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        member("graph.json")(tar)
+        member("library0.bc")(tar)
+        member(cache.ABOUT, json.dumps(about).encode())(tar)
+    with pytest.raises(OpProfilerError, match="it is no build"):
+        unpack(Parcel(PLACE, hashlib.sha256(out.getvalue()).hexdigest(), out.getvalue()))
 
 
 def test_what_was_changed_on_the_way_is_refused(parcel: Parcel) -> None:

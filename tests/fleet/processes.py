@@ -63,12 +63,17 @@ def running(*words: str, log: Path, environment: dict[str, str] | None = None) -
     try:
         yield process
     finally:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(process.pid).children(recursive=True):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    child.kill()
-        process.kill()
+        end(process.pid)
         process.wait()
+
+
+def end(pid: int) -> None:
+    """Kill a process and all that it started; it first, since it may start them anew."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for one in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
 
 
 def said(log: Path, pattern: str, times: int = 1) -> str:

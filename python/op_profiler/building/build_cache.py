@@ -148,11 +148,11 @@ def _base(request: BuildRequest, model: ImportedModel, target: Target) -> str:
         parts.append(pipeline_identity(request.pipeline))
     if request.input_data is not None and request.precision == "int8":
         parts.append(hashlib.sha256(Path(request.input_data).read_bytes()).hexdigest())
-    return hashlib.sha256(json.dumps([*parts, _code()]).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps([*parts, code_digest()]).encode()).hexdigest()[:32]
 
 
 @functools.cache
-def _code() -> str:
+def code_digest() -> str:
     """SHA-256 of the parts of this package that a build goes through."""
     package = Path(op_profiler.__file__).parent
     digest = hashlib.sha256()

@@ -71,6 +71,8 @@ def unpack(parcel: Parcel) -> None:
         files = _files(parcel.archive)
         about = json.loads(files[cache.ABOUT])
         folder = folder_of(parcel.place)
+        if not isinstance(about["digest"], str) or not isinstance(about["files"], dict):
+            raise ValueError("it does not say of which files")
         if set(about["files"]) != set(files) - {cache.ABOUT}:
             raise ValueError("its list of files is of other files")
     except (OSError, ValueError, KeyError, TypeError, tarfile.TarError) as error:
@@ -79,7 +81,7 @@ def unpack(parcel: Parcel) -> None:
     def fill(partial: Path) -> None:
         for name, content in files.items():
             (partial / name).write_bytes(content)
-        if "digest" not in about or not is_whole(partial, about):
+        if not is_whole(partial, about):
             raise OpProfilerError("a file in it is not as it was written")
 
     cache.keep(folder, fill)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from op_profiler.collection.resume import StoredResults
+from op_profiler.errors import DatasetError
 
 if TYPE_CHECKING:
     from op_profiler.collection.request import CollectRequest
@@ -42,3 +45,25 @@ def find(dataset: Dataset, request: CollectRequest, base_key: str, since: str) -
             answered = frozenset(n for n in request.build.threads if earlier.answers(n))
             found.append(Found(model.key, answered))
     return max(found, key=lambda one: len(one.answered), default=None)
+
+
+def stored_for(request: CollectRequest, machines: Iterable[str]) -> dict[str, Found]:
+    """What the dataset has of a request, by machine; nothing where it cannot be read, or only lowering tells the model.
+
+    Args:
+        machines: `Device.identity` of those that are looked for.
+
+    Raises:
+        OpProfilerError, OSError: a file that the model or its input is made of cannot be read here.
+    """
+    from op_profiler.dataset import Dataset
+    from op_profiler.frontends import FRONTENDS
+
+    model = request.build.model
+    content = FRONTENDS.get(model.source).fingerprint(model)
+    if content is None:
+        return {}
+    with contextlib.suppress(DatasetError), Dataset.open(request.db, read_only=True) as dataset:
+        found = {machine: find(dataset, request, request.base_key(content, machine), since="") for machine in machines}
+        return {machine: one for machine, one in found.items() if one is not None}
+    return {}

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from op_profiler.collection.lookup import stored_for
 from op_profiler.dataset.engine import absolute_address, parse_url
 from op_profiler.errors import EXIT_ENVIRONMENT, MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import builds, events, settings, work
 from op_profiler.fleet.machine import FleetMachine, has_drifted, this_machine
 from op_profiler.fleet.needs import Needs, meets, told
-from op_profiler.fleet.tasks import Answer, Task
+from op_profiler.fleet.tasks import Answer, CollectTask, Task
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from op_profiler.collection.supervisor import Progress
     from op_profiler.fleet.cluster import Cluster
 
-_WAIT_SECONDS = 300
+_WAIT_SECONDS = settings.WAIT_SECONDS
 _AGAIN_SECONDS = 2.0
 _KNOWN_SECONDS = 1.0
 _HANDED_OUT = 2  # tasks a worker, so that none waits for the client
@@ -57,17 +58,21 @@ class _Job:
 
     Attributes:
         needs: what a worker has to have.
+        stored: machines of which the dataset has it, by `Device.identity`; one of them is enough.
         deaths: workers that died while they carried it out.
         drifted: machines that drifted while they did, by `FleetMachine.host_id`.
         alone: whoever measures it builds it too.
+        build: by a worker that only builds; None where nobody was asked.
     """
 
     index: int
     task: Task
     needs: Needs
+    stored: frozenset[str] = frozenset()
     deaths: int = 0
     drifted: set[str] = dataclasses.field(default_factory=set)
     alone: bool = False
+    build: Future[bytes] | None = None
 
 
 class Dispatch:
@@ -154,8 +159,7 @@ class Dispatch:
 
     def _hand_out(self, left: Iterator[Task]) -> Iterator[Future[bytes]]:
         """Enough that no worker waits for this process; a job is taken off a list once the scheduler has it."""
-        building = sum(machine.builds for machine, _ in self._workers().values())
-        while len(self._handed_out) < _HANDED_OUT * (len(self._workers()) + 1) + building:
+        while len(self._handed_out) < self._most_out():
             if not self._waiting:
                 self._task = self._task or next(left, None)
                 self._waiting.extend(self._jobs_of(self._task))
@@ -166,10 +170,18 @@ class Dispatch:
             yield self._submit(jobs[0])
             jobs.popleft()
 
+    def _most_out(self) -> int:
+        """Tasks: some for each worker that measures, and what others may build ahead of these."""
+        machines = [machine for machine, _ in self._workers().values()]
+        ahead = any(job.build is not None for job in self._handed_out.values())
+        measuring = sum(not machine.builds for machine in machines)
+        return _HANDED_OUT * (measuring + 1) + (sum(machine.builds for machine in machines) if ahead else 0)
+
     def _jobs_of(self, task: Task | None) -> list[_Job]:
         """A task, or with `each` one for a device."""
         if task is None:
             return []
+        task = _with_absolute_paths(task)
         able: Needs = dict.fromkeys(map(settings.measures, task.kinds), 1) | self._needs
         if _is_file(task.request.db):
             self._refuse_strangers(task)
@@ -179,27 +191,26 @@ class Dispatch:
         there = [machine for machine, about in self._workers().values() if meets(about["resources"], able)]
         devices = {m.measures[kind]: None for m in there for kind in task.kinds} if self._each else {}
         wanted = [able | {device: 1} for device in devices] or [able]
-        return [_Job(next(self._jobs), task, needs) for needs in wanted]
+        stored = frozenset() if self._each else _stored(task, there)
+        return [_Job(next(self._jobs), task, needs, stored) for needs in wanted]
 
     def _submit(self, job: _Job) -> Future[bytes]:
-        # A worker runs in a folder of its own, and would make another file of a relative path.
-        asked, db = job.task.request, job.task.request.db
-        request = asked if db is None else dataclasses.replace(asked, db=absolute_address(db))
-        encoded = msgspec.msgpack.encode(msgspec.structs.replace(job.task, request=request))
         key = f"{job.task.name}-{job.index}-{time.time_ns():x}"
-        options: dict[str, Any] = {"resources": job.needs}
+        needs = job.needs | self._where_it_is_stored(job)
+        options: dict[str, Any] = {"resources": needs}
         if steady := self._steady_workers(job):
-            options |= {"workers": steady, "allow_other_workers": True}
-        built = None if job.alone else self._built_elsewhere(job, key)
-        future = self._cluster.client.submit(work.carry_out, encoded, built, key=key, **options)
+            options["workers"] = steady
+        job.build = None if job.alone else self._built_elsewhere(job.task, needs, key)
+        encoded = msgspec.msgpack.encode(job.task)
+        future = self._cluster.client.submit(work.carry_out, encoded, job.build, key=key, **options)
         self._handed_out[future] = job
         return future
 
-    def _built_elsewhere(self, job: _Job, key: str) -> Future[bytes] | None:
-        """The build of a job by a worker that only builds; None where nobody can for those that may measure it."""
+    def _built_elsewhere(self, task: Task, needs: Needs, key: str) -> Future[bytes] | None:
+        """The build of a task by a worker that only builds; None where nobody can for those that may measure it."""
         workers = self._workers().values()
-        measuring = [machine for machine, about in workers if meets(about["resources"], job.needs)]
-        build = builds.build_for(job.task, measuring)
+        measuring = [machine for machine, about in workers if meets(about["resources"], needs)]
+        build = builds.build_for(task, measuring)
         if build is None or not any(meets(about["resources"], build.needs) for _, about in workers):
             return None
         encoded = msgspec.msgpack.encode(build)
@@ -208,6 +219,7 @@ class Dispatch:
     def _over(self, future: Future[bytes], job: _Job) -> Ended | None:
         """What came of a job; None where it is to be done again."""
         from distributed import KilledWorker
+        from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
         if future.status == "finished":
             return self._judged(job, msgspec.msgpack.decode(future.result(), type=work.Finished))
@@ -215,12 +227,18 @@ class Dispatch:
             self._waiting.append(job)  # the scheduler forgot it
             return None
         error = future.exception()
+        if job.build is not None and job.build.status == "error":
+            reason = f"its build on another machine was lost ({type(job.build.exception()).__name__})"
+            self._progress.problem(f"{job.task.name}: {reason}; it is built where it is measured")
+            job.alone = True
+            self._waiting.appendleft(job)
+            return None
+        if isinstance(error, NoValidWorkerError | NoWorkerError):
+            return self._nobody(job)
         if not isinstance(error, KilledWorker):
             code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
             return Ended(job.index, job.task, error=str(error), error_code=code)
-        begun = future.key in self._begun  # else it only stood in line on that worker, or its build's died
-        job.deaths += begun
-        job.alone |= not begun
+        job.deaths += future.key in self._begun  # else it only stood in line on that worker
         if job.deaths < _DEATHS:
             self._waiting.appendleft(job)
             return None
@@ -229,6 +247,16 @@ class Dispatch:
             self._suspected.append(job)
             return None
         reason = f"put aside: {job.deaths} workers died of it; measure it with the same command without --cluster"
+        return Ended(job.index, job.task, error=reason)
+
+    def _nobody(self, job: _Job) -> Ended | None:
+        """What comes of a job that no worker was there for; None where one is there that was not asked."""
+        job.stored = frozenset()
+        if any(meets(about["resources"], job.needs) for _, about in self._cluster.workers().values()):
+            self._waiting.append(job)
+            return None
+        needs = told({name: amount for name, amount in job.needs.items() if name != settings.MACHINE})
+        reason = f"no worker that {needs} was left at {self._cluster.address} for {_WAIT_SECONDS} s; start one"
         return Ended(job.index, job.task, error=reason)
 
     def _judged(self, job: _Job, finished: work.Finished) -> Ended | None:
@@ -261,6 +289,19 @@ class Dispatch:
             for address, (machine, about) in self._workers().items()
             if machine.host_id not in self._marked.keys() | job.drifted and meets(about["resources"], job.needs)
         ]
+
+    def _where_it_is_stored(self, job: _Job) -> Needs:
+        """One of the machines that only look a job up; any of its kind where they are away, or drift."""
+        if not job.stored:
+            return {}
+        there = {
+            identity
+            for machine, about in self._workers().values()
+            if machine.host_id not in self._marked.keys() | job.drifted and meets(about["resources"], job.needs)
+            for identity in machine.measures.values()
+        }
+        holders = sorted(job.stored & there)
+        return {holders[job.index % len(holders)]: 1} if holders else {}
 
     # Workers that come and go
 
@@ -348,6 +389,28 @@ class Dispatch:
                 raise
             self._progress.note(f"the scheduler at {self._cluster.address} is gone ({error}); waiting for it")
             self._cluster.reconnect()
+
+
+def _with_absolute_paths(task: Task) -> Task:
+    """A worker runs in a folder of its own, and would make another dataset of a relative path."""
+    request = task.request
+    if request.db is None:
+        return task
+    absolute = dataclasses.replace(request, db=absolute_address(request.db))
+    return msgspec.structs.replace(task, request=absolute)
+
+
+def _stored(task: Task, machines: Iterable[FleetMachine]) -> frozenset[str]:
+    """Those of several different machines of which the dataset has what a task asks for."""
+    if not isinstance(task, CollectTask) or not task.request.build.on_host:
+        return frozenset()
+    identities = {machine.measures[kind] for machine in machines for kind in task.kinds}
+    if len(identities) < 2:
+        return frozenset()
+    try:
+        return frozenset(stored_for(task.request, identities))
+    except (OpProfilerError, OSError):  # the model is only there
+        return frozenset()
 
 
 def _is_file(db: str | None) -> bool:

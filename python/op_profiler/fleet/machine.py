@@ -8,9 +8,9 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 
 import msgspec
-import psutil
 
 from op_profiler.errors import UsageError
 from op_profiler.fleet import settings
@@ -42,10 +42,12 @@ class Compiles(msgspec.Struct, frozen=True):
     Attributes:
         tvm: which TVM it is of (`targets.target.tvm_identity`), and for which kind of processors it works.
         llvm: the target that ``llvm`` alone stands for there, as its LLVM names the processor.
+        code: of this package, that builds go through (`build_cache.code_digest`).
     """
 
     tvm: str
     llvm: str
+    code: str
 
 
 class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,7 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
         host, host_id: its name, and what tells it from machines of the same name.
         processor: as the operating system names it.
         features: of the processor, by the operating system's names.
-        memory_bytes: of the machine.
+        cores, memory_bytes: that a worker may use there.
         measures: kinds of targets that are measured on it, with `Device.identity` of what they are measured on; of
             boards that it reaches ``KIND@HOST:PORT`` of their tracker.
         version: of op_profiler.
@@ -84,6 +86,8 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
 
 def this_machine() -> FleetMachine:
     """The machine of this process, without its compilers; TVM is not imported."""
+    from distributed.system import memory_limit
+
     import op_profiler
     from op_profiler.cores import usable_cores
     from op_profiler.targets.llvm.identity import host_id, processor_features, processor_name
@@ -94,26 +98,31 @@ def this_machine() -> FleetMachine:
         processor=processor_name(),
         features=processor_features(),
         cores=usable_cores(),
-        memory_bytes=int(psutil.virtual_memory().total),
+        memory_bytes=memory_limit(),
         measures=_measured_here() | {board.partition("@")[0]: board for board in boards()},
         version=op_profiler.__version__,
     )
 
 
-def compilers_here() -> dict[str, Compiles]:
-    """`FleetMachine.compilers`. TVM is imported by processes of its own, once for a boot."""
+def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:
+    """`FleetMachine.compilers`. TVM is imported by processes of its own, once for a boot.
+
+    Args:
+        say: told which of those that are installed cannot be used, and why.
+    """
+    from op_profiler.building.build_cache import code_digest
     from op_profiler.compilers import COMPILERS
     from op_profiler.targets.target import tvm_identity
 
     found = {}
     for name in COMPILERS:
         tvm = tvm_identity("llvm", name)
-        if not tvm.endswith("none") and (llvm := _compiles_for(name, tvm)):
-            found[name] = Compiles(f"{tvm} on {platform.machine()}", llvm)
+        if not tvm.endswith("none") and (llvm := _compiles_for(name, tvm, say)):
+            found[name] = Compiles(f"{tvm} on {platform.machine()}", llvm, code_digest())
     return found
 
 
-def _compiles_for(compiler: str, tvm: str) -> str:
+def _compiles_for(compiler: str, tvm: str, say: Callable[[str], None]) -> str:
     """The target that ``llvm`` alone stands for; empty where TVM cannot be used."""
     from op_profiler.child_processes import python_path
     from op_profiler.files import atomic_file
@@ -126,6 +135,8 @@ def _compiles_for(compiler: str, tvm: str) -> str:
     environment = {**os.environ, "PYTHONPATH": python_path()}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
+        why = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        say(f"{tvm} cannot be used: {why[-1]}")
         return ""
     with contextlib.suppress(OSError), atomic_file(file) as partial:
         partial.write_text(json.dumps(done.stdout.strip()))

@@ -38,8 +38,8 @@ def run_scheduler(host: str, port: int, say: Say) -> None:
     if protocol == "tcp" and not _is_loopback(host):
         raise UsageError(
             f"--host {host} lets whoever reaches it run code on every machine of the cluster. Make certificates with "
-            f"'op-profiler certificates FOLDER' and name the folder in {settings.TLS}; or leave out --host, and "
-            "forward the port over ssh"
+            f"'op-profiler certificates FOLDER' and name the folder in {settings.TLS}; or leave out --host: commands "
+            "of other machines then come through a port that ssh forwards, but workers of other machines cannot"
         )
     settings.configure()
     asyncio.run(_schedule(protocol, host, port, say))
@@ -85,7 +85,7 @@ def run_worker(address: str, say: Say, name: str | None = None, builds: int = 0)
         MissingPackageError: no Dask.
     """
     settings.configure()
-    machine = msgspec.structs.replace(this_machine(), compilers=compilers_here(), builds=builds)
+    machine = msgspec.structs.replace(this_machine(), compilers=compilers_here(say), builds=builds)
     if builds:
         machine = msgspec.structs.replace(machine, measures={})
     asyncio.run(_work(address, say, name, machine))
@@ -151,7 +151,7 @@ def _listens(address: str) -> dict[str, Any]:
 def _offers(machine: FleetMachine) -> Needs:
     """What can be asked of a worker."""
     if machine.builds:
-        return {settings.builds_with(one.tvm): machine.builds for one in machine.compilers.values()}
+        return {settings.builds_with(one.tvm, one.code): machine.builds for one in machine.compilers.values()}
     return {
         **offers(machine.processor, machine.features, machine.memory_bytes),
         settings.MACHINE: 1,

@@ -20,6 +20,9 @@ BOARDS = "OP_PROFILER_BOARDS"
 
 AUTHORITY, NODE, KEY = "authority.pem", "node.pem", "node.key"
 
+WAIT_SECONDS = 300
+"""How long work waits for a worker that can do it; longer than a machine takes to boot."""
+
 MACHINE = "machine"
 """Dask's resource of which every worker has one: it carries out one request at a time."""
 
@@ -30,6 +33,8 @@ _DASK = {
     "distributed.scheduler.work-stealing": True,
     # The client hears of every death of a worker, and knows which of the worker's requests had begun.
     "distributed.scheduler.allowed-failures": 0,
+    # What nobody is left for becomes an error. Dask would wait for ever.
+    "distributed.scheduler.no-workers-timeout": f"{WAIT_SECONDS}s",
     "distributed.comm.timeouts.connect": "10s",
     "distributed.worker.daemon": False,
 }
@@ -57,9 +62,9 @@ def measures(kind: str) -> str:
     return f"measures {kind}"
 
 
-def builds_with(tvm: str) -> str:
-    """Dask's resource of workers that build with a TVM and measure nothing."""
-    return f"builds with {tvm}"
+def builds_with(tvm: str, code: str) -> str:
+    """Dask's resource of workers that build with a TVM, by some code of this package, and measure nothing."""
+    return f"builds with {tvm} by {code}"
 
 
 def on_host(host_id: str) -> str:

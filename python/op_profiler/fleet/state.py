@@ -21,9 +21,9 @@ def state_of(address: str) -> dict[str, Any]:
         ``workers``: of each the fields of `FleetMachine`, what it ``does``, where Prometheus reads its ``metrics``, its
         ``address``, Dask's ``status``, ``tasks`` that are its, and of its machine the tasks that ``finished`` and that
         ``failed`` among the last ones that the scheduler remembers, ``deviation`` (`work.Finished`) of the last one,
-        and whether that ``drifts``. ``runs``: how much clients have ``done`` of how many, of runs that are not over.
-        ``per_minute``: tasks that ended in the last ten minutes. ``dashboard``: where Dask shows its pages, None
-        without them.
+        and whether that ``drifts``; of those that only build, None. ``runs``: how much clients have ``done`` of how
+        many, of runs that are not over. ``per_minute``: tasks that ended in the last ten minutes. ``dashboard``:
+        where Dask shows its pages, None without them.
 
     Raises:
         MeasureError: no scheduler answers.
@@ -43,7 +43,7 @@ def state_of(address: str) -> dict[str, Any]:
                     "does": machine.does,
                     "metrics": f"http://{about['host']}:{about['services']['dashboard']}/metrics",
                     "tasks": [_name(key) for key in processing.get(worker, ())],
-                    **_past([done for _, done in ended if done.host_id == machine.host_id]),
+                    **_past(None if machine.builds else [done for _, done in ended if done.host_id == machine.host_id]),
                 }
                 for worker, (machine, about) in sorted(cluster.workers().items())
             ],
@@ -57,8 +57,10 @@ def state_of(address: str) -> dict[str, Any]:
         }
 
 
-def _past(ended: list[events.Done]) -> dict[str, Any]:
-    """What became of the tasks of a machine, oldest first."""
+def _past(ended: list[events.Done] | None) -> dict[str, Any]:
+    """What became of the tasks of a machine, oldest first; None of a worker that measures nothing."""
+    if ended is None:
+        return dict.fromkeys(("finished", "failed", "deviation", "drifts"))
     known = [done.deviation for done in ended if done.deviation is not None]
     last = known[-1] if known else None
     return {

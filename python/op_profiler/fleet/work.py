@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from op_profiler.collection.summary import ModelReport
 from op_profiler.errors import EXIT_ENVIRONMENT, DatasetError
-from op_profiler.fleet.builds import take_in
+from op_profiler.fleet.builds import send, take_in
 from op_profiler.fleet.events import FINISHED, Announcing, Done, tell
 from op_profiler.fleet.machine import FleetMachine, place_of_boards, this_machine
 from op_profiler.fleet.tasks import Answer, CorunTask, Task
 from op_profiler.parallel.corun.child import CorunAnswer
+
+if TYPE_CHECKING:
+    from distributed import Worker
 
 _EVERY_SECONDS = 1.0
 _DATASET_SECONDS = 60
@@ -35,12 +39,13 @@ class Finished(msgspec.Struct, frozen=True):
     deviation: float | None = None
 
 
-def dask_setup(_worker: object) -> None:
-    """Import what a task needs before this worker says that it is there; Dask calls it."""
+def dask_setup(worker: Worker) -> None:
+    """Import what a task needs before this worker says that it is there, and let it send builds; Dask calls it."""
     from op_profiler.collection import lookup, supervisor  # noqa: F401
     from op_profiler.frontends import FRONTENDS
 
     FRONTENDS.get("local")
+    worker.handlers["op_profiler_build"] = send
 
 
 def carry_out(encoded: bytes, built: bytes | None = None) -> bytes:
@@ -65,7 +70,7 @@ def carry_out(encoded: bytes, built: bytes | None = None) -> bytes:
     progress = Announcing(machine.host)
     progress.tell()
     if built is not None:
-        take_in(built, task.name, progress.problem)
+        take_in(built, task.name, progress)
     for attempt in range(task.TRIES):
         if attempt and task.request.db is not None:
             _wait_for_dataset(task.request.db)

@@ -30,8 +30,7 @@ def show_fleet(address: str, state: Mapping[str, Any]) -> None:
             f"{worker['memory_bytes'] / 2**30:.0f}",
             worker["does"],
             worker["status"] + drift,
-            str(worker["finished"]),
-            str(worker["failed"]),
+            *("-" if worker[name] is None else str(worker[name]) for name in ("finished", "failed")),
             ", ".join(worker["tasks"]) or "-",
         )
     console = Console()
