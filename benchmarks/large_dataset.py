@@ -242,11 +242,11 @@ def _drawn(dataset: Dataset, table: Table, prefixes: Sequence[str] = ("",)) -> l
     from sqlalchemy import select
 
     drawn, key = random.Random(0), table.c.key
-    found: list[Row] = []
+    found: list[str] = []
     for _ in range(_LOOKED_UP):
         least = f"{drawn.choice(prefixes)}{drawn.getrandbits(32):08x}"
-        found += dataset.rows(select(key).where(key >= least).order_by(key).limit(1))
-    return [row["key"] for row in found]
+        found += [row["key"] for row in dataset.rows(select(key).where(key >= least).order_by(key).limit(1))]
+    return found
 
 
 def _milliseconds(call: Callable[[Any], object], arguments: Iterable[Any]) -> float:
