@@ -92,9 +92,7 @@ def main() -> None:
     print(provenance(), flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        build = folder / "build"
-        labs.build_board(build)
-        lab = labs.Lab(build, folder)
+        lab = labs.Lab(labs.built_board(), folder)
         try:
             lab.board()
             collection = overhead(lab, arguments.model, folder)

@@ -28,16 +28,14 @@ _SERIAL = "0000000000b0a4d"
 def measure(name: str) -> dict[str, Any]:
     """Rows by device, beside who says to have measured them."""
     sys.path.insert(0, str(ROOT / "tests" / "boards"))
-    from lab import Lab, build_board
+    from lab import Lab, built_board
 
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.maintain import contents
 
     with tempfile.TemporaryDirectory() as text, postgresql_server() as server:
         folder = Path(text)
-        (folder / "build").mkdir()
-        build_board(folder / "build")
-        lab = Lab(folder / "build", folder)
+        lab = Lab(built_board(), folder)
         try:
             _with_serial_number(lab)
             with cluster_of(folder, 2, other_machines=True) as cluster:

@@ -36,13 +36,13 @@ os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "OPENBLAS_N
 
 
 LONGEST = (
-    *("boards/test_boards.py", "compilers/relax/test_relax.py", "packaging/test_style.py", "dataset/test_opening.py"),
+    *("boards/", "compilers/relax/test_relax.py", "packaging/test_style.py", "dataset/", "predict/latency/", "report/"),
     *("malformed/test_options.py", "malformed/test_models.py", "parallel/corun/test_collaborate.py"),
-    *("tuning/test_tuning.py", "fleet/test_faults.py", "fleet/test_cluster.py"),
+    *("tuning/test_tuning.py", "fleet/test_faults.py", "fleet/test_cluster.py", "fleet/test_builds.py", "test_api.py"),
     *("frontends/test_torch.py", "frontends/test_sources.py", "frontends/test_local.py", "collection/test_failures.py"),
-    *("collection/test_collection.py", "parallel/corun/test_run.py"),
+    *("collection/test_collection.py", "collection/studies/test_tune.py", "parallel/corun/test_run.py"),
 )
-"""Files of a third of a minute and more, which have to begin first."""
+"""Files of a third of a minute and more, and folders that one process runs, which have to begin first."""
 
 
 TOGETHER = ("boards", "dataset", "predict/latency", "report")
@@ -66,8 +66,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ranks = {Path(__file__).parent / name: rank for rank, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+    def rank(item: pytest.Item) -> int:
+        name = item.path.relative_to(Path(__file__).parent).as_posix()
+        return next((rank for rank, first in enumerate(LONGEST) if name.startswith(first)), len(LONGEST))
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,23 +13,19 @@ import pytest
 import op_profiler
 from op_profiler.errors import OpProfilerError
 
-_FEWEST_ROUNDS = """
-import sys
-if "op_profiler.collection.worker" in " ".join(sys.orig_argv):
-    from op_profiler.measure.rounds import Rounds
-    Rounds._at_limit = lambda self, of, seconds: min(s.rounds for s in of.values()) >= self._limits.minimum_rounds
-"""
+from .hurry import hurried_path
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where the examples write, one after the other: those that measure the same have to do it once. No example asks
-    how sure a time is, so collections end with the fewest rounds."""
-    folder, hook = tmp_path_factory.mktemp("examples"), tmp_path_factory.mktemp("hook")
-    (hook / "sitecustomize.py").write_text(_FEWEST_ROUNDS)
+    how sure a time is."""
+    folder = tmp_path_factory.mktemp("examples")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(hook), os.environ.get("PYTHONPATH")])))
+        patch.setenv("PYTHONPATH", hurried_path())
+        for name, fewer in (("FEWEST_PAIRS", 4), ("_COPY_SECONDS", 0.0)):
+            patch.setattr(f"op_profiler.comparison.turns.{name}", fewer)
         yield folder
 
 

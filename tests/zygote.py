@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 from typing import IO, Any
 
 import op_profiler
+from hurry import measure_in_a_hurry
 from op_profiler.errors import MissingPackageError
 
 IN_WORKERS = "OP_PROFILER_TESTS_IN_WORKERS"
@@ -80,22 +81,18 @@ def warm_up() -> None:
 
 
 def hurry() -> None:
-    """Tests ask what is measured and stored, not how sure it is: rounds end with the fewest, in short windows, and the
-    machine's steadiness is told from two pieces of memory, whatever its caches hold. All that they connect to is here.
-    """
+    """Beside what `measure_in_a_hurry` does: plans and runs are compared after few rounds, and all that commands
+    connect to is here."""
+    from op_profiler.comparison import turns
     from op_profiler.fleet import cluster
-    from op_profiler.measure import steadiness
-    from op_profiler.measure.rounds import Limits, Rounds, Samples
+    from op_profiler.parallel.corun import candidates
     from op_profiler.targets.remote import board
 
-    def enough(self: Rounds, samples: dict[int, Samples], seconds: float) -> bool:
-        return min(one.rounds for one in samples.values()) >= self._limits.minimum_rounds
-
-    Limits.__init__.__kwdefaults__["window_seconds"] = 0.1  # type: ignore[index]
-    Rounds._at_limit = enough  # type: ignore[method-assign]
+    measure_in_a_hurry()
+    vars(turns)["_COPY_SECONDS"] = 0.01
+    vars(candidates).update(_SHORT_ROUNDS=5, _CHOICE_SECONDS=0.5)
     vars(cluster)["_CONNECT_SECONDS"] = 1
     vars(board)["_WAIT_SECONDS"] = 10.0
-    vars(steadiness)["beyond_caches_bytes"] = lambda wanted_bytes: 0
 
 
 def load_transformers() -> None:

@@ -17,12 +17,10 @@ import lab as lab_module  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def board_build(request: pytest.FixtureRequest, tvm: Any) -> Path:
+def board_build(tvm: Any) -> Path:
     if lab_module.missing_tools():
         pytest.skip(f"no {', '.join(lab_module.missing_tools())} here; apt-get install {lab_module.PACKAGES}")
-    out = request.config.cache.mkdir("board")
-    lab_module.build_board(Path(out))
-    return Path(out)
+    return lab_module.built_board()
 
 
 @pytest.fixture(scope="session")

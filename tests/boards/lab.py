@@ -5,6 +5,7 @@ python tests/boards/lab.py [BOARDS]      starts a tracker and boards, prints the
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -153,23 +154,33 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float = 
     raise TimeoutError(f"nothing listens on port {port} after {seconds:g} s")
 
 
-def build_board(out: Path) -> None:
-    """Cross-compile the runtime and the server, if they are not there yet."""
+def built_board() -> Path:
+    """A folder with the runtime and the server, in the user's cache folder. Where nobody has compiled these sources
+    before it takes half a minute."""
+    import platformdirs
     import tvm
 
+    from op_profiler.files import atomic_folder
+
     package = Path(tvm.__file__).parent
-    command = ["make", "-s", "-f", str(HERE / "Makefile")]
-    done = subprocess.run([*command, f"HERE={HERE}", f"TVM={package}", f"BUILD={out}"], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"the board's runtime could not be built:\n{done.stderr}")
+    digest = hashlib.sha256(tvm.__version__.encode() + subprocess.check_output([NEEDED[0], "--version"]))
+    ours = [HERE / "Makefile", HERE / "rpc_server.cc", *HERE.glob("shim/**/*.h")]
+    for source in (*sorted(ours), *sorted(path for path in (package / "src/runtime").rglob("*") if path.is_file())):
+        digest.update(source.read_bytes())
+    kept = platformdirs.user_cache_path("op_profiler_tests") / f"board-{digest.hexdigest()[:16]}"
+    if not kept.is_dir():
+        with atomic_folder(kept) as partial:
+            command = ["make", "-s", "-f", str(HERE / "Makefile"), f"HERE={HERE}", f"TVM={package}", f"BUILD={partial}"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise RuntimeError(f"the board's runtime could not be built:\n{done.stderr}")
+    return kept
 
 
 def main() -> None:
     """Boards to try things on by hand."""
     with tempfile.TemporaryDirectory(prefix="op_profiler-boards-") as folder:
-        build = Path(folder) / "build"
-        build_board(build)
-        lab = Lab(build, Path(folder))
+        lab = Lab(built_board(), Path(folder))
         try:
             for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 1):
                 lab.board()

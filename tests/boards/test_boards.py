@@ -131,6 +131,7 @@ def test_tuning_uses_every_board_and_says_which(lab: Any, collect: Any, tmp_path
     assert records.read_text().count("\n") >= 1
 
 
+@pytest.mark.slow  # loss and return in test_failures.py; a process that dies, and a board lost for good, below
 def test_a_board_that_dies_costs_one_measurement(lab: Any, collect: Any, tmp_path: Path) -> None:
     """Its plug is pulled in the middle, twice; the collection ends as if nothing had been."""
     board = lab.board()

@@ -61,6 +61,7 @@ def test_boards_without_anything_of_their_own_are_told_by_who_reaches_them(
     assert here != identity(lab, board.address)
 
 
+@pytest.mark.slow  # whom a board is taken for is asked above, and what twins of the host measure in test_identity.py
 def test_another_board_at_the_same_address_is_measured(lab: Any, collect: Any, tmp_path: Path) -> None:
     board = lab.board()
     mlp = ("--modelsource", "local", "--modelname", "mlp", "--target", "pynq", "--threads", "1")

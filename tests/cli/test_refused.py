@@ -49,7 +49,6 @@ BEFORE_ANYTHING: list[tuple[list[str], list[str]]] = [
     (["collect", "--modelname", "llama", "--prefill", "8", "--sequence-length", "8"], ["--sequence-length"]),
     ([*MLP, "--trials", "64"], ["--trials", "--iftune true"]),
     ([*MLP, "--tuner", "ga", "--iftune", "false"], ["--tuner", "--iftune true"]),
-    (["corun", "mlp", "--compiler", "relax", "--merge"], ["--merge", "--compiler relax"]),
     ([*MLP, "--space", "templates"], ["--space", "--iftune true"]),
     ([*MLP, "--iftune", "true", "--space", "automatic"], ["--space automatic", "--compiler relay", "templates"]),
     ([*MLP, "--by-layer", "-1"], ["--by-layer", "or equal to 0"]),

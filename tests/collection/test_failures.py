@@ -98,6 +98,26 @@ def test_a_model_that_fails_as_a_whole_ends_with_the_same_code_and_words_when_re
         assert "broken on purpose" in done.stderr
 
 
+def test_a_machine_that_is_lost_while_it_measures_is_asked_for_again(tmp_path: Path) -> None:
+    """As a board is whose plug was pulled."""
+    code = (
+        "from op_profiler.errors import BoardLostError\n"
+        "from op_profiler.measure.in_place import InPlaceKernels\n"
+        "lost = []\n"
+        "def walk(*words, original=InPlaceKernels.walk):\n"
+        "    if not lost:\n"
+        "        lost.append(True)\n"
+        "        raise BoardLostError('its plug was pulled')\n"
+        "    return original(*words)\n"
+        "InPlaceKernels.walk = walk\n"
+    )
+    done = run(tmp_path, "--modelname=mlp", "--threads=1", "--summary-json=summary.json", in_workers=code)
+    (entry,) = summary(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "its plug was pulled; asking for it again" in done.stderr
+    assert entry["failed"] == 0 and entry["measured"] == 4 and entry["whole_model_us"] > 0
+
+
 def test_what_failed_because_of_the_machine_is_tried_again_by_the_same_command(tmp_path: Path) -> None:
     """TVM's pool gives one thread where two are asked for; afterwards it gives both."""
     options = ["--modelname=mlp", "--threads=1,2", "--summary-json=summary.json"]

@@ -41,7 +41,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert summary(tmp_path)[0]["reused"] == len(operators)
 
 
-@pytest.mark.parametrize("cache", ["hot", "cold"])
+@pytest.mark.parametrize("cache", [pytest.param("hot", marks=pytest.mark.slow), "cold"])  # the rounds are the same
 def test_a_killed_run_with_hot_or_cold_caches_keeps_its_rounds(tmp_path: Path, cache: str) -> None:
     """There light operators are timed at the largest thread count only, so at the others they have fewer samples."""
     arguments = ["--modelname=mlp", "--threads=1,2", f"--cache={cache}", "--coverage=0.5"]

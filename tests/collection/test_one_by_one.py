@@ -9,6 +9,7 @@ from op_profiler.collection.one_by_one import measure_alone, whole_model_failed
 from op_profiler.collection.request import CollectRequest
 from op_profiler.compilers.relay.lower import optimize
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.measure.rounds import Limits
 from op_profiler.measure.threads import default_thread_counts
 from op_profiler.targets.llvm.host import Host
 
@@ -19,6 +20,7 @@ def test_one_operator_that_does_not_build_costs_only_itself(broken_network: Any,
     )
     occurrences = optimize(broken_network, target)
     host = Host(target)
+    host.limits = Limits(target=1.0, minimum_rounds=3, window_seconds=0.05)
     measured = {}
     for occurrence in occurrences:
         schedule, results = measure_alone(request, occurrence, target, host)

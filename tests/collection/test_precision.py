@@ -15,28 +15,40 @@ from op_profiler.frontends.frontend import ModelRequest
 
 from ..command_line import op_profiler
 
-NETWORK = """
-import torch
 
-def net():
-    torch.manual_seed(0)
-    layers = [torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3), torch.nn.ReLU()]
-    head = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 10)]
-    return torch.nn.Sequential(*layers, *head).eval(), (torch.zeros(1, 3, 24, 24),)
-"""
+def write_network(file: Path) -> None:
+    """Two convolutions, pooling and a dense layer."""
+    onnx = pytest.importorskip("onnx")
+    helper, rng = onnx.helper, np.random.default_rng(0)
+    shapes = {"first": (16, 3, 3, 3), "second": (32, 16, 3, 3), "last": (10, 32)}
+    weights = [
+        onnx.numpy_helper.from_array((rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype("float32"), name)
+        for name, shape in shapes.items()
+    ]
+    nodes = [
+        helper.make_node("Conv", ["data", "first"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "second"], ["c"]),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("GlobalAveragePool", ["d"], ["e"]),
+        helper.make_node("Flatten", ["e"], ["f"]),
+        helper.make_node("Gemm", ["f", "last"], ["y"], transB=1),
+    ]
+    ends = [helper.make_tensor_value_info(*one) for one in (("data", 1, (1, 3, 16, 16)), ("y", 1, (1, 10)))]
+    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
 
 
 def collect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     options = ("--threads", "1", "--db", f"sqlite:///{folder / 'p.db'}")
-    return op_profiler("collect", *arguments, *options, folder=folder, libraries=("torch",))
+    return op_profiler("collect", *arguments, *options, folder=folder, libraries=("onnx",))
 
 
 def test_three_precisions_stand_beside_each_other(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    (tmp_path / "small.py").write_text(NETWORK)
+    write_network(tmp_path / "small.onnx")
     summary = tmp_path / "summary.json"
     arguments = ("--precision", "float32,float16,int8", "--summary-json", str(summary))
-    done = collect(tmp_path, "--modelsource", "file", "--modelname", "small:net", *arguments)
+    done = collect(tmp_path, "--modelsource", "file", "--modelname", "small.onnx", *arguments)
     assert done.returncode == 0, done.stderr + done.stdout
     entries = json.loads(summary.read_text())
     assert [e["precision"] for e in entries] == ["float32", "float16", "int8"]

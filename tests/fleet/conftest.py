@@ -8,9 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from ..hurry import hurried_path
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from processes import scheduler, worker
+
+
+@pytest.fixture(autouse=True, scope="module")
+def hurried() -> Iterator[None]:
+    """No worker is asked how sure a time is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", hurried_path())
+        yield
 
 
 @pytest.fixture(scope="module")

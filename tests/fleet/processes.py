@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from op_profiler import cache
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
 from op_profiler.frontends.frontend import ModelRequest
@@ -92,6 +94,14 @@ def scheduler(folder: Path, port: int = 0) -> Iterator[tuple[str, subprocess.Pop
     log = folder / f"scheduler{time.monotonic_ns()}.log"
     with running("scheduler", "--port", str(port), log=log) as process:
         yield said(log, r"scheduler at (\S+)"), process
+
+
+def other_cache(folder: Path) -> str:
+    """A cache folder without builds, which knows what takes seconds to find out."""
+    for name in ("processor", "peaks", "relay"):
+        if (cache.cache_folder() / name).is_dir():
+            shutil.copytree(cache.cache_folder() / name, folder / name)
+    return str(folder)
 
 
 @contextlib.contextmanager

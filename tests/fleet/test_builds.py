@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from processes import Listening, end, request, scheduler, worker
+from processes import Listening, end, other_cache, request, scheduler, worker
 
 from op_profiler import cache
 from op_profiler.building.request import BuildRequest
@@ -38,14 +38,6 @@ def kept(folder: Path) -> dict[str, Any]:
     (about,) = folder.glob(f"built/*/*/{cache.ABOUT}")
     seconds: float = json.loads((about.parent / "build.json").read_text())["build_seconds"]
     return {"place": about.parent.name, "files": json.loads(about.read_text())["files"], "seconds": seconds}
-
-
-def other_cache(folder: Path) -> str:
-    """A cache folder without builds, which knows what takes seconds to find out."""
-    for name in ("processor", "peaks", "relay"):
-        if (cache.cache_folder() / name).is_dir():
-            shutil.copytree(cache.cache_folder() / name, folder / name)
-    return str(folder)
 
 
 def test_what_one_worker_builds_is_measured_by_another(tmp_path: Path, sqlite_url: str) -> None:

@@ -11,7 +11,7 @@ import signal
 import threading
 from pathlib import Path
 
-from processes import PATIENCE_SECONDS, Listening, dask_workers_of, request, said, scheduler, worker
+from processes import PATIENCE_SECONDS, Listening, dask_workers_of, other_cache, request, said, scheduler, worker
 
 from op_profiler.dataset import Dataset
 from op_profiler.fleet import runs
@@ -108,20 +108,20 @@ def test_a_model_that_takes_workers_down_is_put_aside(tmp_path: Path, sqlite_url
 
 def test_what_a_machine_measured_while_it_drifted_is_measured_on_another_one(tmp_path: Path, postgres_url: str) -> None:
     """A machine whose probe is slower than ever, whatever else runs here: its readings are cut to a sixteenth."""
-    caches = {host: tmp_path / host for host in ("rack1", "rack2")}
+    caches = {host: other_cache(tmp_path / host) for host in ("rack1", "rack2")}
     with contextlib.ExitStack() as stack:
         address, _ = stack.enter_context(scheduler(tmp_path))
         locks = {"OP_PROFILER_LOCKS": str(tmp_path)}
 
         def start(host: str) -> None:
-            environment = {"OP_PROFILER_HOST_ID": host, "OP_PROFILER_CACHE": str(caches[host]), **locks}
+            environment = {"OP_PROFILER_HOST_ID": host, "OP_PROFILER_CACHE": caches[host], **locks}
             stack.enter_context(worker(tmp_path, address, **environment))
 
         start("rack1")
         cluster = stack.enter_context(Cluster(address))
         (report,) = runs.collect(cluster, [request(postgres_url)], Listening())
         assert report.error is None
-        (path,) = (caches["rack1"] / "states").glob("*.json")
+        (path,) = Path(caches["rack1"], "states").glob("*.json")
         (reading,) = json.loads(path.read_text())
         path.write_text(json.dumps([[value - math.log(16) for value in reading]] * 6))
         start("rack2")

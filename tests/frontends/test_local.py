@@ -18,7 +18,7 @@ from op_profiler.frontends.zoo import classifiers
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = FRONTENDS.get("local")
-LIGHT = {"resnet18", "mobilenet_v3_small", "shufflenet_v2_x0_5", "squeezenet1_1", "bninception"}
+LIGHT = {"resnet18", "mobilenet_v3_small", "squeezenet1_1", "bninception"}  # of both libraries
 LARGE = {"vgg-16", "vgg-19", "resnet-101", "resnet-152"}  # vgg-11 and resnet-50 are made by the same functions
 ZOO = sorted({*classifiers.torchvision_names(), *classifiers.pretrainedmodels_names()} - set(LOCAL.default_names()))
 

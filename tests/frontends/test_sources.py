@@ -16,16 +16,14 @@ from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 
 # What is slow here and quick in test_local.py is lowered there.
-QUICK_LOCAL = ["resnet-18", "mobilenet", "squeezenet_v1.1", "dcgan", "mlp", "lstm", "rnn", "gru"]
-QUICK_LOCAL += ["resnet3d-18"]
+QUICK_LOCAL = ["dcgan", "mlp", "lstm"]
 SLOW_LOCAL = ["resnet-34", "resnet-50", "resnet-101", "resnet-152", "squeezenet_v1.0", "densenet-121", "inception_v3"]
-SLOW_LOCAL += ["vgg-11", "vgg-16", "vgg-19"]
-QUICK_TORCH = ["resnet18"]
-SLOW_TORCH = ["mobilenet_v3_small", "dpn68", "nasnetalarge", "vit_b_16", "swin_t"]
+SLOW_LOCAL += ["vgg-11", "vgg-16", "vgg-19", "resnet-18", "mobilenet", "squeezenet_v1.1", "rnn", "gru", "resnet3d-18"]
+SLOW_TORCH = ["resnet18", "mobilenet_v3_small", "dpn68", "nasnetalarge", "vit_b_16", "swin_t"]
 QUICK_TRANSFORMERS = ["bert", "gpt2", "distilbert", "t5-encoder", "t5-decoder", "vit"]
 SLOW_TRANSFORMERS = ["roberta", "albert", "electra"]
-QUICK_ONNX = ["light_squeezenet", "light_shufflenet"]
-SLOW_ONNX = ["light_resnet50", "light_inception_v1", "light_densenet121", "light_vgg19"]
+QUICK_ONNX = ["light_squeezenet"]
+SLOW_ONNX = ["light_shufflenet", "light_resnet50", "light_inception_v1", "light_densenet121", "light_vgg19"]
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 needs_onnx = pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx is not installed")
 
@@ -65,7 +63,7 @@ def test_local_models_lower_with_their_batch_size(name: str) -> None:
 
 
 @needs_torch
-@pytest.mark.parametrize("name", QUICK_TORCH + slow(SLOW_TORCH))
+@pytest.mark.parametrize("name", slow(SLOW_TORCH))
 def test_classification_models_of_torch_lower(name: str) -> None:
     package = "pretrainedmodels" if name in ("dpn68", "nasnetalarge") else "torchvision"
     if importlib.util.find_spec(package) is None:

@@ -88,7 +88,7 @@ def test_vision_transformer(torch: Any, run: Any) -> None:
     check(model, run, torch, torch.randn(2, 3, 32, 32))
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.slow), 2])  # the second is the first and more
 def test_shifted_windows(torch: Any, run: Any, version: int) -> None:
     from functools import partial
 

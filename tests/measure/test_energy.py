@@ -94,7 +94,7 @@ class Meter:
         return getattr(self.model, name)
 
     def energy_mj(self) -> float:
-        time.sleep(0.6)  # longer than what is measured takes
+        time.sleep(0.06)  # longer than what is measured takes
         return self.used_mj
 
     def run_model(self) -> None:
@@ -112,6 +112,7 @@ def test_operators_have_the_energy_of_many_unchecked_calls_and_its_state_is_stor
 ) -> None:
     import numpy as np
 
+    monkeypatch.setattr("op_profiler.measure.energy._SECONDS", 0.05)
     host = Host(target)
     inputs = {spec.name: spec.random(np.random.default_rng(0)) for spec in small_network.inputs}
     meter = Meter(load_graph(compiled_small, host.runtime, inputs))

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ..hurry import hurried_path
+
 PACKAGE_ROOT = Path(__file__).resolve().parents[2] / "python"
 
 PROJECT = """
@@ -119,7 +121,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, words: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own that finds the packages of a folder."""
     code = "from op_profiler.cli import main; main()"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGE_ROOT), str(folder)]), "COLUMNS": "200"}
+    environment = {**os.environ, "PYTHONPATH": hurried_path(PACKAGE_ROOT, folder), "COLUMNS": "200"}
     return subprocess.run(
         [sys.executable, "-c", code, *words],
         env=environment,

@@ -35,6 +35,7 @@ from op_profiler.report.collection import Screen
 from op_profiler.schedules.records import Conditions, Record, keep
 
 from ...command_line import op_profiler
+from ...hurry import hurried_path
 
 CONFIG = Path(__file__).resolve().parents[3] / "collector" / "configs" / "conv.in"
 
@@ -234,7 +235,10 @@ def _winograd(point: Conv2d, target: Any) -> Record:
     return Record(str(target), spec.template, spec.arguments, config, (1e-5,), conditions=Conditions(1))
 
 
-def test_only_records_that_its_operators_ask_for_make_a_batch_another(target: Any, tmp_path: Path) -> None:
+def test_only_records_that_its_operators_ask_for_make_a_batch_another(
+    target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", hurried_path())
     point, foreign = Conv2d(1, 16, 8, 8, 16, 3, 1), Conv2d(1, 16, 8, 8, 32, 3, 1)
     build = BuildRequest(model=ModelRequest(source="sample", name=""), schedules=str(tmp_path))
     request = CollectRequest(build=build, measuring=Measuring(rounds=3), db=f"sqlite:///{tmp_path / 's.db'}")

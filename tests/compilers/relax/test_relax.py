@@ -25,9 +25,10 @@ def installed() -> None:
         pytest.skip(f"there is no TVM with Relax in {tvm_package.folder()}: {tvm_package.INSTALL}")
 
 
-def test_what_stands_inside_passes() -> None:
+@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_what_stands_inside_passes(which: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", str(INSIDE)],
+        [sys.executable, "-m", "pytest", "-n", "0", "-q", "-m", which, "-p", "no:cacheprovider", str(INSIDE)],
         env={**os.environ, "OP_PROFILER_COMPILER": "relax"},
         capture_output=True,
         text=True,
@@ -106,6 +107,13 @@ def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, ...], 
     ran = _collect("--compiler", "relax", "--modelname", "mlp", *options)
     assert ran.returncode == 2 and "Traceback" not in ran.stderr
     assert told in " ".join(ran.stderr.split())
+
+
+def test_merging_operators_is_refused_before_anything(tmp_path: Path) -> None:
+    ran = op_profiler("corun", "mlp", "--compiler", "relax", "--merge", folder=tmp_path)
+    assert ran.returncode == 2 and "Traceback" not in ran.stderr
+    assert "--merge" in ran.stderr and "--compiler relax" in ran.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_is_compiled_for_a_board_that_is_not_there() -> None:

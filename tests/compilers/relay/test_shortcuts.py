@@ -10,6 +10,7 @@ import pytest
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relay import lower, shortcuts
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import Target
 from op_profiler.targets.target import resolve_target
 
 
@@ -39,11 +40,17 @@ def model() -> ImportedModel:
     return ImportedModel("blocks", "test", module, params, (InputSpec("data", (1, 3, 20, 20)),))
 
 
+def _target() -> Target:
+    """LLVM optimizes nothing: half of a build's time."""
+    made: Target = load_tvm().target.Target({**resolve_target("llvm").export(), "opt-level": 0})
+    return made
+
+
 def _run(model: ImportedModel) -> tuple[list[str], np.ndarray]:
     tvm = load_tvm()
     from tvm.contrib.graph_executor import GraphModule
 
-    compiled = lower.compile_model(model, resolve_target("llvm"))
+    compiled = lower.compile_model(model, _target())
     module = GraphModule(compiled.library["default"](tvm.cpu()))
     module.set_input("data", model.inputs[0].random(np.random.default_rng(1)))
     module.run()
@@ -54,7 +61,7 @@ def test_a_build_has_the_same_operators_and_computes_the_same(
     model: ImportedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys, output = _run(model)
-    lowered = [occurrence.operator.key for occurrence in lower.optimize(model, resolve_target("llvm"))]
+    lowered = [occurrence.operator.key for occurrence in lower.optimize(model, _target())]
     for name in ("_fold", "_hide"):
         monkeypatch.setattr(shortcuts, name, lambda *_: None)
     plain_keys, plain_output = _run(model)

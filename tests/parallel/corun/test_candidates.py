@@ -14,6 +14,12 @@ from op_profiler.parallel.corun.models import Models, in_order
 from op_profiler.parallel.corun.request import CorunRequest
 
 
+@pytest.fixture(autouse=True)
+def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked what is measured, not which is faster."""
+    monkeypatch.setattr("op_profiler.parallel.corun.candidates._CHOICE_SECONDS", 0.0)
+
+
 def test_auto_measures_running_in_order_by_blocks_and_by_rows(branching: Models) -> None:
     if len(branching.cores) < 2:
         pytest.skip("one core only")

@@ -131,11 +131,12 @@ def test_the_compiler_may_be_a_command_with_arguments(tmp_path: Path) -> None:
     assert "lanes.c" in asked and ".o" in asked, "it compiles the lanes and links the kernels"
 
 
+@pytest.mark.slow  # the choice is asked for in test_candidates.py, and below what is returned
 def test_auto_tells_the_loss_that_it_measured(branching: Models, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the best plan is slower than sequential, here since it is held up once it was chosen: for longer than
     others hold up a run, and for as many runs as are timed."""
     run = PlanExecutor.run
-    rounds = 5
+    rounds = 3
     held_up_runs = iter(range(2 * rounds))  # one that settles threads, and one that is timed
 
     def slowly(executor: PlanExecutor) -> None:
@@ -151,6 +152,7 @@ def test_auto_tells_the_loss_that_it_measured(branching: Models, monkeypatch: py
     monkeypatch.setattr("op_profiler.parallel.corun.run.compare", compared)
     monkeypatch.setattr("op_profiler.parallel.corun.run.load_models", lambda *_, **__: branching)
     monkeypatch.setattr("op_profiler.parallel.corun.candidates.mergeable", lambda _: False)
+    monkeypatch.setattr("op_profiler.parallel.corun.candidates._CHOICE_SECONDS", 0.0)
     asked = ModelRequest(source="local", name="branching")
     request = CorunRequest(models=(asked,), threads=len(branching.cores), rounds=rounds)
     result = corun_on_one_target(request, lambda text: None)

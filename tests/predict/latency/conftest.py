@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -110,3 +111,9 @@ def strangers(known: Examples) -> list[Operator]:
 @pytest.fixture(scope="session")
 def predictor(known: Examples) -> Predictor:
     return fit(known, folds=3)
+
+
+@pytest.fixture(scope="session")
+def fitted(known: Examples) -> Callable[[str], Predictor]:
+    """The predictor of a choice; each is fitted once."""
+    return functools.cache(lambda choice: fit(known, choice=choice, folds=2))

@@ -26,6 +26,7 @@ from op_profiler.predict.latency.roofline import Roofline, Work
 from op_profiler.report.prediction import summary
 
 Law = Callable[[Operator, int], float]
+Fitted = Callable[[str], Predictor]
 NOISE = 0.02  # of the dataset in conftest.py
 
 
@@ -145,9 +146,8 @@ def test_beyond_the_data_is_said_and_widens_the_interval(predictor: Predictor) -
 
 
 @pytest.mark.parametrize("choice", ["lookup", "interpolation", "xgboost", "random_forest", "decision_tree", "roofline"])
-def test_every_choice_answers_by_its_own_tier(choice: str, known: Examples, strangers: list[Operator]) -> None:
-    fitted = fit(known, choice=choice, folds=2)
-    tiers = set(fitted.predict(strangers, traffic_bytes=1e6).tiers())
+def test_every_choice_answers_by_its_own_tier(choice: str, fitted: Fitted, strangers: list[Operator]) -> None:
+    tiers = set(fitted(choice).predict(strangers, traffic_bytes=1e6).tiers())
     allowed = {
         "lookup": {"unsupported"},
         "interpolation": {"interpolated", "unsupported"},
@@ -157,10 +157,10 @@ def test_every_choice_answers_by_its_own_tier(choice: str, known: Examples, stra
     assert tiers & allowed
 
 
-def test_mean_is_the_mean_of_the_three(known: Examples, strangers: list[Operator]) -> None:
-    parts = [fit(known, choice=c, folds=2).predict(strangers) for c in ("xgboost", "random_forest", "decision_tree")]
-    mean = fit(known, choice="mean", folds=2).predict(strangers)
-    assert mean.latency_us == pytest.approx(np.mean([p.latency_us for p in parts], axis=0), rel=1e-6)
+def test_mean_is_the_mean_of_the_three(fitted: Fitted, strangers: list[Operator]) -> None:
+    parts = [fitted(choice).predict(strangers) for choice in ("xgboost", "random_forest", "decision_tree")]
+    found = fitted("mean").predict(strangers)
+    assert found.latency_us == pytest.approx(np.mean([p.latency_us for p in parts], axis=0), rel=1e-6)
 
 
 def test_a_network_is_the_sum_of_its_calls(law_us: Law, predictor: Predictor, strangers: list[Operator]) -> None:

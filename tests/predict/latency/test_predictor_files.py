@@ -25,18 +25,22 @@ from op_profiler.predict.latency.query import Query
 
 
 def test_stored_and_read_back_it_says_the_same(
-    predictor: Predictor, known: Examples, strangers: list[Operator], tmp_path: Path
+    predictor: Predictor,
+    fitted: Callable[[str], Predictor],
+    known: Examples,
+    strangers: list[Operator],
+    tmp_path: Path,
 ) -> None:
     of_another_device = adapted(predictor, chosen_samples(known, 20))
-    for fitted in (predictor, fit(known, choice="mean", folds=2), of_another_device):
-        predictor_files.save(fitted, tmp_path / "p.zip")
+    for one in (predictor, fitted("mean"), of_another_device):
+        predictor_files.save(one, tmp_path / "p.zip")
         read = predictor_files.load(tmp_path / "p.zip")
         query = Query.of([*known.operators[:20], *strangers], threads=2, traffic_bytes=3e6)
         for name in ("latency_us", "low_us", "high_us", "tier"):
             # A forest adds its trees up in the order in which its threads finish.
-            before, after = (getattr(p.predict(query), name) for p in (fitted, read))
+            before, after = (getattr(p.predict(query), name) for p in (one, read))
             assert after == pytest.approx(before, rel=1e-12)
-        assert read.fingerprint == fitted.fingerprint
+        assert read.fingerprint == one.fingerprint
 
 
 def test_damaged_and_foreign_files_are_refused(predictor: Predictor, tmp_path: Path) -> None:

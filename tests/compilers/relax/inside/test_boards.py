@@ -135,6 +135,7 @@ def test_a_runtime_without_the_virtual_machine_has_kernels_and_no_whole(
     sent.release(lost=False)
 
 
+@pytest.mark.slow  # a server that takes what is sent stands above
 def test_a_server_of_another_tvm_is_refused_with_a_sentence(tracker: Lab) -> None:
     server = Server(tracker, "old", tvm_package.without(os.environ["PYTHONPATH"]))
     try:

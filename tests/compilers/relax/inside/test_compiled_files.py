@@ -85,6 +85,7 @@ def test_a_build_of_another_version_is_none(tmp_path: Path) -> None:
         RELAX.read(tmp_path)
 
 
+@pytest.mark.slow  # kernels of attention are files as those of the model above are
 def test_a_step_of_a_decoder_is_read_back_with_its_attention(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     sizes = dict.fromkeys(("hidden_size", "intermediate_size", "vocab_size"), 32)
     config = {"model_type": "llama", "num_hidden_layers": 1, "num_attention_heads": 2, **sizes}

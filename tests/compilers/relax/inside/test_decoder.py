@@ -110,6 +110,7 @@ def test_a_prefill_sees_what_stands_in_front_of_each_token(folder: Path) -> None
     assert answer.shape == (1, SIZES["vocab_size"])  # what follows the last token
 
 
+@pytest.mark.slow  # the two above, at once
 def test_several_tokens_after_a_past_merge_what_they_see_of_both(folder: Path) -> None:
     _, loaded = step_of(folder, tokens=3, past=20)
     assert attention.PREFILL_PAST in loaded.labels and attention.MERGE in loaded.labels

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from networks import constant, module
 
+from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
@@ -52,12 +53,16 @@ def _plan(graph: Any, cores: tuple[int, ...], teams: bool) -> Plan:
     return Plan("test", graph.models, graph.digest, "here", "this", tuple(stages))
 
 
-@pytest.mark.parametrize("teams", [False, True])
-def test_outputs_are_those_of_the_virtual_machine(tmp_path: Path, teams: bool) -> None:
+@pytest.fixture(scope="module")
+def branches() -> CompiledModel:
     load_tvm()
-    target, compiler = resolve_target("llvm"), compiler_in_use()
     model = ImportedModel("branches", "test", module(SHAPE, _branches), {}, (InputSpec("data", SHAPE),))
-    compiled = compiler.build(model, target, NO_RECORDS).compiled
+    return compiler_in_use().build(model, resolve_target("llvm"), NO_RECORDS).compiled
+
+
+@pytest.mark.parametrize("teams", [False, True])
+def test_outputs_are_those_of_the_virtual_machine(branches: CompiledModel, tmp_path: Path, teams: bool) -> None:
+    compiled, target, compiler = branches, resolve_target("llvm"), compiler_in_use()
     loaded = compiler.load(compiled, runtime_device(target), INPUTS)
     loaded.run_model()
     lanes = on_lanes(compiled, tmp_path)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import Body, constant, module, small_network
+from networks import Body, constant, module, quickly_built, small_network
 
 from op_profiler.compilers.relax.pipeline import finish, lower, scheduled
 from op_profiler.compilers.tvm_build import load_tvm
@@ -32,9 +32,9 @@ def check(module: Any, shape: tuple[int, ...], *rules: str, shapes: Sequence[tup
     kernels, schedules = scheduled(lower(module, target).kernels, target)
     taken = {schedule.template.removesuffix(".relax") for schedule in schedules.values()} - {"elementwise"}
     assert taken == set(rules)
-    plain = tvm.target.Target({**target.export(), "opt-level": 0})  # it is built faster, and its time is not asked for
-    stock = tvm.relax.build(module, plain, relax_pipeline=tvm.relax.get_default_pipeline(plain))
-    ours = finish(kernels, target)
+    quick = quickly_built(target)
+    stock = tvm.relax.build(module, quick, relax_pipeline=tvm.relax.get_default_pipeline(quick))
+    ours = finish(kernels, quick)
     for size in (shape, *shapes):
         data = np.random.default_rng(2).standard_normal(size).astype("float32")
         for found, expected in zip(_outputs(ours, data), _outputs(stock, data), strict=True):

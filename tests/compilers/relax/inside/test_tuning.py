@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import constant, module, small_network
+from networks import constant, module, quickly_built, small_network
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
@@ -38,6 +38,11 @@ SHAPE = (1, 16, 12, 12)
 def target() -> Any:
     load_tvm()
     return resolve_target("llvm")
+
+
+@pytest.fixture(scope="module")
+def quick(target: Any) -> Any:
+    return quickly_built(target)
 
 
 def tunable(target: Any, shape: tuple[int, ...], body: Any) -> Tunable:
@@ -75,12 +80,12 @@ CASES = [
 
 @pytest.mark.parametrize(("rule", "shape", "body"), CASES)
 def test_points_compute_what_the_kernel_does_before_it_is_scheduled(
-    target: Any, rule: str, shape: tuple[int, ...], body: Any
+    quick: Any, rule: str, shape: tuple[int, ...], body: Any
 ) -> None:
-    item = tunable(target, shape, body)
+    item = tunable(quick, shape, body)
     (spec,) = item.tasks
     assert spec == item.default and spec.template == f"{rule}.relax"
-    task, tvm = spec.create(target), load_tvm()
+    task, tvm = spec.create(quick), load_tvm()
     default = task.point(task.default().knobs)
     assert default is not None and task.schedule(default) == task.default()
     reference = task.reference()
@@ -159,13 +164,13 @@ def _automatic(target: Any, shape: tuple[int, ...], body: Any) -> Tunable:
     return item
 
 
-def test_sketches_of_metaschedule_are_spaces_whose_points_compute_the_same(target: Any) -> None:
-    item = _automatic(target, (1, 6, 9, 14), convolution((28, 6, 3, 3), padding=1, strides=2))
+def test_sketches_of_metaschedule_are_spaces_whose_points_compute_the_same(quick: Any) -> None:
+    item = _automatic(quick, (1, 6, 9, 14), convolution((28, 6, 3, 3), padding=1, strides=2))
     assert item.default is not None and item.default.template == "conv2d_NCHWc.relax"
     assert [spec.template for spec in item.tasks] == [f"metaschedule.{number}" for number in range(len(item.tasks))]
     tvm, built = load_tvm(), 0
     for spec in item.tasks:
-        task = spec.create(target)
+        task = spec.create(quick)
         assert {"tile_oh", "tile_ow", "split_ici", "unroll"} <= task.knobs.keys()
         default = task.point(task.default().knobs)
         assert default is not None and task.schedule(default) == task.default()
