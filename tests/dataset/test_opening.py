@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import sqlite3
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy
-from sqlalchemy import Column, Connection, ForeignKey, MetaData, Table, Text, event
+from sqlalchemy import event
 
-from op_profiler.dataset import Dataset, migrations, schema
+from op_profiler.dataset import Dataset
 from op_profiler.errors import DatasetError, MissingPackageError, UsageError
 
 
@@ -120,75 +118,6 @@ def test_nothing_is_made_where_that_was_not_asked_for(url: str) -> None:
         assert not file_of(url).parent.exists()
 
 
-# Versions
-
-
-def fill_licences(connection: Connection) -> None:
-    connection.exec_driver_sql("UPDATE models SET licence = 'MIT' WHERE name = 'resnet-18'")
-
-
-def fail_half_way(connection: Connection) -> None:
-    connection.exec_driver_sql("DELETE FROM measurements")
-    connection.exec_driver_sql("ALTER TABLE no_such_table ADD COLUMN x TEXT")
-
-
-def grown() -> MetaData:
-    """The tables with a column, an index and a table that there are not."""
-    tables = MetaData()
-    for table in schema.metadata.tables.values():
-        table.to_metadata(tables)
-    tables.tables["models"].append_column(Column("licence", Text, nullable=False, server_default="it's unknown"))
-    Table("licences", tables, Column("model_key", ForeignKey("models.key"), index=True), Column("text", Text))
-    return tables
-
-
-def test_an_older_version_gets_what_is_declared_and_what_a_step_does(
-    url: str, example: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Dataset.open(url) as dataset:
-        example.fill(dataset)
-        names = [model.name for model in dataset.models()]
-    monkeypatch.setattr(schema, "metadata", grown())
-    monkeypatch.setitem(migrations.STEPS, schema.VERSION + 1, (fill_licences,))
-    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 2)
-    with pytest.raises(DatasetError, match="older version .* open it once for writing"):
-        Dataset.open(url, read_only=True)
-    for _ in range(2):
-        with Dataset.open(url) as dataset, dataset.read() as connection:
-            assert migrations.stored_version(connection) == schema.VERSION
-            found = {name: licence for name, licence in connection.exec_driver_sql("SELECT name, licence FROM models")}
-            assert found == {name: "MIT" if name == "resnet-18" else "it's unknown" for name in names}
-            assert connection.exec_driver_sql("SELECT count(*) FROM licences").scalar() == 0
-            assert dataset.counts()["measurements"] == 2
-
-
-def test_an_upgrade_that_fails_changes_nothing(url: str, example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Dataset.open(url) as dataset:
-        example.fill(dataset)
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "metadata", grown())
-        patch.setitem(migrations.STEPS, schema.VERSION, (fail_half_way,))
-        patch.setattr(schema, "VERSION", schema.VERSION + 1)
-        with pytest.raises(DatasetError, match="no_such_table"):
-            Dataset.open(url)
-    with Dataset.open(url) as dataset, dataset.read() as connection:
-        assert dataset.counts()["measurements"] == 2
-        assert "licences" not in sqlalchemy.inspect(connection).get_table_names()
-
-
-def test_a_newer_version_is_refused_and_left_alone(url: str, example: Any) -> None:
-    with Dataset.open(url) as dataset:
-        example.fill(dataset)
-        with dataset._write() as connection:
-            connection.execute(schema.schema_version.update().values(version=schema.VERSION + 1))
-    content = file_of(url).read_bytes() if url.startswith("sqlite") else b""
-    for read_only in (True, False):
-        with pytest.raises(DatasetError, match=rf"version {schema.VERSION + 1}; .* up to {schema.VERSION}.*Upgrade"):
-            Dataset.open(url, read_only=read_only)
-    if url.startswith("sqlite"):
-        assert file_of(url).read_bytes() == content
-
-
 # Files that are something else
 
 
@@ -258,89 +187,6 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DatasetError, match="cannot be opened: Not a directory"):
         Dataset.open(f"sqlite:///{tmp_path}/file/folder/x.db")
-
-
-# Disks and rights
-
-
-def as_nobody(work: Callable[[], list[str]]) -> list[str]:
-    """What `work` returns in a process that does not have root's right to write everywhere."""
-
-    def run() -> None:
-        if os.getuid() == 0:
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-        results.put(work())
-
-    context = multiprocessing.get_context("fork")  # the interpreter itself may be where only root can read
-    results = context.SimpleQueue()
-    process = context.Process(target=run)
-    process.start()
-    process.join(60)
-    assert process.exitcode == 0
-    return results.get()
-
-
-def message_of(url: str) -> str:
-    with pytest.raises(DatasetError) as caught:
-        Dataset.open(url)
-    return str(caught.value)
-
-
-def test_read_only_files_and_folders(example: Any) -> None:
-    with tempfile.TemporaryDirectory() as name:  # below pytest's own folders nobody but their owner may look
-        folder = Path(name)
-        url = f"sqlite:///{folder}/test.db"
-        with Dataset.open(url) as dataset:
-            example.fill(dataset)
-        file_of(url).chmod(0o444)
-        (folder / "closed").mkdir(0o000)
-        folder.chmod(0o555)
-
-        def work() -> list[str]:
-            names = ("test.db", "new.db", "new/new.db", "closed/new.db")
-            messages = [message_of(f"sqlite:///{folder}/{name}") for name in names]
-            with Dataset.open(url, read_only=True) as dataset:
-                return [*messages, str(dataset.counts()["measurements"])]
-
-        out = as_nobody(work)
-        folder.chmod(0o755)
-        assert sorted(os.listdir(folder)) == ["closed", "test.db"]
-    assert "test.db cannot be written: the file or its folder is read-only" in out[0]
-    assert "new.db cannot be opened: its folder is missing or may not be used" in out[1]
-    assert "cannot be opened: Permission denied" in out[2]
-    assert "cannot be opened: Permission denied" in out[3]
-    assert out[4] == "2"
-
-
-def test_a_full_disk_loses_nothing_and_says_so(sqlite_url: str, example: Any) -> None:
-    with Dataset.open(sqlite_url) as dataset:
-        example.fill(dataset)
-        with dataset.read() as connection:
-            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-        dataset._engine.dispose()  # the next connection gets the limit, which stands in for a disk without free space
-
-        @event.listens_for(dataset._engine, "connect")
-        def limit(connection: Any, _record: Any) -> None:
-            connection.execute(f"PRAGMA max_page_count = {pages + 1}")
-
-        row = example.row(settings=example.changed(threads=1), measurement=example.measurement(5000))
-        with pytest.raises(DatasetError, match="disk is full.*free some space"):
-            dataset.record(row)
-        assert dataset.counts()["measurements"] == 2
-        event.remove(dataset._engine, "connect", limit)  # who opens the same dataset next may get this engine
-    with Dataset.open(sqlite_url) as dataset:
-        dataset.record(row)
-        assert dataset.counts()["measurements"] == 3
-
-
-def test_a_lock_that_is_never_released(sqlite_url: str, example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("op_profiler.dataset.engine.WAIT_SECONDS", 0.1)
-    with Dataset.open(sqlite_url) as dataset, Dataset.open(sqlite_url) as other:
-        with dataset.transaction(), pytest.raises(DatasetError, match="locked by another process"):
-            example.add_model(other)
-        example.add_model(other)
 
 
 def test_what_was_closed_connects_again_and_serves_one_at_a_time(url: str) -> None:

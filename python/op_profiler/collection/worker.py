@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from op_profiler.collection.results import Results
-    from op_profiler.collection.session import OperatorResult, ThreadResult
+    from op_profiler.collection.session import ThreadResult
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.tvm_types import Target
@@ -93,12 +93,14 @@ class Worker:
         self.announce(done=True)
 
     def _carry_out(self, model: ImportedModel, target: Target) -> None:
+        from op_profiler.collection.operators_alone import OperatorsAlone
+
         if self.request.dry_run:
             self._dry_run(model, target)
         elif self.task.work != "measure":
             self._study(model, target)
         elif self.task.one_by_one:
-            self._measure_alone(self._fuse(model, target), model, target)
+            OperatorsAlone(self, self._fuse(model, target), model, target).measure()
         else:
             self._measure_model(model, target)
 
@@ -145,12 +147,12 @@ class Worker:
         self.announce(model_key=found.key)
         return True
 
-    def _identify(self, model: ImportedModel) -> None:
+    def identify(self, model: ImportedModel) -> None:
         """Find out which model of the dataset this is, and tell."""
         self.results.identify(model.content, self.asked)
         self.announce(model_key=self.results.model_key)
 
-    def _lost(self, error: BoardLostError) -> None:
+    def lost(self, error: BoardLostError) -> None:
         """The machine went away: the next one that is asked for may be it again, or another of its key."""
         if self._machine is not None:
             self._machine.close()
@@ -199,7 +201,7 @@ class Worker:
         """Extract and cost; build too where only that tells how kernels are launched."""
         built = self.build.kind.dry_run_builds
         occurrences = self._compile(model, target)[0].occurrences if built else self._fuse(model, target)
-        self._identify(model)
+        self.identify(model)
         layers = [o.layers for o in occurrences]
         self.results.store_operators([o.operator for o in occurrences], layers, model, self.notes)
 
@@ -250,7 +252,7 @@ class Worker:
                     if blamed[self.checking] > 1:  # twice is no accident
                         self.announce(one_by_one=str(error), excluded={self.checking: f"{TWICE}{error}"})
                         return
-                self._lost(error)
+                self.lost(error)
             except (ModelError, MeasureError) as error:
                 self._give_up(error)
                 return
@@ -270,7 +272,7 @@ class Worker:
 
         self.checking = None
         machine = self.machine(target)
-        self._identify(model)
+        self.identify(model)
         if not self.results.request.build.threads:
             return  # this is another board than the one that was asked before
         self.announce(stage="loading")
@@ -329,69 +331,6 @@ class Worker:
             return None
         self.announce(stage="comparing with float32")
         return accuracy_of(outputs, references.outputs(self.build.model))
-
-    def _measure_alone(self, occurrences: Sequence[Occurrence], model: ImportedModel, target: Target) -> None:
-        """Each distinct operator as a model of its own; what does not build or run is recorded with its error."""
-        from op_profiler.collection.one_by_one import whole_model_failed
-
-        operators = [o.operator for o in occurrences]
-        distinct = {o.operator.key: o for o in occurrences}
-        losses = -1
-        while losses != self.losses:  # after a loss from the start: the machine that came then may be another
-            losses = self.losses
-            if not self._begin_alone(occurrences, model, target):
-                return
-            request, earlier = self.results.request, self.results.earlier
-            stored = [earlier.kept(threads) for threads in request.build.threads]
-            for done, (key, occurrence) in enumerate(distinct.items()):
-                if key in self.task.excluded or all(key in rows for rows in stored):
-                    continue  # an earlier process of this request came that far
-                self.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
-                results = self._alone(occurrence, target)
-                if losses != self.losses:
-                    self._begin_alone(occurrences, model, target)
-                self.results.record(results)
-                if losses != self.losses:
-                    break
-        for threads in request.build.threads:
-            self.results.record_whole(
-                *whole_model_failed(request, threads, self.task.reason, operators, earlier.complete(threads))
-            )
-
-    def _begin_alone(self, occurrences: Sequence[Occurrence], model: ImportedModel, target: Target) -> bool:
-        """The model, its operators and those that cannot be measured, for the machine that is there.
-
-        Returns:
-            Whether there are thread counts that are still to be measured.
-        """
-        from op_profiler.collection.one_by_one import failed_operator
-
-        machine = self.machine(target)
-        self._identify(model)
-        operators = [o.operator for o in occurrences]
-        self.results.store_operators(operators, [o.layers for o in occurrences], model, self.notes)
-        if not self.results.leave_out(machine):
-            return False
-        by_key = {operator.key: operator for operator in operators}
-        for key, reason in self.task.excluded.items():
-            self.results.record(failed_operator(self.results.request, by_key[key], reason))
-        return True
-
-    def _alone(self, occurrence: Occurrence, target: Target) -> list[OperatorResult]:
-        """One operator; where it takes its machine along twice, that is its result."""
-        from op_profiler.collection.one_by_one import failed_operator, measure_alone
-
-        for _ in range(2):
-            try:
-                schedule, results = measure_alone(self.results.request, occurrence, target, self.machine(target))
-            except BoardLostError as error:
-                reason = f"{TWICE}{error}"
-                self._lost(error)
-            else:
-                self.results.schedules[occurrence.operator.key] = schedule
-                return results
-        self.machine(target)
-        return failed_operator(self.results.request, occurrence.operator, reason)
 
     def _keep(self, results: list[ThreadResult], share: float) -> None:
         self.results.keep(results)

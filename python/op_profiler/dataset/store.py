@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Select, delete, select, update
+from sqlalchemy import delete, select, update
 
 from op_profiler.dataset import convert, coruns, keys, queries, schema
-from op_profiler.dataset.engine import close_engine, connected, open_engine, translated, utc_now, write_transaction
+from op_profiler.dataset.database import OpenDatabase
+from op_profiler.dataset.engine import open_engine, utc_now
 from op_profiler.dataset.quality import failure, keep_failures, select_failures, upsert_better
 from op_profiler.dataset.row import Corun, CorunMember, Failure, Model, Row, StoredMeasurement, StoredTiming
 from op_profiler.dataset.statements import upsert
@@ -22,7 +22,7 @@ from op_profiler.schedules.schedule import Origin, Schedule
 Positions = tuple[int, ...]
 
 
-class Dataset:
+class Dataset(OpenDatabase):
     """An open dataset; made by `Dataset.open`.
 
     Any number of processes may have the same one open and write to it. One object is for one thread, and does not
@@ -37,12 +37,6 @@ class Dataset:
     >>> rows
     [{'anchor': 'nn.softmax', 'median_us': ...}]
     """
-
-    def __init__(self, engine: Engine, url: URL) -> None:
-        self._engine = engine
-        self._url = url
-        self._writing: Connection | None = None
-        self._closed = False
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, read_only: bool = False) -> Dataset:
@@ -60,49 +54,11 @@ class Dataset:
         """
         return cls(*open_engine(url, create=create, read_only=read_only))
 
-    def close(self) -> None:
-        """Let go of the database; nothing is pending. It may be asked for twice."""
-        if not self._closed:
-            self._closed = True  # the engine may be another dataset's from here on
-            close_engine(self._engine)
-
     def __enter__(self) -> Dataset:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All writes inside the block become visible together, or none does when it raises or the process dies."""
-        with self._write():
-            yield
-
-    @contextlib.contextmanager
-    def _write(self) -> Iterator[Connection]:
-        if self._writing is not None:
-            yield self._writing
-            return
-        with translated(self._url), write_transaction(self._engine) as connection:
-            self._writing = connection
-            try:
-                yield connection
-            finally:
-                self._writing = None
-
-    @contextlib.contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A connection that sees one state of the database, for reading only."""
-        if self._writing is not None:
-            yield self._writing
-            return
-        with translated(self._url), connected(self._engine) as connection:
-            yield connection
-
-    def rows(self, query: Select[Any]) -> Sequence[Mapping[str, Any]]:
-        """All rows of a query over the tables in `schema`, by column name."""
-        with self.read() as connection:
-            return cast("Sequence[Mapping[str, Any]]", connection.execute(query).mappings().all())
 
     # Writing
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from op_profiler.report.page.document import Analysis, Relation, Turns
+from op_profiler.report.page.several_models import Analysis, Relation, Turns
 
 if TYPE_CHECKING:
     from op_profiler.analysis.correlations import Correlation

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from op_profiler.report.comparison import between, method, only_one_side, verdict, words
-from op_profiler.report.page.document import ComparedRow, ComparedRun, Comparison
 from op_profiler.report.page.operators import short_name
+from op_profiler.report.page.several_models import ComparedRow, ComparedRun, Comparison
 
 if TYPE_CHECKING:
     from op_profiler.comparison.result import Compared

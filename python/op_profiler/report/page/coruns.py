@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.report.page.amounts import several, time_text
-from op_profiler.report.page.document import Bar, Corun
 from op_profiler.report.page.operators import short_name
+from op_profiler.report.page.several_models import Bar, Corun
 
 if TYPE_CHECKING:
     from op_profiler.parallel.corun.comparison import CorunResult

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from op_profiler.analysis.explain.explanation import OperatorExplanation
-
-
-class Part(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A piece of a page; what has its default is not written."""
+from op_profiler.report.page.part import Part
+from op_profiler.report.page.several_models import Analysis, Comparison, Corun
 
 
 class Time(Part):
@@ -288,119 +284,6 @@ class Model(Part):
     predictor: str = ""
     predictions: list[Prediction] = []
     unknown: dict[str, str] = {}
-
-
-class Bar(Part):
-    """An operator on the lanes of a plan."""
-
-    name: str
-    model: int
-    anchor: str
-    lanes: list[int]
-    threads: int
-    stage: int
-    start_us: float
-    end_us: float
-
-
-class Corun(Part):
-    """Models whose operators ran side by side.
-
-    Attributes:
-        bars: of one run of the plan; `sequential`: of one operator after the other.
-        lane: what a lane is: a core or a stream.
-    """
-
-    title: str
-    models: list[str]
-    policy: str
-    lane: str
-    verdict: list[str]
-    warnings: list[str]
-    bars: list[Bar]
-    sequential: list[Bar]
-    sequential_us: float
-    plan_us: float
-
-
-class Relation(Part):
-    """Of latency with one factor; see `op_profiler.analysis.correlations.Correlation`."""
-
-    anchor: str
-    factor: str
-    compared: str
-    samples: int
-    operators: int
-    spearman: float | None = None
-    p: float | None = None
-    information: float | None = None
-    eta: float | None = None
-    not_enough: str | None = None
-
-
-class Turns(Part):
-    """How many operators of a kind turn at a value of a factor; without a value, why they do not."""
-
-    factor: str
-    anchor: str
-    operators: int
-    value: float | None = None
-    reason: str | None = None
-
-
-class Analysis(Part):
-    """What decides the latency, over a dataset."""
-
-    relations: list[Relation]
-    turns: list[Turns]
-
-
-class ComparedRow(Part):
-    """A whole model (without a name) or an operator, before and after.
-
-    Attributes:
-        model: number of the run in `Comparison.runs`.
-        change: share of the time before, with its interval; None where there are no two times.
-        real: None where that cannot be told.
-        words: what became of it, and why it might have.
-    """
-
-    model: int
-    name: str | None
-    output: str
-    threads: int
-    words: str
-    share: float | None = None
-    before_us: float | None = None
-    after_us: float | None = None
-    change: float | None = None
-    low: float | None = None
-    high: float | None = None
-    real: bool | None = None
-
-
-class ComparedRun(Part):
-    """Two runs of a model.
-
-    Attributes:
-        only: operators that one of them has, in words.
-    """
-
-    title: str
-    between: str
-    warnings: list[str] = []
-    only: list[str] = []
-
-
-class Comparison(Part):
-    """What ``op-profiler compare`` found."""
-
-    title: str
-    verdict: str
-    method: str
-    notes: list[str]
-    runs: list[ComparedRun]
-    rows: list[ComparedRow]
 
 
 class Report(Part):

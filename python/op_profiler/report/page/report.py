@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import op_profiler
 from op_profiler.errors import UnknownNameError
-from op_profiler.report.page.document import Analysis, Comparison, Corun, Model, Report
+from op_profiler.report.page.document import Model, Report
 from op_profiler.report.page.models import model_part
+from op_profiler.report.page.several_models import Analysis, Comparison, Corun
 from op_profiler.report.page.shell import write_page
 
 if TYPE_CHECKING:

@@ -1,0 +1,94 @@
+"""A worker's way through a model that cannot be measured as a whole: each distinct operator as a model of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler.collection.one_by_one import failed_operator, measure_alone, whole_model_failed
+from op_profiler.errors import BoardLostError
+from op_profiler.measure.failures import TWICE
+
+if TYPE_CHECKING:
+    from op_profiler.collection.session import OperatorResult
+    from op_profiler.collection.worker import Worker
+    from op_profiler.compilers.compiled_model import Occurrence
+    from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.compilers.tvm_types import Target
+
+
+class OperatorsAlone:
+    """What does not build or run is recorded with its error.
+
+    Args:
+        worker: that carries out the task.
+        occurrences: the operators of the model.
+    """
+
+    def __init__(
+        self, worker: Worker, occurrences: Sequence[Occurrence], model: ImportedModel, target: Target
+    ) -> None:
+        self._worker = worker
+        self._occurrences = occurrences
+        self._operators = [occurrence.operator for occurrence in occurrences]
+        self._model = model
+        self._target = target
+
+    def measure(self) -> None:
+        """Measure and store all of them."""
+        worker, losses = self._worker, -1
+        distinct = {o.operator.key: o for o in self._occurrences}
+        while losses != worker.losses:  # after a loss from the start: the machine that came then may be another
+            losses = worker.losses
+            if not self._begin():
+                return
+            request, earlier = worker.results.request, worker.results.earlier
+            stored = [earlier.kept(threads) for threads in request.build.threads]
+            for done, (key, occurrence) in enumerate(distinct.items()):
+                if key in worker.task.excluded or all(key in rows for rows in stored):
+                    continue  # an earlier process of this request came that far
+                worker.announce(stage="measuring operators alone", operator=key, share=done / len(distinct))
+                results = self._one(occurrence)
+                if losses != worker.losses:
+                    self._begin()
+                worker.results.record(results)
+                if losses != worker.losses:
+                    break
+        for threads in request.build.threads:
+            worker.results.record_whole(
+                *whole_model_failed(request, threads, worker.task.reason, self._operators, earlier.complete(threads))
+            )
+
+    def _begin(self) -> bool:
+        """The model, its operators and those that cannot be measured, for the machine that is there.
+
+        Returns:
+            Whether there are thread counts that are still to be measured.
+        """
+        worker = self._worker
+        machine = worker.machine(self._target)
+        worker.identify(self._model)
+        layers = [occurrence.layers for occurrence in self._occurrences]
+        worker.results.store_operators(self._operators, layers, self._model, worker.notes)
+        if not worker.results.leave_out(machine):
+            return False
+        by_key = {operator.key: operator for operator in self._operators}
+        for key, reason in worker.task.excluded.items():
+            worker.results.record(failed_operator(worker.results.request, by_key[key], reason))
+        return True
+
+    def _one(self, occurrence: Occurrence) -> list[OperatorResult]:
+        """One operator; where it takes its machine along twice, that is its result."""
+        worker = self._worker
+        for _ in range(2):
+            try:
+                machine = worker.machine(self._target)
+                schedule, results = measure_alone(worker.results.request, occurrence, self._target, machine)
+            except BoardLostError as error:
+                reason = f"{TWICE}{error}"
+                worker.lost(error)
+            else:
+                worker.results.schedules[occurrence.operator.key] = schedule
+                return results
+        worker.machine(self._target)
+        return failed_operator(worker.results.request, occurrence.operator, reason)

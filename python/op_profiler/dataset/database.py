@@ -1,0 +1,59 @@
+"""An open database: its connections and transactions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from sqlalchemy import URL, Connection, Engine, Select
+
+from op_profiler.dataset.engine import close_engine, connected, translated, write_transaction
+
+
+class OpenDatabase:
+    """A database with the tables of `schema`; a `Dataset` without what is in it."""
+
+    def __init__(self, engine: Engine, url: URL) -> None:
+        self._engine = engine
+        self._url = url
+        self._writing: Connection | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """Let go of the database; nothing is pending. It may be asked for twice."""
+        if not self._closed:
+            self._closed = True  # the engine may be another dataset's from here on
+            close_engine(self._engine)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All writes inside the block become visible together, or none does when it raises or the process dies."""
+        with self._write():
+            yield
+
+    @contextlib.contextmanager
+    def _write(self) -> Iterator[Connection]:
+        if self._writing is not None:
+            yield self._writing
+            return
+        with translated(self._url), write_transaction(self._engine) as connection:
+            self._writing = connection
+            try:
+                yield connection
+            finally:
+                self._writing = None
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection that sees one state of the database, for reading only."""
+        if self._writing is not None:
+            yield self._writing
+            return
+        with translated(self._url), connected(self._engine) as connection:
+            yield connection
+
+    def rows(self, query: Select[Any]) -> Sequence[Mapping[str, Any]]:
+        """All rows of a query over the tables in `schema`, by column name."""
+        with self.read() as connection:
+            return cast("Sequence[Mapping[str, Any]]", connection.execute(query).mappings().all())

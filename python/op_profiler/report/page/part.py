@@ -1,0 +1,9 @@
+"""What all pieces of a page have in common."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Part(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A piece of a page; what has its default is not written."""
