@@ -234,6 +234,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collection.request import CollectRequest, Measuring, Studies, TuneRequest
     from op_profiler.collection.supervisor import Collection
     from op_profiler.collection.sweep import parse_sweeps, swept
+    from op_profiler.compilers.abilities import require
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable, write_whole
     from op_profiler.frontends import FRONTENDS
@@ -255,6 +256,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
         vendor=values.parse_bool("--vendor", vendor),
     )
     combinations = parse_sweeps(sweep or [])
+    if by_layer is not None:
+        require(compiler, "layers", "--by-layer")
     check_writable({"--summary-json": summary_json, "--report": report})
     place = values.parse_place(host, port, device_key, kind_of(target).name)
     if (module is not None or entry is not None) and modelname is not None:
@@ -264,7 +267,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     if (module is not None or entry is not None) and report is not None:
         raise UsageError("--report is of models; leave it out beside --module and --entry")
     if module is not None or entry is not None:
-        _measure_module(module, entry, target, place, inputshape, db, summary_json, quiet=quiet)
+        _measure_module(module, entry, target, compiler, place, inputshape, db, summary_json, quiet=quiet)
         return
     steps = values.parse_steps(prefill, decode, past)
     if steps and not values.is_given(context, "modelsource"):
@@ -358,6 +361,7 @@ def _measure_module(
     path: Path | None,
     entry: str | None,
     target: str,
+    compiler: str,
     place: Place | None,
     shapes: str,
     db: str,
@@ -375,7 +379,8 @@ def _measure_module(
         raise UsageError(
             "--module takes --entry NAME, --inputshape (of every tensor, the outputs last), --host and --port"
         )
-    found = measure_module(path, entry, target, place, values.parse_tensors("--inputshape", shapes), db)
+    tensors = values.parse_tensors("--inputshape", shapes)
+    found = measure_module(path, entry, target, compiler, place, tensors, db)
     if summary_json is not None:
         write_whole(summary_json, json_text.dumps([found], indent=1) + "\n")
     if not quiet:

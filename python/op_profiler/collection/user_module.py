@@ -22,11 +22,14 @@ _LARGEST_BYTES = 1 << 30
 Tensors = Sequence[tuple[tuple[int, ...], str]]
 
 
-def measure_module(path: Path, entry: str, target: str, place: Place, tensors: Tensors, db: str) -> dict[str, Any]:
+def measure_module(
+    path: Path, entry: str, target: str, compiler: str, place: Place, tensors: Tensors, db: str
+) -> dict[str, Any]:
     """Time a function with random tensors and store it; the board is a device of core type ``IP``.
 
     Args:
         path: a module that TVM's runtime can load on the board (.so), or link there (.o, .tar).
+        compiler: whose runtime the board has.
         tensors: shape and dtype of every argument, the output last.
 
     Returns:
@@ -45,7 +48,7 @@ def measure_module(path: Path, entry: str, target: str, place: Place, tensors: T
 
     if not path.is_file() or path.stat().st_size > _LARGEST_BYTES:
         raise UsageError(f"--module {path}: no such file, or larger than {_LARGEST_BYTES >> 30} GiB")
-    use_build_for(target)
+    use_build_for(target, compiler=compiler)
     board = Board(target, resolve_target(target), place)
     device = dataclasses.replace(board.device, core_type="IP")
     operator = _operator(path, entry, tensors)
@@ -97,18 +100,18 @@ def _operator(path: Path, entry: str, tensors: Tensors) -> Operator:
 def _time(board: Board, path: Path, entry: str, tensors: Tensors) -> Measurement:
     import numpy as np
 
-    from op_profiler.compilers.tvm_build import load_tvm
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.compilers.tvm_errors import last_line
     from op_profiler.errors import BoardLostError
     from op_profiler.measure.statistics import summarize
 
-    tvm = load_tvm()
     rng = np.random.default_rng(0)
     try:
         with board.guard(f"running {entry}"):
             board.connection.session.upload(str(path))
             library = board.connection.session.load_module(path.name)
-            arrays = [tvm.nd.array((rng.random(shape) * 10).astype(dtype), board.runtime) for shape, dtype in tensors]
+            values = [(rng.random(shape) * 10).astype(dtype) for shape, dtype in tensors]
+            arrays = [compiler_in_use().array_on(array, board.runtime) for array in values]
             evaluator = library.time_evaluator(
                 entry, board.runtime, number=1, repeat=_SAMPLES, min_repeat_ms=_MINIMUM_MS
             )

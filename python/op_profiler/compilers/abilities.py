@@ -6,7 +6,19 @@ from op_profiler.compilers import COMPILERS
 from op_profiler.errors import UsageError
 
 ABILITIES = frozenset(
-    {"tune", "tune_remotely", "compare", "vendor", "corun", "merge", "predict", "sample", "schedule", "decode"}
+    {
+        "tune",
+        "tune_remotely",
+        "compare",
+        "vendor",
+        "layers",
+        "corun",
+        "merge",
+        "predict",
+        "sample",
+        "schedule",
+        "decode",
+    }
 )
 """Options and commands that not every compiler has what it takes for."""
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from networks import small_network
 
+from op_profiler.collection.user_module import measure_module
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relax import tvm_package
@@ -153,3 +154,15 @@ def test_kernels_for_boards_are_their_machine_code(target: str, machine: bytes, 
     code.write_to_file(str(tmp_path / "kernels.o"), "o")
     header = (tmp_path / "kernels.o").read_bytes()[:20]
     assert header.startswith(b"\x7fELF") and header[18:19] == machine  # e_machine: EM_ARM, EM_AARCH64
+
+
+def test_a_function_of_the_users_is_timed(board: Place, tmp_path: Path) -> None:
+    tvm = load_tvm()
+    data = tvm.te.placeholder((64,), name="data")
+    more = tvm.te.compute((64,), lambda i: data[i] + 1.0, name="more")
+    function = tvm.te.create_prim_func([data, more]).with_attr("global_symbol", "plus_one")
+    file = tmp_path / "plus.so"
+    tvm.tirx.build(tvm.IRModule({"plus_one": function}), target=resolve_target("llvm")).export_library(str(file))
+    tensors = [((64,), "float32")] * 2
+    found = measure_module(file, "plus_one", "llvm", "relax", board, tensors, f"sqlite:///{tmp_path / 'times.db'}")
+    assert found["error"] is None and 0 < found["median_us"] < 1e6 and found["core_type"] == "IP"
