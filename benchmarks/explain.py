@@ -37,10 +37,10 @@ def explain_planted(planted: Planted, machine: Any, target: Any, threads: int) -
     from op_profiler.analysis.explain.explain import ExplainRequest, explain_built
     from op_profiler.analysis.explain.other_times import KnownSchedules
     from op_profiler.building.request import BuildRequest
-    from op_profiler.compilers.tvm_build import vector_lanes
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.frontends.frontend import ModelRequest
 
-    kernels = planted.kernels(tvm.te, vector_lanes(target), threads)
+    kernels = planted.kernels(tvm.te, compiler_in_use().vector_lanes(target), threads)
     built, inputs = built_of(kernels, target)
     key = built.compiled.by_label["kernel0"].operator.key
     build = BuildRequest(model=ModelRequest(source="local", name=planted.name), threads=(threads,))

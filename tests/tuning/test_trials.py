@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from op_profiler.compilers.tvm_build import vector_lanes
+from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.errors import MeasureError
 from op_profiler.tuning.candidate import VENDOR, Candidate, TaskSpec
 from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
@@ -86,7 +86,7 @@ GOOD = TaskSpec("dense_pack.op_profiler", (tensor(16, 64), tensor(4, 64, 16), No
 
 def packed(rows: int, columns: int, reduction: int, target: Any) -> TaskSpec:
     """A product of TVM's own template, its weights packed as the template's default has them."""
-    width = 2 * vector_lanes(target)
+    width = 2 * compiler_in_use().vector_lanes(target)
     weights = tensor(columns // width, reduction, width)
     return TaskSpec("dense_pack.x86", (tensor(rows, reduction), weights, None, "float32"))
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import abc
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
+from op_profiler.compilers.runtime_contract import RuntimeContract
+from op_profiler.compilers.tuning_contract import TuningContract
 from op_profiler.errors import ModelError
 
 if TYPE_CHECKING:
@@ -28,69 +30,39 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import LoopNest
-    from op_profiler.compilers.remote_model import Remote, RemoteModel
-    from op_profiler.compilers.tvm_types import (
-        DeviceArray,
-        IRModule,
-        PackedFunction,
-        RuntimeDevice,
-        RuntimeModule,
-        Target,
-    )
+    from op_profiler.compilers.tvm_types import IRModule, Target
     from op_profiler.frontends.frontend import Frontend, ModelRequest
-    from op_profiler.measure.in_place import BoundKernel
-    from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
     from op_profiler.schedules.usable_records import UsableRecords
-    from op_profiler.targets.machine import LoadedModel, TimedModel
-    from op_profiler.tuning.candidate import TaskSpec
-    from op_profiler.tuning.task import Task
-    from op_profiler.tuning.tunable import Tunable
 
 
 _VARIABLE = "OP_PROFILER_COMPILER"
-
-
-TEMPLATES = "templates"
-"""The space of this project's templates, which every compiler that tunes has."""
 
 
 class NotKept(ValueError):
     """A built model that cannot be written to files, or files that hold none."""
 
 
-class Compiler(abc.ABC):
+class Compiler(RuntimeContract, TuningContract):
     """One compiler. It has no state, and imports nothing heavy before a question needs it; a ``target`` is a
     `tvm.target.Target`.
 
-    Attributes:
+    Attributes (beside those of its parts):
         name: that it is chosen by.
         takes_builds_of_targets: a kind of targets may bring the build of TVM that compiles for it
             (`TargetKind.tvm_build`); else one build compiles for all of them.
         beyond_collecting: what it can do beside lowering, building and measuring models: some of `abilities.ABILITIES`.
-        runs_own_kernels: the kernels of this package that tell how fast the machine is are written for its TVM.
         pipelines: names of its ways from models to kernels. Where there are several it takes a user's too, and goes
             the way of `op_profiler.compilers.pipelines.pipeline_in_use`.
-        native_flags: that C code which calls its kernels is compiled with.
         linking: package of its TVM with ``cc`` and ``tar``, which make files of compiled code.
-        record_form: how its schedule records lie in files, `LINES` or `DATABASES` of `op_profiler.schedules.records`.
-        tuner: of `op_profiler.tuning.tuners`, that searches where the user names none.
-        other_tuners: those that search for another compiler only.
-        spaces: of schedules that it can search, the usual one first.
         needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
     """
 
     name: ClassVar[str]
     takes_builds_of_targets: ClassVar[bool] = False
     beyond_collecting: ClassVar[frozenset[str]] = frozenset()
-    runs_own_kernels: ClassVar[bool] = False
     pipelines: ClassVar[tuple[str, ...]] = (DEFAULT_PIPELINE,)
-    native_flags: ClassVar[tuple[str, ...]] = ()
     linking: ClassVar[str] = "tvm.support"
-    record_form: ClassVar[str] = ".jsonl"
-    tuner: ClassVar[str] = "xgb_knob"
-    other_tuners: ClassVar[frozenset[str]] = frozenset()
-    spaces: ClassVar[tuple[str, ...]] = (TEMPLATES,)
     needs: ClassVar[str]
 
     def check(self, request: BuildRequest) -> None:
@@ -223,108 +195,6 @@ class Compiler(abc.ABC):
         """
 
     @abc.abstractmethod
-    def load(
-        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], copies: int = 1
-    ) -> LoadedModel:
-        """Put a model and its inputs on a device of this machine, with every kernel bound to its tensors, and run it.
-
-        Args:
-            compiled: built for the executor ``graph``.
-            inputs: one array per input of the model.
-            copies: in other memory that `LoadedModel.moved` goes through, at most; more than one on a processor only.
-
-        Raises:
-            MeasureError: the model does not run as a whole.
-        """
-
-    @abc.abstractmethod
-    def bind(
-        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray], blocks: Sequence[int]
-    ) -> GraphKernels:
-        """As `load`, with a storage plan of the caller's, and without running it. On a processor plans bind kernels
-        themselves (`bound_kernel`).
-
-        Args:
-            blocks: of every tensor the number of its piece of memory, which is that of its tensor for a view.
-
-        Raises:
-            MeasureError: it runs plans on processors only.
-        """
-
-    @abc.abstractmethod
-    def weights(self, compiled: CompiledModel) -> dict[str, DeviceArray]:
-        """The weights of a built model by their names (`PlannedTensor.given`), where the build left them."""
-
-    @abc.abstractmethod
-    def with_own_weights(self, compiled: CompiledModel) -> CompiledModel:
-        """The same kernels over a copy of the weights."""
-
-    @abc.abstractmethod
-    def export(self, compiled: CompiledModel, path: Path) -> CompiledModel:
-        """The same model, its kernels from a shared library that is written and loaded.
-
-        Args:
-            path: of the library; it may be deleted once this has returned.
-
-        Raises:
-            MeasureError: there is no C compiler, or it fails.
-        """
-
-    @abc.abstractmethod
-    def load_dynamic(
-        self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
-    ) -> tuple[TimedModel, list[Operator]]:
-        """As `load`, of a model that was built for the executor ``vm``: with the operator of each kernel, in the shapes
-        that it was really called with."""
-
-    @abc.abstractmethod
-    def load_remote(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> RemoteModel:
-        """As `load`, on a machine behind RPC.
-
-        Raises:
-            MeasureError: its runtime lacks what that takes.
-        """
-
-    @abc.abstractmethod
-    def probe_code(self, target: Target) -> RuntimeModule:
-        """What asks a machine behind RPC of itself: a module with the two functions of `remote_model`."""
-
-    @abc.abstractmethod
-    def kernel(self, compiled: CompiledModel, name: str) -> PackedFunction:
-        """The function of a kernel of a built model; it takes the arrays that it reads and then those that it writes.
-
-        Args:
-            name: `KernelCall.name`.
-        """
-
-    @abc.abstractmethod
-    def bound_kernel(
-        self, name: str, label: str, function: PackedFunction, arrays: Sequence[DeviceArray]
-    ) -> BoundKernel:
-        """A call of a kernel with its arguments bound.
-
-        Args:
-            name, label: as in `KernelCall`.
-            arrays: that it reads, and then those that it writes.
-        """
-
-    @abc.abstractmethod
-    def array_on(self, values: np.ndarray, device: RuntimeDevice) -> DeviceArray:
-        """A copy of an array on a device."""
-
-    @abc.abstractmethod
-    def array_over(self, memory: np.ndarray, shape: tuple[int, ...], dtype: str) -> DeviceArray:
-        """An array of TVM over memory of this machine, which it keeps.
-
-        Args:
-            memory: bytes from the beginning of a cache line on, as many as it needs.
-        """
-
-    def assembly(self, compiled: CompiledModel) -> str:
-        """LLVM's assembly of all kernels of a model that was built for a processor; empty where it has none to show."""
-        return ""
-
-    @abc.abstractmethod
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         """An operator as a model of its own, whose inputs its weights are among; it is neither taken apart nor are
         its layouts changed."""
@@ -336,38 +206,6 @@ class Compiler(abc.ABC):
         Raises:
             ModelError: it refuses the operator.
         """
-
-    @abc.abstractmethod
-    def tunables(
-        self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
-    ) -> tuple[list[Tunable], list[Occurrence]]:
-        """What can be tuned in a model, each anchor once, without building it; and all operators.
-
-        Args:
-            keys: workload keys of the operators that are asked for; None for all that are heavy.
-            space: one of `spaces`.
-        """
-
-    @abc.abstractmethod
-    def anchor(self, occurrence: Occurrence) -> Operator:
-        """The heavy op of an operator, as an operator of its own."""
-
-    def own_tasks(self, anchor: Operator) -> tuple[TaskSpec, ...]:
-        """This project's templates for an anchor, with the arguments that a build gives them; empty where there are
-        none."""
-        return ()
-
-    def prepare_search(self) -> None:
-        """Import what building tasks needs, once, before the processes that do it are forked."""
-        return
-
-    @abc.abstractmethod
-    def task(self, spec: TaskSpec, target: Target) -> Task:
-        """A task with the space of its schedules, for a tuner and for the workers that build its points."""
-
-    @abc.abstractmethod
-    def tasks(self, occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
-        """This project's templates that can take the place of an operator's kernel as it stands in a built model."""
 
     def loop_nests(self, operator: Operator, target: Target) -> tuple[LoopNest, ...]:
         """The loops of an operator's kernel under the schedule that a build would give it; known before code is

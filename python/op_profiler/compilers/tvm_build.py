@@ -148,19 +148,6 @@ def llvm_version() -> str | None:
     return str(version) if version and str(version) != "NOT-FOUND" else None
 
 
-def vector_lanes(target: Target) -> int:
-    """Values of 32 bits in the vectors that TVM's schedules for processors reckon with.
-
-    Args:
-        target: of kind llvm.
-    """
-    load_tvm()
-    from tvm.target.x86 import get_simd_32bit_lanes
-
-    with target:
-        return int(get_simd_32bit_lanes())
-
-
 @functools.cache
 def host_cpu() -> str:
     """LLVM's name of this processor, e.g. ``znver5``."""

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import psutil
 
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.sum_of_products import SumOfProducts
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.compilers.tvm_types import DeviceArray, PackedFunction
-from op_profiler.measure.calls import Kernel, array_address
+from op_profiler.compilers.tvm_types import PackedFunction
 from op_profiler.measure.load import parse_core_list
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _OF_ALL_MEMORY, _OF_FREE_MEMORY = 32, 2
-_SOME_FLOAT = 0x3F  # four of these bytes are 0.75; pages that nobody wrote to are all one page
+_SOME_FLOAT = 0.75  # pages that nobody wrote to are all one page
 
 
 def caches_in_use_bytes(cores: Iterable[int], *, sysfs: Path = Path("/sys")) -> int:
@@ -55,42 +56,33 @@ def beyond_caches_bytes(wanted_bytes: int, *, memory: Path = Path("/sys/fs/cgrou
 
 
 class Pieces:
-    """A kernel over data that lies in no cache: it goes through many pieces in turn, so that each was pushed out since.
+    """Sums over data that lies in no cache: it goes through many pieces in turn, so that each was pushed out since.
 
     A call takes as long as reading one piece, however large the caches are.
 
     Args:
-        function: of TVM; its arguments are a piece and the output.
-        piece: shape of a piece, float32.
-        output: shape of the output.
+        sums: of one tensor, which is a piece.
+        function: that computes them, as `Compiler.build_sums` gives it.
         total_bytes: of all pieces, at least; two pieces at least.
     """
 
-    def __init__(
-        self, name: str, function: PackedFunction, piece: tuple[int, ...], output: tuple[int, ...], total_bytes: int
-    ) -> None:
+    def __init__(self, sums: SumOfProducts, function: PackedFunction, total_bytes: int) -> None:
+        piece, output = sums.shapes
         self.piece_bytes = 4 * math.prod(piece)
         count = max(-(-total_bytes // self.piece_bytes), 2)
         self.total_bytes = count * self.piece_bytes
-        result = _filled(output)
-        self._kernels = [Kernel(name, "", function, [_filled(piece), result]) for _ in range(count)]
-        self._next: Iterator[Kernel] = itertools.cycle(self._kernels)
+        compiler, device = compiler_in_use(), load_tvm().cpu()
+        values = np.full(piece, _SOME_FLOAT, dtype="float32")
+        result = compiler.array_on(np.zeros(output, dtype="float32"), device)
+        self._kernels = [
+            compiler.bound_kernel(sums.name, "", function, [compiler.array_on(values, device), result])
+            for _ in range(count)
+        ]
+        self._next = itertools.cycle(self._kernels)
 
     def run(self) -> bool:
-        """As `Kernel.run`, on the next piece."""
+        """As `BoundKernel.run`, on the next piece."""
         return next(self._next).run()
-
-    def timed(self) -> float:
-        """As `Kernel.timed`, on the next piece."""
-        return next(self._next).timed()
-
-
-def _filled(shape: tuple[int, ...]) -> DeviceArray:
-    """An array of TVM's, written to without a second copy of it."""
-    array: DeviceArray = load_tvm().nd.empty(shape, "float32")
-    data = ctypes.c_void_p.from_address(array_address(array)).value  # DLTensor begins with the pointer to its data
-    ctypes.memset(int(data or 0), _SOME_FLOAT, 4 * math.prod(shape))
-    return array
 
 
 def _text(path: Path) -> str:

@@ -77,13 +77,6 @@ class Call:
         """
         return self._call(*self._arguments, *more) == 0
 
-    def timed(self) -> float:
-        """Microseconds of one call, Python's part included; NaN where the call failed."""
-        started = time.perf_counter_ns()
-        failed = self._call(*self._arguments)
-        stopped = time.perf_counter_ns()
-        return float("nan") if failed else (stopped - started) / 1e3
-
 
 class Kernel(Call):
     """A call of a kernel.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -21,7 +22,22 @@ class Timed(Protocol):
         """Make every call once; microseconds of each, shape (calls,), NaN where it failed."""
 
 
-class BoundKernel(Protocol):
+class Runs(Protocol):
+    """What can be called again and again."""
+
+    def run(self) -> bool:
+        """Call it once; False where it failed."""
+
+
+def timed_us(call: Runs) -> float:
+    """Microseconds of one call, Python's part included; NaN where it failed."""
+    started = time.perf_counter_ns()
+    ran = call.run()
+    stopped = time.perf_counter_ns()
+    return (stopped - started) / 1e3 if ran else float("nan")
+
+
+class BoundKernel(Runs, Protocol):
     """A call of a kernel with its arguments bound."""
 
     name: str
@@ -32,9 +48,6 @@ class BoundKernel(Protocol):
     def addresses(self) -> tuple[int, int, int, int, int, int]:
         """Function, values, their type codes, count, result and its code, as numbers that hold as long as this object;
         0 for what this interface of TVM has not got."""
-
-    def run(self) -> bool:
-        """Call it once; False where it failed."""
 
     def error(self) -> str | None:
         """None, or what is wrong with it."""

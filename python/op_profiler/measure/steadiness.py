@@ -14,10 +14,12 @@ import math
 
 import numpy as np
 
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.sum_of_products import SumOfProducts
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.compilers.tvm_types import DeviceArray, RuntimeModule, Target
+from op_profiler.compilers.tvm_types import PackedFunction, Target
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
-from op_profiler.measure.calls import Kernel
+from op_profiler.measure.in_place import BoundKernel, timed_us
 from op_profiler.measure.threads import available_cores
 
 PROBE_NAMES = ("compute", "memory")
@@ -26,11 +28,8 @@ PROBE_NAMES = ("compute", "memory")
 FIRST_MEMORY_BYTES = 50_331_648
 """What the memory kernel read over and over before sizes were stored: a cache, on processors with larger ones."""
 
-_LANES = 16
-_CHUNKS = 1024
-_COLUMNS, _DEPTH = 8, 64
-_MEMORY_ROWS = 12_288
-_MEMORY_CHUNKS = 64
+_COMPUTE = SumOfProducts("compute", ("k", "jkl"), "pjl", {"p": 1024, "k": 64, "j": 8, "l": 16})
+_MEMORY = SumOfProducts("memory", ("prl",), "pl", {"p": 64, "r": 12_288, "l": 16})
 _CALLS = 7
 _CACHES = 2
 """Times the caches in use that all pieces of memory together hold."""
@@ -48,23 +47,15 @@ class SteadinessProbe:
     """
 
     def __init__(self, target: Target) -> None:
-        tvm = load_tvm()
         compute, memory = _functions(str(target))
-        rng = np.random.default_rng(0)
-
-        def array(*shape: int) -> DeviceArray:
-            made: DeviceArray = tvm.nd.array(rng.random(shape, dtype="float32"))
-            return made
-
-        shapes = (_DEPTH,), (_COLUMNS, _DEPTH, _LANES), (_CHUNKS, _COLUMNS, _LANES)
-        piece, output = (_MEMORY_CHUNKS, _MEMORY_ROWS, _LANES), (_MEMORY_CHUNKS, _LANES)
-        wanted = beyond_caches_bytes(_CACHES * caches_in_use_bytes(available_cores()))
-        pieces = Pieces("memory", memory.entry_func, piece, output, wanted)
-        self._kernels: tuple[Kernel | Pieces, ...] = (
-            Kernel("compute", "", compute.entry_func, [array(*shape) for shape in shapes]),
+        compiler, device, rng = compiler_in_use(), load_tvm().cpu(), np.random.default_rng(0)
+        arrays = [compiler.array_on(rng.random(shape, dtype="float32"), device) for shape in _COMPUTE.shapes]
+        pieces = Pieces(_MEMORY, memory, beyond_caches_bytes(_CACHES * caches_in_use_bytes(available_cores())))
+        self._kernels: tuple[BoundKernel | Pieces, ...] = (
+            compiler.bound_kernel(_COMPUTE.name, "", compute, arrays),
             pieces,
         )
-        self.sizes_bytes = (4 * sum(map(math.prod, shapes)), pieces.total_bytes)
+        self.sizes_bytes = (4 * sum(map(math.prod, _COMPUTE.shapes)), pieces.total_bytes)
 
     def timed(self) -> tuple[float, ...]:
         """Median microseconds of a call of each kernel, at the thread count that is set.
@@ -72,34 +63,12 @@ class SteadinessProbe:
         A call before wakes the threads up, which after a change of their number takes longer than the kernel.
         """
         return tuple(
-            float(np.median([kernel.timed() for _ in range(_CALLS)])) for kernel in self._kernels if kernel.run()
+            float(np.median([timed_us(kernel) for _ in range(_CALLS)])) for kernel in self._kernels if kernel.run()
         )
 
 
 @functools.cache
-def _functions(target: str) -> tuple[RuntimeModule, RuntimeModule]:
-    tvm = load_tvm()
-    te = tvm.te
-    factor = te.placeholder((_DEPTH,), name="factor")
-    data = te.placeholder((_COLUMNS, _DEPTH, _LANES), name="data")
-    k = te.reduce_axis((0, _DEPTH))
-    product = te.compute(
-        (_CHUNKS, _COLUMNS, _LANES), lambda p, j, lane: te.sum(factor[k] * data[j, k, lane], axis=k), name="product"
-    )
-    schedule = te.create_schedule(product.op)
-    chunk, column, lane = schedule[product].op.axis
-    schedule[product].reorder(chunk, k, column, lane)
-    schedule[product].parallel(chunk)
-    schedule[product].unroll(column)
-    schedule[product].vectorize(lane)
-    compute = tvm.build(schedule, [factor, data, product], target=target)
-
-    source = te.placeholder((_MEMORY_CHUNKS, _MEMORY_ROWS, _LANES), name="source")
-    row = te.reduce_axis((0, _MEMORY_ROWS))
-    total = te.compute((_MEMORY_CHUNKS, _LANES), lambda p, lane: te.sum(source[p, row, lane], axis=row), name="total")
-    schedule = te.create_schedule(total.op)
-    chunk, lane = schedule[total].op.axis
-    schedule[total].reorder(chunk, row, lane)
-    schedule[total].parallel(chunk)
-    schedule[total].vectorize(lane)
-    return compute, tvm.build(schedule, [source, total], target=target)
+def _functions(target: str) -> tuple[PackedFunction, PackedFunction]:
+    compiler = compiler_in_use()
+    made = compiler.target(target)
+    return compiler.build_sums(_COMPUTE, made), compiler.build_sums(_MEMORY, made)

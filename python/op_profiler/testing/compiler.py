@@ -14,6 +14,7 @@ from op_profiler.compilers import COMPILERS
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel
 from op_profiler.compilers.compiler import Compiler, NotKept
 from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.sum_of_products import SumOfProducts
 from op_profiler.compilers.tvm_build import runtime_device
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.operators.cost import HEAVY
@@ -112,6 +113,21 @@ class CompilerSuite:
         assert weights.keys() <= given
         own = compiler.weights(compiler.with_own_weights(compiled))
         assert own.keys() == weights.keys() and all(own[name] is not weights[name] for name in weights)
+
+    @pytest.mark.parametrize("in_registers", [False, True])
+    def test_sums_of_products_are_those_that_they_say(
+        self, compiler: Compiler, target: Target, in_registers: bool
+    ) -> None:
+        sizes = {"p": 3, "a": 2, "k": 5, "i": 4, "j": 2, "l": compiler.vector_lanes(target)}
+        sums = SumOfProducts("sums", ("ki", "pkjl"), "pijl", sizes, in_registers)
+        rng, device = np.random.default_rng(0), runtime_device(target)
+        arrays = [rng.random(shape, dtype="float32") for shape in sums.shapes]
+        bound = [compiler.array_on(array, device) for array in arrays]
+        kernel = compiler.bound_kernel(sums.name, "", compiler.build_sums(sums, target), bound)
+        assert kernel.error() is None and kernel.run()
+        assert sums.terms == 3 * 2 * 5 * 4 * 2 * compiler.vector_lanes(target)
+        expected = sizes["a"] * np.einsum("ki,pkjl->pijl", *arrays[:2])
+        np.testing.assert_allclose(bound[-1].numpy(), expected, rtol=1e-5)
 
     def test_every_operator_of_a_build_has_a_schedule(self, built: BuiltModel) -> None:
         operators = {occurrence.operator.key for occurrence in built.compiled.by_label.values()}

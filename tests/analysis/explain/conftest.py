@@ -37,11 +37,11 @@ def planted() -> ModuleType:
 @pytest.fixture(scope="session")
 def codes(planted: ModuleType, tvm: Any, target: Any) -> dict[str, KernelCode]:
     """Machine code of the planted kernels, by what is wrong with them."""
-    from op_profiler.compilers.tvm_build import vector_lanes
+    from op_profiler.compilers.compiler import compiler_in_use
 
     found = {}
     for one in (one for one in planted.CAUSES if one.name in READ):
-        kernel = one.kernels(tvm.te, vector_lanes(target), 2)[0]
+        kernel = one.kernels(tvm.te, compiler_in_use().vector_lanes(target), 2)[0]
         assembly = planted.built_of([kernel], target)[0].compiled.library.get_lib().get_source("asm")
         found[one.name] = kernels_of(assembly, ["kernel0"])["kernel0"]
     return found

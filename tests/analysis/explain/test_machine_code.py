@@ -9,7 +9,7 @@ import pytest
 
 from op_profiler.analysis.explain import mca
 from op_profiler.analysis.explain.machine_code import KernelCode, Loop, kernels_of, loops_of
-from op_profiler.compilers.tvm_build import vector_lanes
+from op_profiler.compilers.compiler import compiler_in_use
 
 ASSEMBLY = """
 \t.type\tkernel_compute_,@function
@@ -58,7 +58,7 @@ def test_steps_that_follow_each_other_are_not_far() -> None:
 
 
 def test_planted_code_is_what_was_planted(codes: dict[str, KernelCode], target: Any) -> None:
-    lanes = vector_lanes(target)
+    lanes = compiler_in_use().vector_lanes(target)
     assert codes["tile of 1"].hottest.lanes == lanes
     assert codes["no vectorize"].hottest.lanes == 1.0 and codes["no vectorize"].hottest.vector_share == 0.0
     assert codes["no vectorize"].hottest.far_steps == ()

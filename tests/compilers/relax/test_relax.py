@@ -62,9 +62,17 @@ def test_a_model_is_measured_under_both_compilers_and_its_convolution_is_the_sam
             " JOIN devices ON devices.key = device_key JOIN operators ON operators.key = operator_key"
             " JOIN schedules ON schedules.key = schedule_key WHERE anchor LIKE '%conv2d%'"
         ).fetchall()
+        machines = connection.execute(
+            "SELECT compiler, details, properties FROM model_timings JOIN devices ON devices.key = device_key"
+        ).fetchall()
     assert {compiler for compiler, *_ in rows} == {"relay", "relax"} and len(rows) == 2
     assert len({key for _, key, *_ in rows}) == 1 and all(median_us > 0 for *_, median_us, _ in rows)
     assert ("relax", "conv2d_NCHWc.relax") in {(compiler, template) for compiler, *_, template in rows}
+    told = {compiler: (json.loads(details), json.loads(properties)) for compiler, details, properties in machines}
+    assert told.keys() == {"relay", "relax"}
+    assert all(min(details["gauge_us"].values()) > 0 for details, _ in told.values())
+    assert told["relay"][0]["gauge_bytes"] == told["relax"][0]["gauge_bytes"]
+    assert told["relay"][1]["peaks"].keys() == told["relax"][1]["peaks"].keys()
 
 
 def test_prefill_and_decode_of_a_decoder_are_models_apart_with_the_kernels_of_their_attention(tmp_path: Path) -> None:

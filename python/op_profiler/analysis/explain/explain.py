@@ -18,7 +18,8 @@ from op_profiler.analysis.explain.other_times import KnownSchedules, schedule_ro
 from op_profiler.analysis.explain.reading import read_code
 from op_profiler.analysis.explain.words import explained
 from op_profiler.building.request import BuildRequest
-from op_profiler.compilers.tvm_build import host_cpu, load_tvm, vector_lanes
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.tvm_build import host_cpu, load_tvm
 from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def explain_built(
     times = measure(machine, loaded, counts, lambda us: _heavy(us, keys, request), announce)
     announce("reading machine code")
     labels = {keys[number]: loaded.labels[number] for number in times.heavy}
-    lanes = vector_lanes(load_tvm().target.Target(machine.device.target))
+    lanes = compiler_in_use().vector_lanes(load_tvm().target.Target(machine.device.target))
     code = read_code(compiled, labels.values(), cpu_of(machine.device), lanes)
     attained = {n: _attained(times.kernels["hot", n], operators, built) for n in counts}
     limits = limits_of(machine.device, attained, lanes, code.peak_flops_per_cycle)

@@ -11,10 +11,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
-from op_profiler.compilers.compiler import TEMPLATES, Compiler
+from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
 from op_profiler.compilers.relax import tvm_package
 from op_profiler.compilers.relax.other_pipelines import STOCK
+from op_profiler.compilers.tuning_contract import TEMPLATES
 from op_profiler.errors import MeasureError, ModelError, UsageError
 from op_profiler.schedules.records import DATABASES
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.relax.library import VmLibrary
     from op_profiler.compilers.relax.pipeline import Lowered
     from op_profiler.compilers.remote_model import Remote, RemoteModel
+    from op_profiler.compilers.sum_of_products import SumOfProducts
     from op_profiler.compilers.tvm_types import (
         DeviceArray,
         IRModule,
@@ -211,6 +213,16 @@ class RelaxCompiler(Compiler):
         self, compiled: CompiledModel, device: RuntimeDevice, inputs: dict[str, np.ndarray]
     ) -> tuple[TimedModel, list[Operator]]:
         raise MeasureError("the compiler relax measures models of static shapes")
+
+    def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:
+        from op_profiler.compilers.relax.sums import build_sums
+
+        return build_sums(sums, target)
+
+    def vector_lanes(self, target: Target) -> int:
+        from op_profiler.compilers.relax.vectors import vectors_of
+
+        return vectors_of(target).lanes
 
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         from op_profiler.compilers.relax.single import operator_model

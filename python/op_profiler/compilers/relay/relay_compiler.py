@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from op_profiler.c_compiler import make_library
 from op_profiler.compilers.abilities import ABILITIES
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
-from op_profiler.compilers.compiler import TEMPLATES, Compiler
+from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.relay import compiled_files, lower
 from op_profiler.compilers.relay.applied_records import applied
+from op_profiler.compilers.tuning_contract import TEMPLATES
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.operators.cost import HEAVY
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.loop_nest import LoopNest
     from op_profiler.compilers.relay.chosen import ChosenSchedules
     from op_profiler.compilers.remote_model import Remote, RemoteModel
+    from op_profiler.compilers.sum_of_products import SumOfProducts
     from op_profiler.compilers.tvm_types import (
         DeviceArray,
         PackedFunction,
@@ -48,7 +50,6 @@ class RelayCompiler(Compiler):
     name = "relay"
     takes_builds_of_targets = True
     beyond_collecting = ABILITIES - {"decode"}
-    runs_own_kernels = True
     linking = "tvm.contrib"
     needs = (
         "The compiler relay needs Relay and AutoTVM, TVM 0.8 to 0.19: source ./env_var.sh installs one, or set "
@@ -169,6 +170,18 @@ class RelayCompiler(Compiler):
 
     def assembly(self, compiled: CompiledModel) -> str:
         return str(compiled.library.get_lib().get_source("asm")) if compiled.executor == "graph" else ""
+
+    def build_sums(self, sums: SumOfProducts, target: Target) -> PackedFunction:
+        from op_profiler.compilers.relay.sums import build_sums
+
+        return build_sums(sums, target)
+
+    def vector_lanes(self, target: Target) -> int:
+        load_tvm()
+        from tvm.target.x86 import get_simd_32bit_lanes
+
+        with target:
+            return int(get_simd_32bit_lanes())
 
     def single_operator(self, occurrence: Occurrence) -> ImportedModel:
         return lower.single_operator_model(occurrence)

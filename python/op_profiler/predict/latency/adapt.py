@@ -86,14 +86,15 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
 
 def _vector_ratio(known: DeviceName, new: DeviceName) -> float:
     """How much longer the vectors of the device are that is known; 1 where one of the two is no processor."""
-    from op_profiler.compilers.tvm_build import vector_lanes
+    from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.targets import TARGETS
     from op_profiler.targets.target import resolve_target
 
     processors = {name for name, kind in TARGETS.available() if kind.on_host}
     if known.target == new.target or not {known.kind, new.kind} <= processors:
         return 1.0
-    return vector_lanes(resolve_target(known.target)) / vector_lanes(resolve_target(new.target))
+    lanes = compiler_in_use().vector_lanes
+    return lanes(resolve_target(known.target)) / lanes(resolve_target(new.target))
 
 
 def _half_width(

@@ -50,9 +50,7 @@ class Host:
     def running_seconds(self) -> None:
         return
 
-    def steadiness_probe(self) -> SteadinessProbe | None:
-        if not compiler_in_use().runs_own_kernels:
-            return None
+    def steadiness_probe(self) -> SteadinessProbe:
         if self._steadiness_probe is None:  # not everybody who opens a machine times a model on it
             self._steadiness_probe = SteadinessProbe(self._target)
         return self._steadiness_probe

@@ -57,12 +57,10 @@ class LlvmKind(TargetKind):
 
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
         """A processor that is opened as a whole for the first time is asked for its peaks, which takes seconds."""
-        from op_profiler.compilers.compiler import compiler_in_use
         from op_profiler.targets.llvm.host import Host
 
         host = Host(target, cores)
-        known = "peaks" in host.device.properties or not compiler_in_use().runs_own_kernels
-        if cores is None and not known:  # once for a device
+        if cores is None and "peaks" not in host.device.properties:  # once for a device
             from op_profiler.measure.turns import measuring
 
             with measuring([self.lock()]):

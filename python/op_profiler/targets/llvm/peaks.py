@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.cache import cache_folder
-from op_profiler.compilers.tvm_build import load_tvm, vector_lanes
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.sum_of_products import SumOfProducts
+from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.files import atomic_file
 from op_profiler.measure.caches import Pieces, beyond_caches_bytes, caches_in_use_bytes
-from op_profiler.measure.calls import Kernel
+from op_profiler.measure.in_place import BoundKernel, timed_us
 
 if TYPE_CHECKING:
-    from op_profiler.compilers.tvm_types import DeviceArray, Target
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.measure.measurement import Device
     from op_profiler.measure.threads import ThreadPool
 
@@ -109,93 +111,48 @@ def _file(device: Device) -> Path:
     return cache_folder() / "peaks" / f"{device.key}.json"
 
 
-def _best_us(kernel: Kernel | Pieces, seconds: float = _SECONDS) -> float:
+def _best_us(kernel: BoundKernel | Pieces, seconds: float = _SECONDS) -> float:
     times: list[float] = []
     until = time.monotonic() + seconds
     while len(times) < _FEWEST_CALLS or time.monotonic() < until:
-        times.append(kernel.timed())
+        times.append(timed_us(kernel))
     return min(times)
 
 
-def _arithmetic(target: Target) -> tuple[Kernel, float]:
+def _arithmetic(target: Target) -> tuple[BoundKernel, float]:
     """A small matrix product out of the first-level cache, and its FLOPs."""
-    tvm = load_tvm()
-    te, lanes = tvm.te, vector_lanes(target)
-    left = te.placeholder((_DEPTH, _ROWS), name="left")
-    right = te.placeholder((_DEPTH, _VECTORS, lanes), name="right")
-    k = te.reduce_axis((0, _DEPTH))
-    product = te.compute(
-        (_CHUNKS, _ROWS, _VECTORS, lanes),
-        lambda chunk, i, j, lane: te.sum(left[k, i] * right[k, j, lane], axis=k),
-        name="product",
-    )
-    schedule = te.create_schedule(product.op)
-    registers = schedule.cache_write(product, "local")
-    chunk, row, vector, lane = product.op.axis
-    schedule[product].parallel(chunk)
-    schedule[product].unroll(row)
-    schedule[product].unroll(vector)
-    schedule[product].vectorize(lane)
-    schedule[registers].compute_at(schedule[product], chunk)
-    _, row, vector, lane = registers.op.axis
-    schedule[registers].reorder(k, row, vector, lane)
-    schedule[registers].unroll(row)
-    schedule[registers].unroll(vector)
-    schedule[registers].vectorize(lane)
-    function = tvm.build(schedule, [left, right, product], target=target)
-    arrays = [_array(_DEPTH, _ROWS), _array(_DEPTH, _VECTORS, lanes), _array(_CHUNKS, _ROWS, _VECTORS, lanes)]
-    return Kernel("arithmetic", "", function.entry_func, arrays), 2.0 * _DEPTH * _CHUNKS * _ROWS * _VECTORS * lanes
+    lanes = compiler_in_use().vector_lanes(target)
+    sizes = {"c": _CHUNKS, "k": _DEPTH, "i": _ROWS, "j": _VECTORS, "l": lanes}
+    product = SumOfProducts("arithmetic", ("ki", "kjl"), "cijl", sizes, in_registers=True)
+    return _bound(product, target), 2.0 * product.terms
 
 
 def _memory(target: Target, total_bytes: int) -> Pieces:
     """Sums over pieces that no cache holds."""
-    tvm = load_tvm()
-    te, lanes = tvm.te, vector_lanes(target)
+    compiler = compiler_in_use()
+    lanes = compiler.vector_lanes(target)
     rows = _PIECE_BYTES // (4 * _CHUNKS * _STREAMS * lanes)
-    source = te.placeholder((_CHUNKS, rows, _STREAMS, lanes), name="source")
-    row = te.reduce_axis((0, rows))
-    total = te.compute(
-        (_CHUNKS, _STREAMS, lanes), lambda p, s, lane: te.sum(source[p, row, s, lane], axis=row), name="total"
-    )
-    schedule = te.create_schedule(total.op)
-    chunk, stream, lane = schedule[total].op.axis
-    schedule[total].reorder(chunk, row, stream, lane)
-    schedule[total].parallel(chunk)
-    schedule[total].unroll(stream)
-    schedule[total].vectorize(lane)
-    function = tvm.build(schedule, [source, total], target=target)
-    piece, output = (_CHUNKS, rows, _STREAMS, lanes), (_CHUNKS, _STREAMS, lanes)
-    return Pieces("memory", function.entry_func, piece, output, total_bytes)
+    total = SumOfProducts("memory", ("crsl",), "csl", {"c": _CHUNKS, "r": rows, "s": _STREAMS, "l": lanes})
+    return Pieces(total, compiler.build_sums(total, target), total_bytes)
 
 
-def _cache(target: Target, size: int, threads: int) -> tuple[Kernel, float]:
+def _cache(target: Target, size: int, threads: int) -> tuple[BoundKernel, float]:
     """Sums over data that each thread reads again and again, and the bytes that a call reads.
 
     Args:
         size: bytes of a thread's data.
         threads: the most that it is called with.
     """
-    tvm = load_tvm()
-    te, lanes = tvm.te, vector_lanes(target)
+    lanes = compiler_in_use().vector_lanes(target)
     rows = max(size // (4 * _CACHE_STREAMS * lanes), 1)
     again = max(_CACHE_READ_BYTES // (threads * size), 1)
-    source = te.placeholder((threads, rows, _CACHE_STREAMS, lanes), name="source")
-    time_, row = te.reduce_axis((0, again)), te.reduce_axis((0, rows))
-    total = te.compute(
-        (threads, _CACHE_STREAMS, lanes),
-        lambda p, s, lane: te.sum(source[p, row, s, lane], axis=[time_, row]),
-        name="total",
-    )
-    schedule = te.create_schedule(total.op)
-    part, stream, lane = schedule[total].op.axis
-    schedule[total].reorder(part, time_, row, stream, lane)
-    schedule[total].parallel(part)
-    schedule[total].unroll(stream)
-    schedule[total].vectorize(lane)
-    function = tvm.build(schedule, [source, total], target=target)
-    arrays = [_array(threads, rows, _CACHE_STREAMS, lanes), _array(threads, _CACHE_STREAMS, lanes)]
-    return Kernel("cache", "", function.entry_func, arrays), 4.0 * threads * again * rows * _CACHE_STREAMS * lanes
+    sizes = {"c": threads, "a": again, "r": rows, "s": _CACHE_STREAMS, "l": lanes}
+    total = SumOfProducts("cache", ("crsl",), "csl", sizes)
+    return _bound(total, target), 4.0 * total.terms
 
 
-def _array(*shape: int) -> DeviceArray:
-    return load_tvm().nd.array(np.ones(shape, dtype="float32"))
+def _bound(sums: SumOfProducts, target: Target) -> BoundKernel:
+    """Over ones."""
+    compiler, device = compiler_in_use(), load_tvm().cpu()
+    arrays = [compiler.array_on(np.ones(shape, dtype="float32"), device) for shape in sums.shapes]
+    return compiler.bound_kernel(sums.name, "", compiler.build_sums(sums, target), arrays)

@@ -1,0 +1,27 @@
+"""Sums of products that tell how fast a machine is, by schedules of TIR."""
+
+from __future__ import annotations
+
+from op_profiler.compilers.relax.rules.blocks import sum_in_registers, vectorize_and_unroll
+from op_profiler.compilers.sum_of_products import SumOfProducts
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import PackedFunction, Target
+
+
+def build_sums(sums: SumOfProducts, target: Target) -> PackedFunction:
+    """As `Compiler.build_sums`."""
+    tvm = load_tvm()
+    from tvm import s_tir, te
+
+    schedule = s_tir.Schedule(te.create_prim_func(sums.tensors(te)))
+    block = schedule.get_sblock(sums.name)
+    first, *others = schedule.get_loops(block)
+    tile, summed = others[: len(sums.output) - 1], others[len(sums.output) - 1 :]
+    if sums.in_registers:
+        copied = schedule.cache_write(block, 0, "local")
+        schedule.reverse_compute_at(copied, first)
+        vectorize_and_unroll(schedule, schedule.get_loops(copied)[1:])
+    schedule.parallel(first)
+    sum_in_registers(schedule, block, [first], summed, tile)
+    function: PackedFunction = tvm.tirx.build(schedule.mod, target=target)["main"]
+    return function
