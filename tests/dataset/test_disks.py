@@ -15,6 +15,7 @@ from sqlalchemy import event
 from op_profiler.dataset import Dataset
 from op_profiler.errors import DatasetError
 
+
 def as_nobody(work: Callable[[], list[str]]) -> list[str]:
     """What `work` returns in a process that does not have root's right to write everywhere."""
 

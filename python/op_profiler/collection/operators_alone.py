@@ -25,9 +25,7 @@ class OperatorsAlone:
         occurrences: the operators of the model.
     """
 
-    def __init__(
-        self, worker: Worker, occurrences: Sequence[Occurrence], model: ImportedModel, target: Target
-    ) -> None:
+    def __init__(self, worker: Worker, occurrences: Sequence[Occurrence], model: ImportedModel, target: Target) -> None:
         self._worker = worker
         self._occurrences = occurrences
         self._operators = [occurrence.operator for occurrence in occurrences]

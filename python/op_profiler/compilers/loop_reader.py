@@ -282,3 +282,36 @@ def _gathers(place: Expression) -> bool:
     if isinstance(place, int) or place[0] == "v":
         return False
     return place[0] == "load" or any(_gathers(part) for part in place[1:])
+
+
+def parallel_loops_of(body: Any, tir: ModuleType) -> list[int]:
+    """Iterations of the parallel loops of a function in order, without those inside others; 0 where that is not static.
+
+    Empty where iterations wait for each other, so that how they are cut into parts is not free.
+
+    Args:
+        body: of the function, in plain loops.
+        tir: module with the classes of nodes.
+    """
+    loops: list[int] = []
+    waits = False
+
+    def visit(statement: Any) -> None:
+        nonlocal waits
+        waits |= isinstance(statement, tir.AttrStmt) and str(statement.attr_key).startswith("pragma_parallel")
+        if isinstance(statement, tir.For) and int(statement.kind) == tir.ForKind.PARALLEL:
+            loops.append(int(statement.extent.value) if isinstance(statement.extent, tir.IntImm) else 0)
+        else:
+            for child in children(statement):
+                visit(child)
+
+    visit(body)
+    return [] if waits else loops
+
+
+def children(statement: Any) -> list[Any]:
+    """The statements that one holds."""
+    if hasattr(statement, "seq"):
+        return list(statement.seq)
+    names = ("body", "then_case", "else_case", "block")
+    return [child for name in names if (child := getattr(statement, name, None)) is not None]

@@ -173,13 +173,14 @@ class CompilerSuite:
         read = compiler.read(tmp_path)
         assert read.by_label.keys() == written.by_label.keys()
         assert [o.operator for o in read.occurrences] == [o.operator for o in written.occurrences]
-        assert (read.executor, read.calls, read.tensors, read.outputs, read.notes, read.loops) == (
+        assert (read.executor, read.calls, read.tensors, read.outputs, read.notes, read.loops, read.code) == (
             written.executor,
             written.calls,
             written.tensors,
             written.outputs,
             written.notes,
             written.loops,
+            written.code,
         )
         again = compiler.read(tmp_path, written)
         assert again == dataclasses.replace(written, library=again.library) and again.library is not written.library

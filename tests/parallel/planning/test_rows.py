@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
-from op_profiler.compilers.relay.launch import parallel_loops_of
+from op_profiler.compilers.loop_reader import parallel_loops_of
 from op_profiler.compilers.relay.lower import compile_model
 from op_profiler.measure.calls import Kernel
 from op_profiler.measure.threads import available_cores
@@ -84,9 +84,10 @@ def test_loops_whose_parts_wait_for_each_other_are_left_as_they_are(tvm: Any) ->
     inner = tir.For(variables[1], 0, 4, tir.ForKind.PARALLEL, body)
     outer = tir.For(variables[0], 0, 8, tir.ForKind.PARALLEL, inner)
     behind = tir.For(variables[2], 0, tir.Var("n", "int32"), tir.ForKind.PARALLEL, body)
-    assert parallel_loops_of(tir.SeqStmt([outer, tir.For(variables[1], 0, 3, tir.ForKind.SERIAL, behind)])) == [8, 0]
+    both = tir.SeqStmt([outer, tir.For(variables[1], 0, 3, tir.ForKind.SERIAL, behind)])
+    assert parallel_loops_of(both, tir) == [8, 0]
     waiting = tir.AttrStmt(variables[0], "pragma_parallel_barrier_when_finish", tir.IntImm("int32", 1), outer)
-    assert parallel_loops_of(waiting) == []
+    assert parallel_loops_of(waiting, tir) == []
 
 
 def test_a_kernel_with_a_barrier_is_never_cut_by_rows(

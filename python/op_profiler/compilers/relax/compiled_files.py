@@ -45,6 +45,8 @@ class _About(msgspec.Struct):
     calls: tuple[KernelCall, ...]
     tensors: tuple[PlannedTensor, ...]
     outputs: tuple[int, ...]
+    loops: dict[str, list[int]]
+    code: dict[str, str]
     notes: tuple[str, ...]
     step: Step | None
 
@@ -73,6 +75,8 @@ def write_compiled(folder: Path, compiled: CompiledModel) -> None:
         compiled.calls,
         compiled.tensors,
         compiled.outputs,
+        compiled.loops,
+        compiled.code,
         compiled.notes,
         library.step if isinstance(library, DecoderLibrary) else None,
     )
@@ -114,6 +118,8 @@ def read_compiled(folder: Path, like: CompiledModel | None = None) -> CompiledMo
         calls=about.calls,
         tensors=about.tensors,
         outputs=about.outputs,
+        loops=about.loops,
+        code=about.code,
         notes=about.notes,
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from op_profiler.compilers.loop_nest import LoopNest
 from op_profiler.compilers.loop_reader import Language, Reader
+from op_profiler.compilers.relax.code import plain_loops
 from op_profiler.compilers.relax.rules import schedule_function
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
@@ -54,14 +55,4 @@ def _language(tvm: Any) -> Language:
 
 def _flattened(tvm: Any) -> Any:
     """Passes until tensors are flat and loops still have their marks."""
-    first, second = tvm.s_tir.transform, tvm.tirx.transform
-    return tvm.transform.Sequential(
-        [
-            first.LowerInitBlock(),
-            first.PlanAndUpdateBufferAllocationLocation(),
-            first.ConvertBlocksToOpaque(),
-            first.CompactBufferAllocation(),
-            first.LowerOpaqueBlock(),
-            second.FlattenBuffer(),
-        ]
-    )
+    return tvm.transform.Sequential([plain_loops(), tvm.tirx.transform.FlattenBuffer()])

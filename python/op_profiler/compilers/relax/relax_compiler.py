@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler
@@ -138,17 +138,18 @@ class RelaxCompiler(Compiler):
     def build(
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
     ) -> BuiltModel:
+        from op_profiler.compilers.relax.finished import Finished, built_model, finished_kernels
         from op_profiler.compilers.relax.other_pipelines import run_pipeline
 
         started, pipeline = time.perf_counter(), pipeline_in_use()
         with _refused(model.name):
             if pipeline == DEFAULT_PIPELINE:
                 lowered = _lowered(model, target)
-                finished = _finished(lowered.kernels, target, records)
+                finished = finished_kernels(lowered.kernels, target, records)
             else:
                 other = run_pipeline(pipeline, model.mod, target, build=True)
                 lowered, finished = other.lowered, Finished(other.executable)
-        built = _built(finished, lowered.kernels, model, _called(lowered), started)
+        built = built_model(finished, lowered.kernels, model, _called(lowered), started)
         return _with_attention(built, model, target)
 
     def load_remote(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> RemoteModel:
@@ -232,13 +233,15 @@ class RelaxCompiler(Compiler):
         return operator_model(occurrence)
 
     def build_operator(self, occurrence: Occurrence, target: Target, records: UsableRecords) -> BuiltModel:
+        from op_profiler.compilers.relax.finished import built_model, finished_kernels
+
         started = time.perf_counter()
         model = self.single_operator(occurrence)
         with _refused(model.name):
-            finished = _finished(model.mod, target, records)
+            finished = finished_kernels(model.mod, target, records)
         if finished.refused:
             raise ModelError(f"the record of {model.name} no longer fits its kernel; tune it again")
-        return _built(finished, model.mod, model, [occurrence], started)
+        return built_model(finished, model.mod, model, [occurrence], started)
 
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES
@@ -322,75 +325,6 @@ def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> 
         made = library.with_attention(built, step, kernels, schedules, target)
     seconds = built.compiled.build_seconds + time.perf_counter() - started
     return dataclasses.replace(made, compiled=dataclasses.replace(made.compiled, build_seconds=seconds))
-
-
-@dataclasses.dataclass(frozen=True)
-class Finished:
-    """Kernels that were compiled.
-
-    Attributes:
-        executable: ``relax.VMExecutable``.
-        schedules: by label; of kernels that are not among them the pipeline is all that is known.
-        asked: computations that records were looked for.
-        refused: those of them whose record no longer fits.
-    """
-
-    executable: Any
-    schedules: dict[str, Schedule] = dataclasses.field(default_factory=dict)
-    asked: frozenset[str] = frozenset()
-    refused: frozenset[str] = frozenset()
-
-
-def _finished(kernels: IRModule, target: Target, records: UsableRecords) -> Finished:
-    """Schedule and compile kernels; those of other pipelines are scheduled."""
-    from op_profiler.compilers.relax.pipeline import finish, scheduled
-    from op_profiler.compilers.relax.tuning.applied_records import AppliedRecords
-    from op_profiler.compilers.relax.vectors import vectors_of
-
-    if pipeline_in_use() != DEFAULT_PIPELINE:
-        return Finished(finish(kernels, target))
-    applied = AppliedRecords(records, vectors_of(target))
-    module, schedules = scheduled(kernels, target, applied.schedule_function)
-    return Finished(finish(module, target), schedules, frozenset(applied.asked), frozenset(applied.refused))
-
-
-def _built(
-    finished: Finished,
-    kernels: IRModule,
-    model: ImportedModel,
-    occurrences: list[Occurrence],
-    started: float,
-) -> BuiltModel:
-    """Args:
-    kernels: what the model was lowered to.
-    started: when the compiler began, by `time.perf_counter`.
-    """
-    from op_profiler.compilers.relax.library import VmLibrary
-    from op_profiler.compilers.relax.plan import plan_of
-    from op_profiler.schedules.schedule import Schedule
-
-    pipeline = pipeline_in_use()
-    by_label = {occurrence.label: occurrence for occurrence in reversed(occurrences)}
-    plan = plan_of(kernels, [one.name for one in model.inputs])
-    notes: tuple[str, ...] = ()
-    if pipeline != DEFAULT_PIPELINE:
-        notes = (f"its kernels are those of the pipeline {pipeline}",)
-    elif finished.refused:
-        notes = (f"records that no longer fit, of kernels built by default: {len(finished.refused)}; tune again",)
-    compiled = CompiledModel(
-        VmLibrary(finished.executable, finished.executable.mod, plan.weights),
-        tuple(occurrences),
-        by_label,
-        time.perf_counter() - started,
-        "graph",
-        calls=plan.calls,
-        tensors=plan.tensors,
-        outputs=plan.outputs,
-        notes=notes,
-    )
-    other = Schedule(f"{pipeline}.relax")
-    of_operators = {one.operator.key: finished.schedules.get(label, other) for label, one in by_label.items()}
-    return BuiltModel(compiled, of_operators, finished.asked, finished.refused)
 
 
 @contextlib.contextmanager

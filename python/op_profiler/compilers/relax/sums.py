@@ -17,11 +17,12 @@ def build_sums(sums: SumOfProducts, target: Target) -> PackedFunction:
     block = schedule.get_sblock(sums.name)
     first, *others = schedule.get_loops(block)
     tile, summed = others[: len(sums.output) - 1], others[len(sums.output) - 1 :]
-    if sums.in_registers:
-        copied = schedule.cache_write(block, 0, "local")
+    copied = schedule.cache_write(block, 0, "local") if sums.in_registers else None
+    schedule.reorder(first, *summed, *tile)
+    if copied is not None:
         schedule.reverse_compute_at(copied, first)
         vectorize_and_unroll(schedule, schedule.get_loops(copied)[1:])
     schedule.parallel(first)
-    sum_in_registers(schedule, block, [first], summed, tile)
+    sum_in_registers(schedule, block, [], summed, tile)
     function: PackedFunction = tvm.tirx.build(schedule.mod, target=target)["main"]
     return function

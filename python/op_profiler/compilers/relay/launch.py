@@ -1,4 +1,4 @@
-"""How a kernel is launched, read from the loops that the schedule bound to blocks and threads, or made parallel."""
+"""How a kernel is launched, read from the loops that the schedule bound to blocks and threads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from op_profiler.compilers.compiled_model import Launch
+from op_profiler.compilers.loop_reader import children
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
 
@@ -18,7 +19,7 @@ def launch_capture(found: dict[str, list[_Launched]], read: Callable[[Any], list
 
     Args:
         found: by the function's name; filled in while the compiler runs.
-        read: `launches_of` for a GPU, `parallel_loops_of` for a processor; gets the function's body.
+        read: `launches_of` for a GPU, `loop_reader.parallel_loops_of` for a processor; gets the function's body.
     """
     tvm = load_tvm()
 
@@ -46,37 +47,8 @@ def launches_of(body: Any) -> list[Launch]:
             where, _, axis = str(statement.node.thread_tag).partition(".")
             if where in _DIMENSIONS and isinstance(statement.value, tir.IntImm):
                 inside[_DIMENSIONS[where]]["xyz".index(axis)] = int(statement.value)
-        for child in _children(statement):
+        for child in children(statement):
             visit(child, inside)
 
     visit(body, None)
     return launches
-
-
-def parallel_loops_of(body: Any) -> list[int]:
-    """Iterations of the parallel loops of a function in order, without those inside others; 0 where that is not static.
-
-    Empty where iterations wait for each other, so that how they are cut into parts is not free.
-    """
-    tir = load_tvm().tir
-    loops: list[int] = []
-    waits = False
-
-    def visit(statement: Any) -> None:
-        nonlocal waits
-        waits |= isinstance(statement, tir.AttrStmt) and str(statement.attr_key).startswith("pragma_parallel")
-        if isinstance(statement, tir.For) and int(statement.kind) == tir.ForKind.PARALLEL:
-            loops.append(int(statement.extent) if isinstance(statement.extent, tir.IntImm) else 0)
-        else:
-            for child in _children(statement):
-                visit(child)
-
-    visit(body)
-    return [] if waits else loops
-
-
-def _children(statement: Any) -> list[Any]:
-    if hasattr(statement, "seq"):
-        return list(statement.seq)
-    names = ("body", "then_case", "else_case", "block")
-    return [child for name in names if (child := getattr(statement, name, None)) is not None]

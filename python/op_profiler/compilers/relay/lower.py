@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import time
@@ -12,9 +13,10 @@ from typing import Any
 from op_profiler.compilers import executor_graph
 from op_profiler.compilers.compiled_model import CompiledModel, Launch, Occurrence
 from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.loop_reader import parallel_loops_of
 from op_profiler.compilers.relay.code_capture import code_capture
 from op_profiler.compilers.relay.extract import extract
-from op_profiler.compilers.relay.launch import launch_capture, launches_of, parallel_loops_of
+from op_profiler.compilers.relay.launch import launch_capture, launches_of
 from op_profiler.compilers.relay.layers import Layers
 from op_profiler.compilers.relay.shortcuts import shortcuts
 from op_profiler.compilers.tvm_build import load_tvm
@@ -93,7 +95,8 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     launches: dict[str, list[Launch]] = {}
     loops: dict[str, list[int]] = {}
     code: dict[str, str] = {}
-    note = launch_capture(loops, parallel_loops_of) if "cpu" in target.keys else launch_capture(launches, launches_of)
+    parallel = functools.partial(parallel_loops_of, tir=tvm.tir)
+    note = launch_capture(loops, parallel) if "cpu" in target.keys else launch_capture(launches, launches_of)
     started = time.perf_counter()
     config = _config() | {"tir.add_lower_pass": [(0, code_capture(code)), (3, note)]}
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build

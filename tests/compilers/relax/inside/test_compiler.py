@@ -14,6 +14,7 @@ from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.measure.threads import ThreadPool
+from op_profiler.report.page.loops import loops_of
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing import CompilerSuite
 
@@ -54,3 +55,10 @@ class TestRelax(CompilerSuite):
         assert np.isnan(loaded.walk("model", [False] * len(loaded.labels))).all()
         assert loaded.time_model() > 0 and np.isfinite(loaded.call_overhead_us())
         assert [loaded.kernel_error(i) for i in range(len(loaded.labels))] == [None] * len(loaded.labels)
+
+    def test_code_and_parallel_loops_are_told_of_every_kernel_that_is_scheduled(self, built: BuiltModel) -> None:
+        compiled = built.compiled
+        assert {call.label for call in compiled.calls} <= compiled.code.keys() and compiled.loops
+        for label, code in compiled.code.items():
+            parallel = [int(loop.extent) for loop in loops_of(code) if loop.kind == "parallel"]
+            assert parallel == compiled.loops.get(label, [])

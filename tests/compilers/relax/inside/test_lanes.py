@@ -21,7 +21,7 @@ from op_profiler.parallel.runtime.lane_executor import PlanExecutor, on_lanes
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing.compiler import NO_RECORDS
 
-SHAPE = (1, 16, 14, 14)
+SHAPE = (1, 16, 28, 28)
 INPUTS = {"data": np.random.default_rng(3).standard_normal(SHAPE).astype("float32")}
 
 
@@ -68,6 +68,7 @@ def test_outputs_are_those_of_the_virtual_machine(branches: CompiledModel, tmp_p
     lanes = on_lanes(compiled, tmp_path)
     twice = (lanes, compiler.with_own_weights(lanes))
     graph, cores = kernel_graph(["one", "other"], twice), available_cores()[:2]
+    assert any(node.rows for node in graph.nodes)
     with PlanExecutor(graph, twice, _plan(graph, cores, teams), runtime_device(target), [INPUTS, INPUTS]) as executor:
         for _ in range(5):
             executor.run()

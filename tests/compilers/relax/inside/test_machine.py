@@ -9,7 +9,7 @@ import pytest
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.steadiness import PROBE_NAMES, SteadinessProbe
-from op_profiler.measure.threads import ThreadPool, available_cores
+from op_profiler.measure.threads import available_cores
 from op_profiler.targets.open_machine import open_machine
 from op_profiler.targets.target import resolve_target
 
@@ -22,7 +22,6 @@ def target() -> Any:
 
 def test_the_steadiness_probe_takes_time_and_reads_what_no_cache_holds(target: Any) -> None:
     probe = SteadinessProbe(target)
-    ThreadPool().use(1)
     timed = probe.timed()
     assert len(timed) == len(PROBE_NAMES) and min(timed) > 0
     compute, memory = probe.sizes_bytes

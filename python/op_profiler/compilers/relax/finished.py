@@ -1,0 +1,89 @@
+"""From lowered kernels to a built model, its schedules and its code."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, Occurrence
+from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
+from op_profiler.compilers.relax.code import Code, code_of
+from op_profiler.compilers.relax.library import VmLibrary
+from op_profiler.compilers.relax.pipeline import finish, scheduled
+from op_profiler.compilers.relax.plan import plan_of
+from op_profiler.compilers.relax.tuning.applied_records import AppliedRecords
+from op_profiler.compilers.relax.vectors import vectors_of
+from op_profiler.compilers.tvm_types import IRModule, Target
+from op_profiler.schedules.schedule import Schedule
+from op_profiler.schedules.usable_records import UsableRecords
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """Kernels that were compiled.
+
+    Attributes:
+        executable: ``relax.VMExecutable``.
+        schedules: by label; of kernels that are not among them the pipeline is all that is known.
+        asked: computations that records were looked for.
+        refused: those of them whose record no longer fits.
+        code: of kernels that this package scheduled.
+    """
+
+    executable: Any
+    schedules: dict[str, Schedule] = dataclasses.field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+    code: Code = dataclasses.field(default_factory=Code)
+
+
+def finished_kernels(kernels: IRModule, target: Target, records: UsableRecords) -> Finished:
+    """Schedule and compile kernels; those of other pipelines are scheduled."""
+    if pipeline_in_use() != DEFAULT_PIPELINE:
+        return Finished(finish(kernels, target))
+    applied = AppliedRecords(records, vectors_of(target))
+    module, schedules = scheduled(kernels, target, applied.schedule_function)
+    told = code_of(module, target)
+    return Finished(finish(module, target), schedules, frozenset(applied.asked), frozenset(applied.refused), told)
+
+
+def built_model(
+    finished: Finished,
+    kernels: IRModule,
+    model: ImportedModel,
+    occurrences: Sequence[Occurrence],
+    started: float,
+) -> BuiltModel:
+    """The model of compiled kernels.
+
+    Args:
+        kernels: what the model was lowered to.
+        started: when the compiler began, by `time.perf_counter`.
+    """
+    pipeline = pipeline_in_use()
+    by_label = {occurrence.label: occurrence for occurrence in reversed(occurrences)}
+    plan = plan_of(kernels, [one.name for one in model.inputs])
+    notes: tuple[str, ...] = ()
+    if pipeline != DEFAULT_PIPELINE:
+        notes = (f"its kernels are those of the pipeline {pipeline}",)
+    elif finished.refused:
+        notes = (f"records that no longer fit, of kernels built by default: {len(finished.refused)}; tune again",)
+    compiled = CompiledModel(
+        VmLibrary(finished.executable, finished.executable.mod, plan.weights),
+        tuple(occurrences),
+        by_label,
+        time.perf_counter() - started,
+        "graph",
+        calls=plan.calls,
+        tensors=plan.tensors,
+        outputs=plan.outputs,
+        loops=finished.code.loops,
+        code=finished.code.text,
+        notes=notes,
+    )
+    other = Schedule(f"{pipeline}.relax")
+    of_operators = {one.operator.key: finished.schedules.get(label, other) for label, one in by_label.items()}
+    return BuiltModel(compiled, of_operators, finished.asked, finished.refused)
