@@ -225,7 +225,9 @@ def _python() -> Iterator[str]:
             yield _fenced("python", _declaration(public))
         yield from map(_docstring_part, (inspect.getdoc(public) or "").split("\n\n"))
         if inspect.isclass(public):
-            methods = {n: getattr(public, n) for n in vars(public) if n[0] != "_" and callable(getattr(public, n))}
+            ours = [base for base in reversed(public.__mro__) if base.__module__.startswith("op_profiler.")]
+            names = dict.fromkeys(name for base in ours for name in vars(base))
+            methods = {n: getattr(public, n) for n in names if n[0] != "_" and callable(getattr(public, n))}
             rows = [[f"`{n}`", (inspect.getdoc(method) or "").split("\n\n")[0]] for n, method in methods.items()]
             yield _table(["method", "what it does"], rows)
 
