@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
 pytest.importorskip("distributed")
@@ -22,13 +24,15 @@ from processes import Listening, end, other_cache, request, scheduler, worker
 from op_profiler import cache
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Studies, TuneRequest
+from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.summary import ModelReport
 from op_profiler.dataset import Dataset
 from op_profiler.fleet import builds, dispatch, runs, settings, work
+from op_profiler.fleet import machine as fleet_machine
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.machine import Compiles, FleetMachine
 from op_profiler.fleet.state import state_of
-from op_profiler.fleet.tasks import CollectTask
+from op_profiler.fleet.tasks import CollectTask, SampleTask
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.turns import PROCESSOR, measuring
 
@@ -81,6 +85,12 @@ def test_what_one_worker_builds_is_measured_by_another(tmp_path: Path, sqlite_ur
         assert answer.error is None and answer.threads[1].measured > 0
         assert kept(rack)["place"] == kept(head)["place"] and kept(rack)["seconds"] != kept(head)["seconds"]
 
+        crashed = _killed_while_it_builds(cluster, dataclasses.replace(request(sqlite_url), label="crashed"), head)
+        assert crashed.place == "" and "the process died (SIGKILL)" in crashed.reason
+        finished = _measured(cluster, again, crashed)
+        told, sentence, *_ = finished.messages
+        assert "the worker's log: " in told and "the process died (SIGKILL)" in sentence
+
         missing = _built(cluster, request(sqlite_url, "nothing-of-this-name"))
         assert missing.place == "" and "unknown" in missing.reason
         only_there = request(sqlite_url).of(input_data=str(tmp_path / "only-there.npz"))
@@ -88,6 +98,17 @@ def test_what_one_worker_builds_is_measured_by_another(tmp_path: Path, sqlite_ur
         finished = _measured(cluster, again, b"no answer of a build")
         (sentence,) = (text for text in finished.messages if "refused" in text)
         assert "built where it is measured" in sentence
+
+        taken: list[int] = []
+
+        def samples() -> Iterator[SampleTask]:
+            """Each ends at once: there is no such kind."""
+            for number in itertools.count():
+                taken.append(number)
+                yield SampleTask(request(sqlite_url), Draw(label="none", kinds=("no such kind",)), number)
+
+        assert next(dispatch.Dispatch(cluster, Listening()).run(samples())).answer is None
+        assert len(taken) == 4  # two for each worker that measures, and two more; none for what others may build
 
 
 def test_what_a_lost_worker_was_to_build_is_built_where_it_is_measured(
@@ -183,6 +204,21 @@ def _built(cluster: Cluster, asked: CollectRequest) -> builds.Built:
     return msgspec.msgpack.decode(done.result(), type=builds.Built)
 
 
+def _killed_while_it_builds(cluster: Cluster, asked: CollectRequest, locks: Path) -> builds.Built:
+    """Its process is, when it waits for its turn."""
+    build = builds.build_for(CollectTask(asked), _machines(cluster))
+    assert build is not None
+    (building,) = (at for at, (machine, _) in cluster.workers().items() if machine.builds)
+    (pid,) = cluster.client.run(os.getpid, workers=[building]).values()
+    with _measuring_on(locks):
+        encoded = msgspec.msgpack.encode(build)
+        done = cluster.client.submit(builds.carry_out, encoded, resources=build.needs, pure=False)
+        while not (children := psutil.Process(pid).children()):
+            time.sleep(0.05)
+        children[0].kill()
+        return msgspec.msgpack.decode(done.result(), type=builds.Built)
+
+
 def _measured(cluster: Cluster, asked: CollectRequest, built: builds.Built | bytes) -> work.Finished:
     """By the worker that measures."""
     task = msgspec.msgpack.encode(CollectTask(asked))
@@ -221,3 +257,11 @@ def test_builds_are_for_the_machines_that_may_measure() -> None:
         task.request.of(target="cuda"),
     ):
         assert builds.build_for(CollectTask(other_task), [machine()]) is None
+
+
+def test_a_tvm_that_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path))
+    monkeypatch.setattr(fleet_machine, "_COMPILES_FOR", "raise ImportError('libtvm.so is not there')")
+    told: list[str] = []
+    assert fleet_machine.compilers_here(told.append) == {}
+    assert told and all(text.endswith("cannot be used: ImportError: libtvm.so is not there") for text in told)
