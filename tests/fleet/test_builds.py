@@ -29,6 +29,7 @@ from op_profiler.collection.summary import ModelReport
 from op_profiler.dataset import Dataset
 from op_profiler.fleet import builds, dispatch, runs, settings, work
 from op_profiler.fleet import machine as fleet_machine
+from op_profiler.fleet.certificates import make
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.machine import Compiles, FleetMachine
 from op_profiler.fleet.state import state_of
@@ -44,8 +45,12 @@ def kept(folder: Path) -> dict[str, Any]:
     return {"place": about.parent.name, "files": json.loads(about.read_text())["files"], "seconds": seconds}
 
 
-def test_what_one_worker_builds_is_measured_by_another(tmp_path: Path, sqlite_url: str) -> None:
+def test_what_one_worker_builds_is_measured_by_another(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     head, rack = tmp_path / "head", tmp_path / "rack"
+    make(tmp_path / "tls", ["localhost"])
+    monkeypatch.setenv(settings.TLS, str(tmp_path / "tls"))
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_one_builds_for_the_other(tmp_path, head, rack))
         turn = stack.enter_context(contextlib.ExitStack())
@@ -59,6 +64,7 @@ def test_what_one_worker_builds_is_measured_by_another(tmp_path: Path, sqlite_ur
                     received.append(list(rack.glob("built/*/*")))
                     turn.close()
 
+        assert cluster.address.startswith("tls://")
         listening = Waiting()
         (report,) = runs.collect(cluster, [request(sqlite_url)], listening)
         assert report.error is None and report.threads[1].measured > 0 and received == [[]]

@@ -21,7 +21,7 @@ _FORMS = (
     "tcp://HOST:PORT or tls://HOST:PORT of a scheduler, local:N for N workers on this machine, or slurm:FILE for jobs"
 )
 _CONNECT_SECONDS = 10
-_WAIT_SECONDS = 300
+_WAIT_SECONDS = settings.WAIT_SECONDS
 _AGAIN_SECONDS = 2.0
 
 
