@@ -78,6 +78,7 @@ def test_what_one_worker_builds_is_measured_by_another(
 
         ready = _built(cluster, request(sqlite_url))
         assert ready.place == "" and ready.reason == ""  # every machine has measured it before
+        assert _built(cluster, request(sqlite_url).of(threads=(1, 2))).place  # but not all of it
         again = dataclasses.replace(request(sqlite_url), label="again")
         built = _built(cluster, again)
         assert built.place.endswith(f"/{kept(head)['place']}") and built.reason == ""
@@ -123,6 +124,7 @@ def test_what_a_lost_worker_was_to_build_is_built_where_it_is_measured(
     """One build is lost while it waits for its turn, and one is asked for of a worker that is not there any more."""
     head, rack = tmp_path / "head", tmp_path / "rack"
     monkeypatch.setattr(dispatch, "_KNOWN_SECONDS", 1e9)  # it is not noticed in time
+    monkeypatch.chdir(tmp_path)
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(_one_builds_for_the_other(tmp_path, head, rack))
         stack.enter_context(_measuring_on(head))
@@ -134,11 +136,13 @@ def test_what_a_lost_worker_was_to_build_is_built_where_it_is_measured(
             while not cluster.processing().get(building):
                 time.sleep(0.1)
             _end(cluster, building)
-            yield CollectTask(dataclasses.replace(request(sqlite_url), label="late"))
+            relative = f"sqlite:///{os.path.relpath(sqlite_url.removeprefix('sqlite:///'), tmp_path)}"
+            yield CollectTask(dataclasses.replace(request(relative), label="late"))
 
         listening = Listening()
         ended = list(dispatch.Dispatch(cluster, listening).run(tasks()))
         assert sorted(one.task.request.label for one in ended if isinstance(one.task, CollectTask)) == ["begun", "late"]
+        assert {one.task.request.db for one in ended} == {sqlite_url}  # workers are in other folders
         for one in ended:
             assert isinstance(one.answer, ModelReport) and one.answer.error is None
         lost = [text for text in listening.told if "was lost" in text]

@@ -15,7 +15,7 @@ EXAMPLES = """Examples:
 
 op-profiler scheduler                                             (listens on this machine only, port 8786)
 
-op-profiler worker tcp://127.0.0.1:8786                           (on every machine that measures)
+op-profiler worker tcp://127.0.0.1:8786                           (on this machine; on others tls://, see the tutorial)
 
 op_performance_collector.py --modelsource local --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
 
