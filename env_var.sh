@@ -219,7 +219,15 @@ install_package() (
         *" relax "*)
             # A second TVM, of the same module name: it lies in a folder of its own. What pip takes by itself for the
             # second of them, 0.1.15, takes MetaSchedule down.
-            pip --no-deps --upgrade --target "$venv/relax-tvm" apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1 || exit 1
+            set -- apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1
+            # It compiles for GPUs with NVIDIA's compiler of CUDA 13, which then lies beside it.
+            case " $installed " in
+                *" cuda "*)
+                    set -- "$@" cuda-bindings==13.5.0 cuda-pathfinder==1.9.0 nvidia-cuda-nvrtc==13.5.37 \
+                        nvidia-cuda-runtime==13.5.37 nvidia-cuda-cccl==13.3.5.0.6 nvidia-cuda-crt==13.5.37
+                    ;;
+            esac
+            pip --no-deps --upgrade --target "$venv/relax-tvm" "$@" || exit 1
             ;;
     esac
     case " $installed " in

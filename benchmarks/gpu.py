@@ -86,7 +86,7 @@ def main() -> None:
     print(provenance())
     from op_profiler.targets.cuda import tvm_build
 
-    lacking = tvm_build.missing(compile_only=False)
+    lacking = tvm_build.missing() + tvm_build.missing_gpu()
     if lacking:
         sys.exit(f"this needs a GPU; this machine lacks {'; '.join(lacking)}")
     print(f"# {tvm_build.device_name()}")

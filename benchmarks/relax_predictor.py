@@ -2,8 +2,8 @@
 
     python benchmarks/relax_predictor.py DB         (some minutes; DB has the same networks under both compilers)
 
-The dataset comes of one machine, at about a minute a model. 25 rows of each compiler have to be left with any family
-held out:
+The dataset comes of this machine, at about a minute a model, since the collector keeps the loops of Relax's kernels in
+the cache folder. A predictor needs 25 rows: a family is told as one of too few where fewer are left without it.
 
     for model in dcgan squeezenet_v1.1 mobilenet resnet-18 shufflenet_v2_x1_0 mnasnet0_5; do
       for compiler in relay relax; do
@@ -19,12 +19,8 @@ Goal: rows of both are closer than those of either.
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common import provenance, store
@@ -40,33 +36,11 @@ SIDES = ("relay", "relax", "both")
 _FOLDS = 3
 
 
-def write_loops(models: list[str], path: Path) -> None:
-    """In a process with Relax: the loops of the operators of models, by their keys."""
-    import numpy as np
-    from common import requests_of
-
-    from op_profiler.building.requested_model import load_model
-    from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.errors import OpProfilerError
-    from op_profiler.predict.latency.traffic import traffic_features
-
-    found: dict[str, np.ndarray] = {}
-    for request in requests_of("+".join(models)):
-        request = dataclasses.replace(request, compiler="relax", schedules="none")
-        model, _, target = load_model(request)
-        for one in compiler_in_use().operators(model, target):
-            if one.operator.key not in found:
-                try:
-                    found[one.operator.key] = traffic_features(compiler_in_use().loops_of_call(one, target))
-                except OpProfilerError as error:
-                    print(f"{request.model.name}: {one.operator.name}: {error}", file=sys.stderr)
-    np.savez_compressed(path, keys=np.array(list(found)), loops=np.array(list(found.values())))
-
-
 def both_compilers(db: str) -> Examples:
     """Rows of both, as of one device. An operator that both have stands twice, since its loops differ."""
     import numpy as np
 
+    from op_profiler.compilers.compiler import use_compiler
     from op_profiler.errors import DatasetError
     from op_profiler.predict.latency.examples import load_examples
     from op_profiler.predict.latency.loops import loops_of
@@ -78,16 +52,16 @@ def both_compilers(db: str) -> Examples:
     if sorted(compilers) != ["relax", "relay"]:
         raise DatasetError(f"{db} has devices of {', '.join(compilers) or 'nothing'}; one of each compiler is needed")
     relax = compilers[examples.device] == "relax"
-    relay_device = examples.devices[int(np.flatnonzero(compilers == "relay")[0])]
+    (relay_device,) = (device for device in examples.devices if device.compiler == "relay")
+    (relax_device,) = (device for device in examples.devices if device.compiler == "relax")
     count = len(examples.operators)
     loops = np.concatenate([unknown_loops(count), unknown_loops(count)])
-    used = np.unique(examples.operator[~relax])
-    loops[used] = loops_of([examples.operators[at] for at in used], relay_device.target, print)
-    told = _relax_loops(db, examples, relax)
-    for at in np.unique(examples.operator[relax]):
-        loops[count + at] = told.get(examples.operators[at].key, np.nan)
-    known = np.isfinite(loops[count + np.unique(examples.operator[relax])]).all(axis=1)
-    print(f"# loops of {int(known.sum())} of {len(known)} operators under Relax, and of {len(used)} under Relay asked")
+    for first, device in ((count, relax_device), (0, relay_device)):
+        used = np.unique(examples.operator[compilers[examples.device] == device.compiler])
+        use_compiler(device.compiler)  # relax's loops were kept, so its TVM is not asked
+        loops[first + used] = loops_of([examples.operators[at] for at in used], device.target, print)
+        known = np.isfinite(loops[first + used]).all(axis=1)
+        print(f"# loops of {int(known.sum())} of {len(used)} operators under {device.compiler}")
     return dataclasses.replace(
         examples,
         operators=examples.operators * 2,
@@ -96,26 +70,6 @@ def both_compilers(db: str) -> Examples:
         devices=[relay_device, relay_device],
         loops=loops,
     )
-
-
-def _relax_loops(db: str, examples: Examples, relax: np.ndarray) -> dict[str, np.ndarray]:
-    import numpy as np
-
-    from op_profiler.dataset import Dataset
-
-    wanted = {examples.models[model] for model in np.unique(examples.model[relax])}
-    with Dataset.open(db, create=False, read_only=True) as dataset:
-        from op_profiler.dataset import flat_rows
-
-        columns = ("model_name", "model_source")
-        names = {(row["model_source"], row["model_name"]) for row in flat_rows(dataset, columns=columns)}
-    models = sorted(f"{source}:{name}" for source, name in names if name in wanted)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "loops.npz"
-        command = [sys.executable, __file__, "--loops", str(path), *models]
-        subprocess.run(command, check=True, env={**os.environ, "OP_PROFILER_COMPILER": "relax"})
-        with np.load(path, allow_pickle=False) as file:
-            return dict(zip(file["keys"].tolist(), file["loops"]))
 
 
 def fitted(examples: Examples, side: str, kin: np.ndarray) -> Predictor:
@@ -134,10 +88,15 @@ def fitted(examples: Examples, side: str, kin: np.ndarray) -> Predictor:
     return found
 
 
-def predictions(examples: Examples) -> Iterator[tuple[str, float, np.ndarray, NetworkPrediction]]:
-    """Side, time of a network of Relax, times of its operators, and what was predicted without its family."""
+def predictions(examples: Examples, too_few: list[str]) -> Iterator[tuple[str, float, np.ndarray, NetworkPrediction]]:
+    """Side, time of a network of Relax, times of its operators, and what was predicted without its family.
+
+    Args:
+        too_few: families without which no predictor can be fitted are added.
+    """
     import numpy as np
 
+    from op_profiler.errors import DatasetError
     from op_profiler.predict.latency.held_out import family_of
     from op_profiler.predict.latency.network import Network, predict_network
 
@@ -146,7 +105,12 @@ def predictions(examples: Examples) -> Iterator[tuple[str, float, np.ndarray, Ne
     assert examples.loops is not None
     for family in dict.fromkeys(families[of_relax]):
         for side in SIDES:
-            predictor = fitted(examples, side, families[examples.model] == family)
+            try:
+                predictor = fitted(examples, side, families[examples.model] == family)
+            except DatasetError as error:
+                print(f"# too few rows of {side} without {family}: {error}")
+                too_few.append(f"{family}: {side}")
+                continue
             for model in of_relax[families[of_relax] == family]:
                 mine = (examples.model == model) & (examples.device == 1)
                 for threads in np.unique(examples.threads[mine]):
@@ -167,13 +131,11 @@ def main() -> None:
 
     from op_profiler.predict.latency.held_out import HEAVY_US
 
-    if sys.argv[1] == "--loops":
-        write_loops(sys.argv[3:], Path(sys.argv[2]))
-        return
     print(provenance())
     networks: list[dict[str, Any]] = []
+    too_few: list[str] = []
     heavy: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
-    for side, measured_us, operators_us, found in predictions(both_compilers(sys.argv[1])):
+    for side, measured_us, operators_us, found in predictions(both_compilers(sys.argv[1]), too_few):
         error = found.total_us / measured_us - 1
         row = {
             "network": found.network.name,
@@ -186,8 +148,10 @@ def main() -> None:
         networks.append(row)
         print(f"{row['network']:28} {row['threads']} {side:6} {row['measured_us']:10} {row['error_percent']:+7.1f} %")
         heavy[side].append(np.abs(found.operators.latency_us / operators_us - 1)[operators_us > HEAVY_US])
+    if not networks:
+        sys.exit("no family can be held out: collect more networks under both compilers")
     sides = []
-    for side in SIDES:
+    for side in sorted({row["rows_of"] for row in networks}, key=SIDES.index):
         off = np.array([abs(row["error_percent"]) for row in networks if row["rows_of"] == side])
         of_operators = np.concatenate(heavy[side])
         sides.append(
@@ -204,6 +168,8 @@ def main() -> None:
     headline = "networks of Relax held out, mean error with rows of " + ", ".join(
         f"{one['rows_of']} {one['mean_error_percent']} %" for one in sides
     )
+    if too_few:
+        headline += f"; too few rows without {', '.join(too_few)}"
     store(__file__, headline, {"sides": sides, "networks": networks}, whole=len(sys.argv) == 2)
 
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Packs what op_profiler needs on a GPU host that has no network: TVM with CUDA, and Python packages.
+# Packs what op_profiler needs on a GPU host that has no network: TVM with CUDA, and Python packages; today's TVM with
+# Relax in a second archive, relax-tvm.tar.xz, which may be left out.
 # usage: pack.sh OUT_DIR [REQUIREMENT ...]
 #   Runs on x86-64 Linux that reaches PyPI and has cc, strip, unzip, xz. REQUIREMENT: further packages for CPython 3.12,
 #   each without what it depends on. Packages that GPU hosts with torch and transformers have are not packed.
 #   See docs/tutorials/gpu.md.
 set -euo pipefail
 shopt -s globstar nullglob
-[ $# -ge 1 ] || { sed -n '2,6p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,7p' "$0" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
@@ -19,14 +20,14 @@ trap 'rm -rf "$work"' EXIT
 site=$work/site
 mkdir -p "$work/wheels" "$site"
 
-wheel() { # one wheel for the GPU host's Python
+wheel() { # FOLDER REQUIREMENT: one wheel for the GPU host's Python
   python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
     --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 \
-    --platform manylinux2014_x86_64 --platform manylinux1_x86_64 -d "$work/wheels" "$1"
+    --platform manylinux2014_x86_64 --platform manylinux1_x86_64 -d "$1" "$2"
 }
 for requirement in SQLAlchemy xgboost-cpu tornado decorator msgspec platformdirs setuptools 'pygambit>=17.0.0b2' \
                    nvidia-cuda-runtime-cu12==12.1.105 "$@"; do
-  wheel "$requirement"
+  wheel "$work/wheels" "$requirement"
 done
 for file in "$work"/wheels/*.whl; do
   unzip -q -o "$file" -d "$site"
@@ -80,18 +81,33 @@ mkdir -p "$site/xtc_tvm_python_bindings-0.17.dev0.dist-info"
 printf 'Metadata-Version: 2.1\nName: xtc-tvm-python-bindings\nVersion: 0.17.dev0\n' \
   > "$site/xtc_tvm_python_bindings-0.17.dev0.dist-info/METADATA"
 
+# Today's TVM, with Relax, has the same module name: a folder of its own. The host's nvcc compiles for it.
+relax=$work/relax-tvm
+mkdir -p "$work/relax-wheels" "$relax"
+for requirement in apache-tvm==0.27.0.post1 apache-tvm-ffi==0.1.14.post1 ml_dtypes nvidia-cuda-runtime==13.5.37; do
+  wheel "$work/relax-wheels" "$requirement"
+done
+for file in "$work"/relax-wheels/*.whl; do
+  unzip -q -o "$file" -d "$relax"
+done
+rm -rf "$relax"/nvidia/cu13/include "$relax"/tvm/include "$relax"/tvm/src "$relax"/tvm/3rdparty
+
 rm -rf "$site"/**/__pycache__ "$site"/**/tests "$site"/tornado/test "$site"/xgboost/spark "$site"/xgboost/dask \
   "$site"/sqlalchemy/testing
 find "$site" -type f \( -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.pyi' -o -name '*.h' \
   -o -name 'gambit.cpp' \) -delete
 find "$site" -type d -empty -delete
-find "$site" -type f \( -name '*.so' -o -name '*.so.*' \) -exec strip {} +
+find "$site" "$relax" -type f \( -name '*.so' -o -name '*.so.*' \) -exec strip {} +
 
-tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner -cf "$work/site.tar" site
-xz -T1 --x86 --lzma2=preset=9e,dict=192MiB,nice=273,pb=0,lc=4 -c "$work/site.tar" > "$out/site.tar.xz"
+for folder in site relax-tvm; do
+  tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner -cf "$work/$folder.tar" "$folder"
+  xz -T1 --x86 --lzma2=preset=9e,dict=192MiB,nice=273,pb=0,lc=4 -c "$work/$folder.tar" > "$out/$folder.tar.xz"
+done
 rm -rf "$out/wheels" "$out/libtvm.so.xz" "$out/tvm-python.tar.xz"
 for script in unpack.sh run.sh; do
   [ "$here" = "$out" ] || cp "$here/$script" "$out/$script"
 done
-(cd "$work/wheels" && for file in *.whl; do echo "${file%.whl}"; done; echo bitblas-0.1.0.post1) > "$out/contents.txt"
+for file in "$work"/wheels/*.whl "$work"/relax-wheels/*.whl bitblas-0.1.0.post1.whl; do
+  basename "$file" .whl
+done > "$out/contents.txt"
 du -b --apparent-size "$out"/* | awk '{ sum += $1; print } END { printf "%.1f MB in all\n", sum / 1e6 }'

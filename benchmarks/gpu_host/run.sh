@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs op_profiler on a GPU host without network, from the root of its source tree.
-# usage: bash PACKED/run.sh STAGE ...        stages: smoke tests collect tune corun bench sample
+# usage: bash PACKED/run.sh STAGE ...        stages: smoke tests collect relax tune corun bench sample
 #   OUT       folder for the results (default gpu-out): table.txt, logs.tar.gz, gpu.db (gpu.db.gz where it is large)
 #   BUDGET    seconds for all stages together (default 530); a step that is running then is interrupted, which keeps
 #             what it has measured, and the others are not started
@@ -131,6 +131,13 @@ collect() { # the heavy models over batches and precisions first, then all defau
   collection collect-local 500 --modelsource local --schedules none
 }
 
+relax() { # today's TVM: smallest first
+  local model
+  for model in mlp resnet-18 mobilenet; do
+    collection "relax-$model" 200 --compiler relax --modelsource local --modelname "$model"
+  done
+}
+
 tune() { # first what fills a third of the time, so that a comparison is there early; trials are kept for the second
   local model source tuned
   for model in resnet-18 mobilenet bert; do
@@ -173,7 +180,7 @@ sample() {
 
 for stage in "$@"; do
   case $stage in
-    smoke | tests | collect | tune | corun | bench | sample) "$stage" ;;
+    smoke | tests | collect | relax | tune | corun | bench | sample) "$stage" ;;
     *) rows+=("$(printf '%-26s %5d %6s' "$stage" 2 "unknown")") ;;
   esac
 done

@@ -276,7 +276,7 @@ print(sorted(path.name for path in folder.iterdir()))
 """
 
 
-@pytest.mark.skipif(bool(tvm_build.missing(compile_only=True)), reason="there is no TVM with CUDA")
+@pytest.mark.skipif(bool(tvm_build.missing()), reason="there is no TVM with CUDA")
 def test_the_code_of_a_gpu_is_kept_with_its_host_part(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     done = run(tmp_path, "-c", GPU, str(tmp_path / "kept"))

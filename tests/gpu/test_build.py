@@ -17,7 +17,7 @@ from op_profiler.targets.cuda import tvm_build
 from op_profiler.targets.target import use_build_for
 
 COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"
-lacking = tvm_build.missing(compile_only=True)
+lacking = tvm_build.missing()
 needs_build = pytest.mark.skipif(bool(lacking), reason=f"needs {'; '.join(lacking)}")
 
 

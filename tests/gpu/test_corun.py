@@ -15,7 +15,7 @@ from op_profiler.targets.cuda import tvm_build
 
 ROOT = Path(__file__).parents[2]
 MAIN = [sys.executable, "-c", "from op_profiler.cli import main; main()", "corun"]
-lacking = tvm_build.missing(compile_only=True)
+lacking = tvm_build.missing()
 needs_build = pytest.mark.skipif(bool(lacking), reason=f"needs {'; '.join(lacking)}")
 on_gpu = [
     pytest.mark.gpu,

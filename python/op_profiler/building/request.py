@@ -68,7 +68,10 @@ class BuildRequest:
         from op_profiler.building.input_arrays import read_arrays
 
         COMPILERS.check(self.compiler)
+        compiler = COMPILERS.get(self.compiler)
         self.kind.check(self.target, remote=self.place is not None, dry_run=dry_run)
+        if compiler.takes_builds_of_targets:
+            self.kind.check_build()
         one_of("precision", self.precision, get_args(Precision))
         one_of("executor", self.executor, EXECUTORS)
         one_of("cache", self.cache, get_args(Cache))
@@ -79,8 +82,8 @@ class BuildRequest:
                 raise UsageError("--executor vm measures float32 on this machine's processor only")
         if self.model.past is not None:
             require(self.compiler, "decode", "--prefill" if self.model.past == 0 else "--decode")
-        COMPILERS.get(self.compiler).check(self)
-        check_pipeline(self.pipeline, COMPILERS.get(self.compiler))
+        compiler.check(self)
+        check_pipeline(self.pipeline, compiler)
         if self.input_data is not None:
             read_arrays(Path(self.input_data))
         if not tuned:

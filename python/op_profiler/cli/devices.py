@@ -55,6 +55,7 @@ def devices(
     if probe:
         raise UsageError("--probe is for this machine; leave out --host and --port")
     kind_of(target).check(target, remote=True, dry_run=False)
+    kind_of(target).check_build()
     _remote(place, target, device_key, as_json)
 
 

@@ -168,6 +168,8 @@ class CollectRequest:
             compiler = COMPILERS.get(self.build.compiler)
             if self.build.place is not None:
                 require(self.build.compiler, "tune_remotely", "--iftune with --host")
+            if self.build.kind.on_gpu:
+                require(self.build.compiler, "tune_on_gpu", f"--iftune with --target {self.build.kind.name}")
             if studies.tune.space not in (None, *compiler.spaces):
                 names = " or ".join(compiler.spaces)
                 raise UsageError(

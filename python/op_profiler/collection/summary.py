@@ -50,6 +50,7 @@ class ModelReport:
         studies: what they found.
         batch_size: of the model as it was lowered; None where it could not be.
         launches: by workload key, grid and block of each launch on a GPU.
+        templates: by workload key, of the schedules that a dry run built kernels with; of those that were built.
         layers: by workload key, the layers of the user's model in each call; of those where they are known.
         kept_failures: of what has a time from before.
         started: when the command began, UTC, ISO 8601.
@@ -66,6 +67,7 @@ class ModelReport:
     studies: StudyReport | None = None
     batch_size: int | None = None
     launches: dict[str, list[dict[str, list[int]]]] = dataclasses.field(default_factory=dict)
+    templates: dict[str, str] = dataclasses.field(default_factory=dict)
     layers: dict[str, CallLayers] = dataclasses.field(default_factory=dict)
     kept_failures: tuple[Failure, ...] = ()
     started: str = ""

@@ -281,6 +281,7 @@ class Collection:
             outcome.code,
             tuple(found.notes) if found else outcome.notes,
             launches=self.dataset.launches_of(key),
+            templates=self.dataset.templates_of(key) if request.dry_run else {},
             layers=self.dataset.layers_of(key),
             batch_size=found.batch_size if found else None,
             kept_failures=self._kept_failures(request, key),

@@ -236,11 +236,15 @@ class Worker:
         return compiled, specs
 
     def _measure_model(self, model: ImportedModel, target: Target) -> None:
+        from op_profiler.predict.latency.examples import target_line
+        from op_profiler.predict.latency.loops import keep_loops
+
         try:
             compiled, specs = self._compile(model, target)
         except (ModelError, MeasureError) as error:
             self._give_up(error)
             return
+        keep_loops(compiled.occurrences, target_line(str(target)))  # now, since nothing may run beside what is measured
         blamed: dict[str, int] = {}
         while True:
             try:

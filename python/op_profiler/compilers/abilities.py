@@ -9,10 +9,12 @@ ABILITIES = frozenset(
     {
         "tune",
         "tune_remotely",
+        "tune_on_gpu",
         "compare",
         "vendor",
         "layers",
         "corun",
+        "corun_on_gpu",
         "merge",
         "predict",
         "sample",

@@ -56,6 +56,9 @@ class Compiler(RuntimeContract, TuningContract):
             the way of `op_profiler.compilers.pipelines.pipeline_in_use`.
         linking: package of its TVM with ``cc`` and ``tar``, which make files of compiled code.
         needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
+        only_calls_tell_loops: a description of an operator does not tell the loops of its kernel, a call in a lowered
+            model does.
+        cuda_runtime: library of CUDA that its TVM runs on GPUs with.
     """
 
     name: ClassVar[str]
@@ -64,6 +67,8 @@ class Compiler(RuntimeContract, TuningContract):
     pipelines: ClassVar[tuple[str, ...]] = (DEFAULT_PIPELINE,)
     linking: ClassVar[str] = "tvm.support"
     needs: ClassVar[str]
+    only_calls_tell_loops: ClassVar[bool] = False
+    cuda_runtime: ClassVar[str] = "libcudart.so.12"
 
     def check(self, request: BuildRequest) -> None:
         """Refuse what it cannot do, without importing TVM.

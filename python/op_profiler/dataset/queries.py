@@ -30,6 +30,16 @@ def known(model_key: str, column: str) -> Select[Any]:
     return select(link.c.operator_key, link.c[column]).where(link.c.model_key == model_key, known)
 
 
+def templates(model_key: str) -> Select[Any]:
+    """Names of the templates that a model was built with, beside ``operator_key``."""
+    link, schedules = schema.model_operators, schema.schedules
+    return (
+        select(link.c.operator_key, schedules.c.template)
+        .join(schedules, schedules.c.key == link.c.schedule_key)
+        .where(link.c.model_key == model_key)
+    )
+
+
 def measurements() -> Select[Any]:
     """Measurements with all columns of their settings and schedules, for `convert.stored_measurement`."""
     table = schema.measurements

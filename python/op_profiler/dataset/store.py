@@ -154,6 +154,7 @@ class Dataset(OpenDatabase):
         with self._write() as connection:
             distinct = convert.distinct(operator for operator, _ in operators)
             upsert(connection, schema.operators, distinct, replace=("flops", "bytes_read", "bytes_written"))
+            upsert(connection, schema.schedules, convert.distinct((schedules or {}).values()))
             connection.execute(delete(table).where(table.c.model_key == model_key))
             if links:
                 connection.execute(table.insert(), links)
@@ -285,6 +286,10 @@ class Dataset(OpenDatabase):
     def launches_of(self, model_key: str) -> dict[str, list[dict[str, list[int]]]]:
         """Grid and block of the launches of a model's operators, by workload key; of those where they are known."""
         return {r["operator_key"]: r["launches"] for r in self.rows(queries.known(model_key, "launches"))}
+
+    def templates_of(self, model_key: str) -> dict[str, str]:
+        """By workload key, of the schedules that a model's build gave to its operators; where they are known."""
+        return {r["operator_key"]: r["template"] for r in self.rows(queries.templates(model_key))}
 
     def layers_of(self, model_key: str) -> dict[str, CallLayers]:
         """The layers of each call of a model's operators, by workload key; of those where they are known."""

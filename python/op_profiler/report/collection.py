@@ -154,6 +154,8 @@ def _operator_table(report: ModelReport, title: str) -> object:
     table.add_column("MFLOP", justify="right")
     for count in counts:
         table.add_column(f"us, {count} thr" if count else "us", justify="right")
+    if report.templates:
+        table.add_column("schedule")
     if report.launches:
         table.add_column("blocks x threads", justify="right")
     if counts:
@@ -170,8 +172,9 @@ def _operator_table(report: ModelReport, title: str) -> object:
             f"{operator.flops / 1e6:.1f}",
         ]
         times = _times(report, operator, counts)
+        template = [report.templates.get(operator.key, "-")] if report.templates else []
         launch = [_launch(report.launches.get(operator.key, []))] if report.launches else []
-        table.add_row(*cells, *times[: len(counts)], *launch, *times[len(counts) :])
+        table.add_row(*cells, *times[: len(counts)], *template, *launch, *times[len(counts) :])
     return table
 
 

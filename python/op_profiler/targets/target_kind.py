@@ -81,6 +81,15 @@ class TargetKind(abc.ABC):
         """
         return
 
+    def check_build(self) -> None:
+        """Refuse where `tvm_build` cannot be used, without importing TVM; asked where the compiler takes it
+        (`Compiler.takes_builds_of_targets`).
+
+        Raises:
+            OpProfilerError: this machine lacks what it takes.
+        """
+        return
+
     @abc.abstractmethod
     def resolve(self, target: str) -> Target:
         """The `tvm.target.Target` that is compiled for.

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from op_profiler.compilers.relax import tvm_package
@@ -102,7 +103,8 @@ def test_prefill_and_decode_of_a_decoder_are_models_apart_with_the_kernels_of_th
         (("--precision", "int8"), "--precision float32"),
         (("--executor", "vm"), "leave out --executor"),
         (("--target", "llvm,pynq"), "pynq"),
-        (("--target", "cuda -arch=sm_90", "--dry-run"), "--target llvm"),
+        (("--target", "cuda -arch=sm_90", "--dry-run", "--iftune", "true"), "--iftune with --target cuda"),
+        (("--target", "cuda -arch=sm_90", "--host", "127.0.0.1", "--port", "9"), "the GPU of this machine"),
         (("--iftune", "true", "--host", "127.0.0.1", "--port", "9"), "--iftune with --host"),
         (("--modelname", "llama", "--decode", "1", "--past", "8", "--host", "127.0.0.1", "--port", "9"), "--host"),
         (("--vendor", "true"), "--vendor"),
@@ -184,6 +186,57 @@ def test_a_plan_runs_kernels_of_relax_and_its_outputs_are_those_of_the_virtual_m
     ran = op_profiler("corun", "mlp", "mlp", *options)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(told.read_text())["outputs_equal"]
+
+
+def _dense_layers(path: Path, widths: list[int]) -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    pairs = list(zip(widths, widths[1:]))
+    weights = [
+        numpy_helper.from_array(rng.standard_normal(pair).astype("float32"), f"w{at}") for at, pair in enumerate(pairs)
+    ]
+    nodes = []
+    for at in range(len(pairs)):
+        nodes.append(helper.make_node("MatMul", [f"x{at}", f"w{at}"], [f"y{at}"]))
+        nodes.append(helper.make_node("Relu", [f"y{at}"], [f"x{at + 1}"]))
+    ends = [helper.make_tensor_value_info(f"x{at}", TensorProto.FLOAT, [4, widths[at]]) for at in (0, len(pairs))]
+    graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    path.write_bytes(model.SerializeToString())
+
+
+def test_predict_and_evaluate_learn_from_what_was_collected_and_from_the_loops_that_the_collector_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnx", reason="the models are written as ONNX")
+    from op_profiler.predict.latency.open_predictor import examples_for
+
+    monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "results.db"
+    learning = ("--compiler", "relax", "--db", f"sqlite:///{file}")
+    for number, name in enumerate(("first", "second")):
+        widths = [*range(64 + 80 * number, 144 + 80 * number, 8), 512, 1032 + 8 * number]
+        _dense_layers(tmp_path / f"{name}.onnx", widths)
+        model = ("--modelsource", "file", "--modelname", f"{name}.onnx", "--threads", "1,2")
+        ran = _collect(*model, *learning, folder=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+    with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE measurements SET foreign_load = 0")  # of other tests
+    monkeypatch.setenv("OP_PROFILER_COMPILER", "relax")
+    examples = examples_for(db=f"sqlite:///{file}", device=None, compiler="relax")
+    assert len(examples) >= 40 and examples.loops is not None and np.isfinite(examples.loops).all()
+
+    ran = op_profiler("predict", "mlp", *learning, "--predictor", "xgboost", "--format", "json", libraries=("xgboost",))
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    low, high = found["interval_us"]
+    assert low < found["total_us"] < high and not set(found["tiers"]) & {"measured"}
+    chosen = ("--split", "random", "--predictor", "xgboost", "--json", "--quiet")
+    ran = op_profiler("evaluate", *learning, *chosen, libraries=("xgboost",))
+    assert ran.returncode == 0, ran.stderr
+    scores = json.loads(ran.stdout)
+    assert [score["split"] for score in scores] == ["random"] and scores[0]["tested"] > 0 and scores[0]["mape"] > 0
 
 
 def test_devices_tell_of_both_compilers() -> None:

@@ -7,9 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, Occurrence
+from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, Launch, Occurrence
 from op_profiler.compilers.imported_model import ImportedModel
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
+from op_profiler.compilers.relax import gpu
 from op_profiler.compilers.relax.code import Code, code_of
 from op_profiler.compilers.relax.library import VmLibrary
 from op_profiler.compilers.relax.pipeline import finish, scheduled
@@ -31,6 +32,7 @@ class Finished:
         asked: computations that records were looked for.
         refused: those of them whose record no longer fits.
         code: of kernels that this package scheduled.
+        launches: by label, as in `CompiledModel`.
     """
 
     executable: Any
@@ -38,16 +40,26 @@ class Finished:
     asked: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
     code: Code = dataclasses.field(default_factory=Code)
+    launches: dict[str, list[Launch]] = dataclasses.field(default_factory=dict)
 
 
 def finished_kernels(kernels: IRModule, target: Target, records: UsableRecords) -> Finished:
-    """Schedule and compile kernels; those of other pipelines are scheduled."""
+    """Schedule and compile kernels; those of other pipelines are scheduled, and for GPUs there are no records."""
     if pipeline_in_use() != DEFAULT_PIPELINE:
-        return Finished(finish(kernels, target))
+        return Finished(finish(kernels, target), launches=launches_of(kernels, target))
+    if gpu.is_gpu(target):
+        module, schedules = scheduled(kernels, target)
+        told, launches = code_of(module, target), launches_of(module, target)
+        return Finished(finish(module, target), schedules, code=told, launches=launches)
     applied = AppliedRecords(records, vectors_of(target))
     module, schedules = scheduled(kernels, target, applied.schedule_function)
     told = code_of(module, target)
     return Finished(finish(module, target), schedules, frozenset(applied.asked), frozenset(applied.refused), told)
+
+
+def launches_of(kernels: IRModule, target: Target) -> dict[str, list[Launch]]:
+    """Of kernels that are scheduled; a processor has none."""
+    return gpu.launches_of(kernels) if gpu.is_gpu(target) else {}
 
 
 def built_model(
@@ -80,6 +92,7 @@ def built_model(
         calls=plan.calls,
         tensors=plan.tensors,
         outputs=plan.outputs,
+        launches=finished.launches,
         loops=finished.code.loops,
         code=finished.code.text,
         notes=notes,

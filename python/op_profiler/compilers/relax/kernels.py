@@ -39,8 +39,12 @@ class VmKernels(InPlaceKernels[Call]):
     def moved(self) -> VmKernels:
         return self
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Run the whole model; on a GPU, launch it."""
         self.whole.run()
+
+    def _run(self) -> None:
+        self.run()
 
     @functools.cached_property
     def _whole(self) -> TimedCalls:

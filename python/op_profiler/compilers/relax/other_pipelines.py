@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.pipelines import load_function
 from op_profiler.compilers.relax.legalize import note_ops
-from op_profiler.compilers.relax.pipeline import Lowered
+from op_profiler.compilers.relax.pipeline import Lowered, compiled
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 
@@ -57,7 +57,7 @@ def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) ->
         made = function(target)(module)
     if _KERNELS not in seen:
         raise ModelError(f"--pipeline {name} does not run the pass {_KERNELS}; its kernels are not known")
-    executable = tvm.relax.build(made, target, relax_pipeline=None) if build else None
+    executable = compiled(made, target) if build else None
     kernels = seen[_KERNELS]
     fused = seen.get(_FUSED, kernels)
     return PipelineRun(Lowered(fused if _same_calls(fused, kernels) else kernels, kernels), executable)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
+from op_profiler.compilers.relax import cuda_libraries, gpu, rules
 from op_profiler.compilers.relax.legalize import legalize_ops
 from op_profiler.compilers.relax.prepare import prepared
-from op_profiler.compilers.relax.rules import schedule_function
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule, Target
@@ -66,22 +67,42 @@ def scheduled(
         recorded: a function and its schedule by a record; None where there is none.
     """
     tvm = load_tvm()
-    vectors, schedules = vectors_of(target), {}
+    schedules = {}
+    by_default = _by_default(target)
     module = tvm.IRModule(dict(kernels.functions_items()), attrs=kernels.attrs)
     for name, function in kernels.functions_items():
         if not isinstance(function, tvm.tirx.PrimFunc) or "tirx.is_scheduled" in (function.attrs or {}):
             continue
-        made, schedules[str(name.name_hint)] = recorded(function) or schedule_function(function, vectors)
+        made, schedules[str(name.name_hint)] = recorded(function) or by_default(function)
         module.update_func(name, made.with_attrs(function.attrs) if function.attrs else made)
     return module, schedules
+
+
+def _by_default(target: Target) -> Callable[[Any], tuple[Any, Schedule]]:
+    if gpu.is_gpu(target):
+        return functools.partial(gpu.schedule_function, target=target)
+    return functools.partial(rules.schedule_function, vectors=vectors_of(target))
 
 
 def finish(kernels: IRModule, target: Target) -> Any:
     """What the virtual machine runs, a ``relax.VMExecutable``: memory planned, calls lowered, kernels compiled."""
     tvm = load_tvm()
-    from tvm.relax.backend.cpu_generic import pipeline
+    from tvm.relax.backend import cpu_generic, cuda
 
+    pipeline = (cuda if gpu.is_gpu(target) else cpu_generic).pipeline
     passes = [*pipeline.dataflow_lower_passes(target), *pipeline.finalize_passes(target)]
     with target:
         planned = tvm.transform.Sequential(passes)(kernels)
-    return tvm.relax.build(planned, target, relax_pipeline=None)
+    return compiled(planned, target)
+
+
+def compiled(planned: IRModule, target: Target) -> Any:
+    """A ``relax.VMExecutable`` of a module whose memory is planned and whose calls are lowered."""
+    tvm = load_tvm()
+    if gpu.is_gpu(target):
+        cuda_libraries.prepare_compiling()
+    with target:  # which what calls NVIDIA's compiler asks for
+        executable = tvm.relax.build(planned, target, relax_pipeline=None)
+        if gpu.is_gpu(target):
+            cuda_libraries.compile_left(executable)
+    return executable

@@ -9,6 +9,7 @@ import numpy as np
 from op_profiler.compilers.relax import dense, transposed
 from op_profiler.compilers.relax.convolution import blocked_layouts
 from op_profiler.compilers.relax.fold import fold_with_numpy
+from op_profiler.compilers.relax.gpu import is_gpu
 from op_profiler.compilers.relax.rewrite import Constant, Rewrite, rewrite_calls
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
@@ -23,17 +24,10 @@ def prepared(module: IRModule, target: Target) -> Any:
 
     Args:
         module: ``tvm.IRModule`` whose ``main`` is one dataflow block, its weights constants.
-        target: ``tvm.target.Target`` of kind llvm.
+        target: ``tvm.target.Target``.
     """
     tvm = load_tvm()
     transform = tvm.relax.transform
-    lanes = vectors_of(target).lanes
-
-    def layouts(call: Any) -> dict[str, list[str]]:
-        if call.op.name != _CONV2D or call.attrs.data_layout != _UNCHANGED[0]:
-            return {}
-        return {_CONV2D: blocked_layouts(call, lanes) or _UNCHANGED}
-
     passes = [
         transform.CanonicalizeBindings(),
         *([transform.FoldBatchnormToConv2D()] if _convolutions_are_read_once(module["main"]) else []),
@@ -42,15 +36,29 @@ def prepared(module: IRModule, target: Target) -> Any:
         transform.CanonicalizeBindings(),
         fold_with_numpy(),
         transform.FoldConstant(),
+        *([] if is_gpu(target) else _blocks_and_phases(vectors_of(target).lanes)),
+        transform.DeadCodeElimination(),
+    ]
+    with target:
+        return tvm.transform.Sequential(passes)(module)
+
+
+def _blocks_and_phases(lanes: int) -> list[Any]:
+    """Passes after which data and weights lie as rules for processors read them."""
+    transform = load_tvm().relax.transform
+
+    def layouts(call: Any) -> dict[str, list[str]]:
+        if call.op.name != _CONV2D or call.attrs.data_layout != _UNCHANGED[0]:
+            return {}
+        return {_CONV2D: blocked_layouts(call, lanes) or _UNCHANGED}
+
+    return [
         transform.ConvertLayout({}, layouts),
         fold_with_numpy(),
         transform.FoldConstant(),
         transform.CanonicalizeBindings(),
         rewrite_calls("PackedWeights", {"relax.matmul": _packed(lanes), "relax.nn.conv2d_transpose": _phases(lanes)}),
-        transform.DeadCodeElimination(),
     ]
-    with target:
-        return tvm.transform.Sequential(passes)(module)
 
 
 def _convolutions_are_read_once(function: Any) -> bool:

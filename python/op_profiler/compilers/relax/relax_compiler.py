@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
-from op_profiler.compilers.relax import tvm_package
+from op_profiler.compilers.relax import cuda_libraries, tvm_package
 from op_profiler.compilers.relax.other_pipelines import STOCK
 from op_profiler.compilers.tuning_contract import TEMPLATES
-from op_profiler.errors import MeasureError, ModelError, UsageError
+from op_profiler.errors import MeasureError, ModelError, OpProfilerError, UsageError
 from op_profiler.schedules.records import DATABASES
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from op_profiler.tuning.task import Task
     from op_profiler.tuning.tunable import Tunable
 
-_TARGETS = ("llvm", "pynq", "arm_cpu")
+_TARGETS = ("llvm", "cuda", "pynq", "arm_cpu")
 _ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, IndexError)
 """What passes of TVM raise where they refuse a model."""
 
@@ -63,19 +63,32 @@ class RelaxCompiler(Compiler):
     record_form = DATABASES
     tuner = "trees"
     spaces = (TEMPLATES, "automatic")
+    only_calls_tell_loops = True
+    cuda_runtime = cuda_libraries.RUNTIME
     other_tuners = frozenset({"xgb_knob", "xgb", "xgb-rank", "xgb_itervar", "xgb_curve", "ga", "droplet"})
     needs = f"The compiler relax needs a TVM of its own: {tvm_package.INSTALL}"
 
     def check(self, request: BuildRequest) -> None:
         tvm_package.check()
-        if request.target.split()[0] not in _TARGETS:
-            raise UsageError(f"--compiler relax compiles for processors: --target {', '.join(_TARGETS)}")
+        if request.kind.name not in _TARGETS:
+            raise UsageError(f"--compiler relax compiles for --target {', '.join(_TARGETS)}")
+        if request.kind.on_gpu:
+            self._check_gpu(request)
         if request.precision != "float32":
             raise UsageError("--compiler relax measures models as they are: --precision float32")
         if request.place is not None and request.model.past is not None:
             raise UsageError("steps of decoders are measured on this machine only: leave out --host")
         if request.executor != "default":
             raise UsageError("--compiler relax has one executor, its own virtual machine: leave out --executor")
+
+    def _check_gpu(self, request: BuildRequest) -> None:
+        if request.place is not None:
+            raise UsageError("--compiler relax measures the GPU of this machine: leave out --host and --port")
+        if request.model.past is not None:
+            raise UsageError("--compiler relax runs decoders on processors: leave out --prefill and --decode")
+        lacking = cuda_libraries.missing()
+        if lacking:
+            raise OpProfilerError(f"target cuda under --compiler relax: this machine lacks {'; '.join(lacking)}")
 
     def tvm_identity(self, packages: Sequence[str]) -> str:
         version = tvm_package.version()
@@ -138,7 +151,7 @@ class RelaxCompiler(Compiler):
     def build(
         self, model: ImportedModel, target: Target, records: UsableRecords, executor: str = "graph"
     ) -> BuiltModel:
-        from op_profiler.compilers.relax.finished import Finished, built_model, finished_kernels
+        from op_profiler.compilers.relax.finished import Finished, built_model, finished_kernels, launches_of
         from op_profiler.compilers.relax.other_pipelines import run_pipeline
 
         started, pipeline = time.perf_counter(), pipeline_in_use()
@@ -148,7 +161,8 @@ class RelaxCompiler(Compiler):
                 finished = finished_kernels(lowered.kernels, target, records)
             else:
                 other = run_pipeline(pipeline, model.mod, target, build=True)
-                lowered, finished = other.lowered, Finished(other.executable)
+                lowered = other.lowered
+                finished = Finished(other.executable, launches=launches_of(lowered.kernels, target))
         built = built_model(finished, lowered.kernels, model, _called(lowered), started)
         return _with_attention(built, model, target)
 
@@ -267,10 +281,11 @@ class RelaxCompiler(Compiler):
         return () if spec is None else (spec,)
 
     def loops_of_call(self, occurrence: Occurrence, target: Target) -> tuple[LoopNest, ...]:
+        from op_profiler.compilers.relax.gpu import is_gpu
         from op_profiler.compilers.relax.loop_nests import loop_nests
 
-        if occurrence.function is None:
-            return self.loop_nests(occurrence.operator, target)  # refuses: it runs over a KV cache
+        if occurrence.function is None or is_gpu(target):
+            return self.loop_nests(occurrence.operator, target)  # refuses: over a KV cache, or no loops of a processor
         return loop_nests(occurrence.function, target)
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:

@@ -7,6 +7,10 @@ from typing import Any
 
 _NUMBERS = ("num-cores", "opt-level", "vector-width")
 _LISTS = ("mattr", "keys", "libs")
+_OF_KIND: dict[str, dict[str, Any]] = {
+    "cuda": {"max_threads_per_block": 1024, "max_shared_memory_per_block": 49152, "thread_warp_size": 32}
+}
+"""What schedules ask of a target, and every GPU of NVIDIA has."""
 
 
 def fields_of(text: str) -> dict[str, Any]:
@@ -19,7 +23,7 @@ def fields_of(text: str) -> dict[str, Any]:
         fields: dict[str, Any] = json.loads(text)
         return fields
     kind, *options = text.split()
-    fields = {"kind": kind}
+    fields = {"kind": kind, **_OF_KIND.get(kind, {})}
     for option in options:
         name, equals, value = option.lstrip("-").partition("=")
         if not option.startswith("-") or not equals:

@@ -51,11 +51,14 @@ def activate() -> None:
         OpProfilerError: it is not installed.
         ImportError, OSError, RuntimeError: it cannot be used.
     """
+    from op_profiler.compilers.relax.cuda_libraries import load_runtime
+
     check()
     ours = str(folder())
     sys.path[:] = [ours, *(entry for entry in sys.path if entry != ours)]
     others = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([ours, *others]))
+    load_runtime()
     with _without_torch():
         import tvm  # noqa: F401
 

@@ -138,6 +138,9 @@ class CorunRequest:
     def _check_anywhere(self) -> None:
         """What is the same on every machine."""
         require(self.compiler, "corun", "corun")
+        for kind in map(kind_of, self.targets):
+            if kind.on_gpu:
+                require(self.compiler, "corun_on_gpu", f"corun --target {kind.name}")
         if self.merge:
             require(self.compiler, "merge", "--merge")
         self._check_lanes()

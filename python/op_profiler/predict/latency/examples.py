@@ -202,7 +202,7 @@ def target_line(target: str) -> str:
     if not target.startswith("{"):
         return target
     fields = json.loads(target)
-    options = [f"-{name}={fields[name]}" for name in ("mtriple", "mcpu", "mfloat-abi") if fields.get(name)]
+    options = [f"-{name}={fields[name]}" for name in ("mtriple", "mcpu", "mfloat-abi", "arch") if fields.get(name)]
     features = [f"-mattr={','.join(fields['mattr'])}"] if fields.get("mattr") else []
     return " ".join([fields["kind"], *options, *features])
 

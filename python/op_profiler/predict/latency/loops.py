@@ -52,7 +52,7 @@ def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], N
 
 @functools.lru_cache(maxsize=4)
 def _shipped(target: str) -> Mapping[str, np.ndarray]:
-    """By workload key, what ships for the operators that ship; nothing for another target."""
+    """By workload key, what ships for the operators that ship, all of Relay; nothing for another target."""
     path = shipped_loops()
     if path is None:
         return {}
@@ -71,13 +71,15 @@ def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, ta
 
 def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
     """From the cache folder; what is not there the compiler tells, and it is kept. A full disk costs the cache only."""
+    from op_profiler.compilers.compiler import compiler_in_use
+
     found = np.full((len(operators), len(NAMES)), np.nan, dtype=np.float32)
     with contextlib.ExitStack() as stack:
         kept: sqlite3.Connection | None = None
         with contextlib.suppress(OSError, sqlite3.Error):
             kept = stack.enter_context(_opened())
         try:
-            about = _about(target)
+            about = identity_of_loops(target)
         except OpProfilerError:
             return found  # of a kind of target that is not here
         unknown = []
@@ -87,6 +89,10 @@ def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[s
                 unknown.append(at)
             else:
                 found[at] = row
+        if compiler_in_use().only_calls_tell_loops:
+            if unknown:
+                note(f"no loops are known here of {len(unknown)} operators: the collector keeps them where it measures")
+            return found
         if len(unknown) >= _SAID_FROM:
             note(f"reading the loops of {len(unknown)} operators; this is done once")
         for number, at in enumerate(unknown):
@@ -98,21 +104,26 @@ def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[s
 
 
 def keep_loops(occurrences: Sequence[Occurrence], target: str) -> None:
-    """Keep what the loops of a lowered model's operators do, for `loops_of`: of some compilers only the kernel itself
-    tells that, and a description does not. What is kept is not asked for again; a full disk costs the cache only.
+    """Keep what the loops of a lowered model's operators do, for `loops_of`, where only a call tells that
+    (`Compiler.only_calls_tell_loops`). Nothing is kept of another pipeline's kernels, nor asked for again that is kept.
+    A full disk costs the cache only.
 
     Args:
         target: as `loops_of` will be asked with it.
     """
     from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
     from op_profiler.targets.target import resolve_target
 
-    resolved, about = resolve_target(target), _about(target)
+    compiler = compiler_in_use()
+    if not compiler.only_calls_tell_loops or pipeline_in_use() != DEFAULT_PIPELINE:
+        return
+    resolved, about = resolve_target(target), identity_of_loops(target)
     with contextlib.suppress(OSError, sqlite3.Error), _opened() as kept:
         for one in {one.operator.key: one for one in occurrences}.values():
             found = _read(kept, about, one.operator.key)
             if found is None or np.isnan(found).any():
-                row = _described(lambda one=one: compiler_in_use().loops_of_call(one, resolved))  # type: ignore[misc]
+                row = _described(lambda one=one: compiler.loops_of_call(one, resolved))  # type: ignore[misc]
                 _write(kept, about, one.operator.key, row)
 
 
@@ -143,8 +154,12 @@ def _opened() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def _about(target: str) -> str:
-    """Of all that decides what the loops are and how they are described."""
+def identity_of_loops(target: str) -> str:
+    """Of all that decides which loops this process's compiler makes and how they are described: 16 hex digits.
+
+    Raises:
+        OpProfilerError: of a kind of target that is not here.
+    """
     import op_profiler
     from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.targets.llvm.identity import processor_name

@@ -71,15 +71,13 @@ def lowered_model(request: BuildRequest, note: Callable[[str], None] = lambda te
 
 def _lower(request: BuildRequest) -> LoweredModel:
     from op_profiler.building.requested_model import load_model
-    from op_profiler.compilers import DEFAULT_COMPILER
     from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.predict.latency.loops import keep_loops
 
     model, _, target = load_model(request)
     occurrences = compiler_in_use().operators(model, target)
     operators = tuple(occurrence.operator for occurrence in occurrences)
-    if request.compiler != DEFAULT_COMPILER:  # whose loops descriptions tell
-        keep_loops(occurrences, request.target)
+    keep_loops(occurrences, request.target)
     if not operators:
         raise ModelError(f"{model.name} computes nothing: the compiler leaves no operator of it to predict")
     return LoweredModel(request.model.name, operators, {spec.name: spec.dtype for spec in model.inputs})
@@ -88,11 +86,13 @@ def _lower(request: BuildRequest) -> LoweredModel:
 def _identity(request: BuildRequest, content: str) -> str:
     """Of all that decides which operators a model becomes; ``llvm`` alone means this processor."""
     import op_profiler
+    from op_profiler.predict.latency.loops import identity_of_loops
     from op_profiler.targets.llvm.identity import processor_name
     from op_profiler.targets.target import tvm_identity
 
     compiler = tvm_identity(request.target, request.compiler)
     parts = [_VERSION, op_profiler.__version__, content, request.target, request.precision, compiler, processor_name()]
+    parts.append(identity_of_loops(request.target))  # which are kept when it is lowered
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

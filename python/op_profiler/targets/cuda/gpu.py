@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, Target
 from op_profiler.errors import MeasureError
-from op_profiler.measure.calls import Kernel
-from op_profiler.measure.kernels import GraphKernels
+from op_profiler.measure.in_place import BoundKernel
 from op_profiler.measure.measurement import Cache, Device
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.threads import available_cores
@@ -30,7 +29,7 @@ class Events:
     """CUDA events, by number. TVM's executor launches on the default stream."""
 
     def __init__(self) -> None:
-        self._runtime = ctypes.CDLL("libcudart.so.12")
+        self._runtime = ctypes.CDLL(compiler_in_use().cuda_runtime)
         self._made: list[ctypes.c_void_p] = []
 
     def _check(self, code: int, what: str) -> None:
@@ -58,6 +57,25 @@ class Events:
         return milliseconds.value * 1e3
 
 
+class Graph(Protocol):
+    """What a compiler loads, as far as a GPU needs it; nothing of it waits for what it launches."""
+
+    kernels: tuple[Any, ...]
+
+    @property
+    def labels(self) -> list[str]: ...
+
+    @property
+    def run(self) -> Callable[[], object]:
+        """Launches the whole model."""
+
+    def repeat_kernel(self, index: int, calls: int) -> bool: ...
+
+    def kernel_outputs(self) -> Iterator[np.ndarray]: ...
+
+    def output_arrays(self) -> list[np.ndarray]: ...
+
+
 @dataclasses.dataclass(frozen=True)
 class GpuKernels:
     """A model on a GPU (a `LoadedModel`).
@@ -67,7 +85,7 @@ class GpuKernels:
     busy with a copy while the kernel is being launched, so the time is that of the kernel alone.
     """
 
-    graph: GraphKernels
+    graph: Graph
     runtime: RuntimeDevice
     events: Events
     scratch: tuple[DeviceArray, DeviceArray]
@@ -107,7 +125,7 @@ class GpuKernels:
             for i, wanted in enumerate(timed)
         ]
 
-    def _alone(self, kernel: Kernel, cache: Cache) -> float:
+    def _alone(self, kernel: BoundKernel, cache: Cache) -> float:
         self.scratch[0].copyto(self.scratch[1])
         if cache == "hot":
             kernel.run()
@@ -117,7 +135,7 @@ class GpuKernels:
         time = self.events.between_us(0, 1)
         return time if ran else float("nan")
 
-    def _untimed(self, kernel: Kernel) -> float:
+    def _untimed(self, kernel: BoundKernel) -> float:
         kernel.run()
         return float("nan")
 
@@ -138,7 +156,7 @@ class GpuKernels:
         if error is None:
             try:
                 self.runtime.sync()
-            except load_tvm().TVMError as failure:
+            except RuntimeError as failure:  # which TVM's own error is
                 from op_profiler.compilers.tvm_errors import last_line
 
                 return last_line(failure)
@@ -175,18 +193,17 @@ class Gpu:
 
     def __init__(self, target: Target) -> None:
         self.runtime = runtime_device(target)
-        self._nvml = _Nvml(self.runtime)
+        self._nvml = _Nvml()
         described = describe_gpu(target, self.runtime, self._nvml)
         self.device = dataclasses.replace(described, machine_id=tvm_build.device_uuid())
         self.threads = NoThreads()
         self.limits = Limits()
 
     def load(self, compiled: CompiledModel, inputs: dict[str, np.ndarray], copies: int = 1) -> GpuKernels:
-        tvm = load_tvm()
-        graph = cast("GraphKernels", compiler_in_use().load(compiled, self.runtime, inputs))  # Relay's alone
+        graph = cast("Graph", compiler_in_use().load(compiled, self.runtime, inputs))
         count = _FLUSH_FACTOR * (self.device.l2_bytes or 1 << 25) // 4
-        scratch = tuple(tvm.nd.empty((count,), "float32", self.runtime) for _ in range(2))
-        return GpuKernels(graph, self.runtime, Events(), scratch)
+        first, second = (compiler_in_use().array_on(np.zeros(count, "float32"), self.runtime) for _ in range(2))
+        return GpuKernels(graph, self.runtime, Events(), (first, second))
 
     def running_seconds(self) -> None:
         return
@@ -220,14 +237,14 @@ class NoNvml:
 class _Nvml(NoNvml):
     """NVIDIA's management library, as far as it answers; clouds often forbid parts of it."""
 
-    def __init__(self, runtime: RuntimeDevice) -> None:
+    def __init__(self) -> None:
         self._handle: Any = None
         self._library: Any = None
         try:
             import pynvml
 
             pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(_bus_id(runtime.device_id))
+            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(_bus_id())
             self._library = pynvml
         except Exception:  # noqa: BLE001 - not installed, no permission, no such device: all mean "unknown"
             self._handle = None
@@ -265,9 +282,10 @@ class _Nvml(NoNvml):
             self._handle = None
 
 
-def _bus_id(device_id: int) -> bytes:
+def _bus_id() -> bytes:
+    """Of the first GPU that this process sees."""
     text = ctypes.create_string_buffer(32)
-    if ctypes.CDLL("libcudart.so.12").cudaDeviceGetPCIBusId(text, 32, device_id):
+    if ctypes.CDLL(compiler_in_use().cuda_runtime).cudaDeviceGetPCIBusId(text, 32, 0):
         raise MeasureError("CUDA does not tell the bus address of the GPU")
     return text.value
 

@@ -52,15 +52,20 @@ class CudaKind(TargetKind):
         if architecture is not None and not re.fullmatch(r"sm_\d{2,3}[a-z]?", architecture[1]):
             raise UsageError(f"-arch={architecture[1]} is no architecture of a GPU; they are named like sm_90")
         compile_only = remote or dry_run
-        lacking = tvm_build.missing(compile_only=compile_only)
+        lacking = [] if compile_only else tvm_build.missing_gpu()
         if lacking:
-            raise OpProfilerError(
-                f"target cuda: this machine lacks {'; '.join(lacking)}" + ("" if compile_only else _WITHOUT_A_GPU)
-            )
+            raise OpProfilerError(f"target cuda: this machine lacks {'; '.join(lacking)}{_WITHOUT_A_GPU}")
         if compile_only and "-arch=" not in target and not tvm_build.device_count():
             raise UsageError(
                 "there is no GPU here to compile for: name its architecture, as in --target 'cuda -arch=sm_90'"
             )
+
+    def check_build(self) -> None:
+        from op_profiler.targets.cuda import tvm_build
+
+        lacking = tvm_build.missing()
+        if lacking:
+            raise OpProfilerError(f"target cuda: this machine lacks {'; '.join(lacking)}")
 
     def resolve(self, target: str) -> Target:
         from op_profiler.targets.target import tvm_target

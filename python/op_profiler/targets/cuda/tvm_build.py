@@ -102,8 +102,8 @@ def device_uuid() -> str:
     return f"GPU-{uuid.UUID(bytes=bytes(raw))}"
 
 
-def missing(*, compile_only: bool) -> list[str]:
-    """What stands in the way of measuring on this machine's GPU, or of compiling for one, without importing TVM."""
+def missing() -> list[str]:
+    """What this build of TVM needs to compile for a GPU that is not there, told without importing it."""
     lacking = []
     if root() is None and not os.environ.get("TVM_HOME"):
         lacking.append(f"the build of TVM with CUDA (source ./env_var.sh cuda, or pip install --no-deps {WHEEL})")
@@ -111,13 +111,16 @@ def missing(*, compile_only: bool) -> list[str]:
         for package, name in _LIBRARIES.items():
             if _library(package, name) is None and not _loads(name):
                 lacking.append(f"{name} (source ./env_var.sh cuda)")
-    if compile_only:
-        return lacking
-    if driver() is None:
-        lacking.append(f"NVIDIA's driver ({_DRIVER})")
-    elif not device_count():
-        lacking.append("a device: the driver is there but lists no GPU for this process (see nvidia-smi)")
     return lacking
+
+
+def missing_gpu() -> list[str]:
+    """What stands in the way of running kernels on this machine's GPU, whatever compiles them."""
+    if driver() is None:
+        return [f"NVIDIA's driver ({_DRIVER})"]
+    if not device_count():
+        return ["a device: the driver is there but lists no GPU for this process (see nvidia-smi)"]
+    return []
 
 
 def _loads(name: str) -> bool:
@@ -137,7 +140,7 @@ def activate(stub_folder: Path) -> None:
     Raises:
         OpProfilerError: something is missing; says what.
     """
-    lacking = missing(compile_only=True)
+    lacking = missing()
     folder = root()
     if lacking or folder is None:
         raise OpProfilerError(f"target cuda needs {' and '.join(lacking)}")

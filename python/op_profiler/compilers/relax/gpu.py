@@ -1,0 +1,91 @@
+"""Kernels for GPUs: under the schedules of dlight, which this TVM brings, and how they are launched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.compilers.compiled_model import Launch
+from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import IRModule, Target
+from op_profiler.schedules.schedule import Schedule
+
+_RULES = ("Matmul", "GEMV", "Reduction", "GeneralReduction", "Fallback")
+"""Of dlight, in the order in which this TVM's own pipeline for CUDA tries them."""
+_SUFFIX = ".dlight"
+_DIMENSIONS = {"blockIdx": "grid", "threadIdx": "block"}
+_INSIDE = ("body", "then_case", "else_case", "block", "init")
+
+
+def is_gpu(target: Target) -> bool:
+    """Whether kernels of a target run on a GPU."""
+    return "gpu" in target.keys
+
+
+def schedule_function(function: Any, target: Target) -> tuple[Any, Schedule]:
+    """A function of TIR under the first rule of dlight that fits it; as it was where none does.
+
+    Args:
+        function: ``tvm.tirx.PrimFunc``.
+    """
+    load_tvm()
+    from tvm.s_tir import dlight
+
+    for name in _RULES:
+        try:
+            with target:
+                made = getattr(dlight.gpu, name)().apply(function, target, False)
+        except TVM_ERRORS:
+            continue
+        if made is not None:
+            return made.mod["main"].with_attr("tirx.is_scheduled", True), Schedule(f"{name}{_SUFFIX}")
+    return function, Schedule(f"none{_SUFFIX}")
+
+
+def launches_of(kernels: IRModule) -> dict[str, list[Launch]]:
+    """How each function of a module is launched, by its name; those that are not launched are left out.
+
+    Args:
+        kernels: scheduled, with loops that are bound to blocks and threads.
+    """
+    tvm = load_tvm()
+    found = {
+        str(name.name_hint): _launches(function.body)
+        for name, function in kernels.functions_items()
+        if isinstance(function, tvm.tirx.PrimFunc)
+    }
+    return {name: launches for name, launches in found.items() if launches}
+
+
+def _launches(body: Any) -> list[Launch]:
+    """In order; a size that is not static is left at 1."""
+    launches: list[Launch] = []
+
+    def visit(statement: Any, inside: Launch | None) -> None:
+        axis, extent = _bound(statement)
+        where, _, name = axis.partition(".")
+        if where in _DIMENSIONS:
+            if inside is None:
+                inside = {"grid": [1, 1, 1], "block": [1, 1, 1]}
+                launches.append(inside)
+            size = getattr(extent, "value", None)
+            inside[_DIMENSIONS[where]]["xyz".index(name)] = 1 if size is None else int(size)
+        for child in getattr(statement, "seq", ()) or _children(statement):
+            visit(child, inside)
+
+    visit(body, None)
+    return launches
+
+
+def _bound(statement: Any) -> tuple[str, Any]:
+    """The axis that a statement binds, such as ``blockIdx.x``, and its size; empty where it binds none."""
+    tirx = load_tvm().tirx
+    if isinstance(statement, tirx.For) and statement.thread_binding is not None:
+        return str(statement.thread_binding.thread_tag), statement.extent
+    if isinstance(statement, tirx.AttrStmt) and str(statement.attr_key) == "thread_extent":
+        return str(statement.node.thread_tag), statement.value
+    return "", None
+
+
+def _children(statement: Any) -> list[Any]:
+    return [child for name in _INSIDE if (child := getattr(statement, name, None)) is not None]
