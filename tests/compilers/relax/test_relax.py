@@ -119,10 +119,15 @@ def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, ...], 
     assert told in " ".join(ran.stderr.split())
 
 
-def test_merging_operators_is_refused_before_anything(tmp_path: Path) -> None:
-    ran = op_profiler("corun", "mlp", "--compiler", "relax", "--merge", folder=tmp_path)
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [(("--merge",), "--merge"), (("--target", "cuda"), "corun --target cuda")],
+    ids=["merge", "GPU"],
+)
+def test_plans_that_it_has_not_are_refused_before_anything(options: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    ran = op_profiler("corun", "mlp", "--compiler", "relax", *options, folder=tmp_path)
     assert ran.returncode == 2 and "Traceback" not in ran.stderr
-    assert "--merge" in ran.stderr and "--compiler relax" in ran.stderr
+    assert told in ran.stderr and "--compiler relax" in ran.stderr
     assert list(tmp_path.iterdir()) == []
 
 
