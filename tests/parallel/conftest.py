@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,23 +53,37 @@ def branching_compiled(branching_network: Any, target: Any) -> Any:
     return compile_model(branching_network, target)
 
 
+@pytest.fixture(scope="session")
+def lanes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Any]:
+    """A compiled network whose kernels run on lanes; each is linked once."""
+    from op_profiler.parallel.runtime.lane_executor import on_lanes
+
+    linked: dict[int, tuple[Any, Any]] = {}
+
+    def linked_once(compiled: Any) -> Any:
+        if id(compiled) not in linked:
+            linked[id(compiled)] = compiled, on_lanes(compiled, tmp_path_factory.mktemp("lanes"))
+        return linked[id(compiled)][1]
+
+    return linked_once
+
+
 @pytest.fixture
-def load(target: Any, tmp_path: Path) -> Iterator[Callable[[Any, Any], Models]]:
+def load(target: Any, lanes: Callable[[Any], Any]) -> Iterator[Callable[[Any, Any], Models]]:
     """Loads a network that was compiled, as `load_models` would."""
     from op_profiler.building.requested_model import random_inputs
     from op_profiler.compilers.relay.graph_executor import load_graph
     from op_profiler.measure.threads import available_cores
-    from op_profiler.parallel.runtime.lane_executor import on_lanes
     from op_profiler.targets.open_machine import open_machine
 
     machine = open_machine("llvm", target, None)
 
     def loaded(network: Any, compiled: Any) -> Models:
         inputs = random_inputs(list(network.inputs))
-        lanes = on_lanes(compiled, tmp_path)
+        on_lanes = lanes(compiled)
         return Models(
-            graph=kernel_graph([network.name], [lanes]),
-            compiled=(lanes,),
+            graph=kernel_graph([network.name], [on_lanes]),
+            compiled=(on_lanes,),
             loaded=(load_graph(compiled, machine.runtime, inputs),),
             inputs=(inputs,),
             batch_sizes=(1,),

@@ -94,6 +94,7 @@ def test_the_best_are_records_that_later_collections_use(tuned: Any) -> None:
     assert len(rows(folder, "SELECT key FROM models")) == 2
 
 
+@pytest.mark.slow  # what is known is not tried again in tests/tuning/test_tuning.py
 def test_a_second_run_tries_nothing_again(tuned: Any) -> None:
     folder, *_ = tuned
     before = rows(folder, TRIALS)
