@@ -25,7 +25,7 @@ def code_of(kernels: IRModule, target: Target) -> Code:
     tvm = load_tvm()
     functions = {name: f for name, f in kernels.functions_items() if isinstance(f, tvm.tirx.PrimFunc)}
     with target:
-        plain = plain_loops()(tvm.IRModule(functions))
+        plain = tvm.transform.Sequential([plain_loops(), tvm.tirx.transform.StmtSimplify()])(tvm.IRModule(functions))
     found = Code()
     for name, function in plain.functions_items():
         label = str(name.name_hint)
