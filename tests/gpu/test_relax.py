@@ -44,6 +44,16 @@ def test_a_dry_run_compiles_and_lists_rules_and_launches(tmp_path: Path) -> None
             assert 1 <= prod(launch["block"]) <= 1024 and prod(launch["grid"]) >= 1
 
 
+def test_what_compiling_lacks_is_named_with_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tvm_package.FOLDER, str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (told,) = cuda_libraries.missing()
+    for words in ("libnvrtc.so.13", "cuda_runtime.h", "cuda-bindings", "nvcc", "source ./env_var.sh relax cuda"):
+        assert words in told
+    (tmp_path / "nvcc").touch(mode=0o755)
+    assert cuda_libraries.missing() == []
+
+
 @pytest.mark.parametrize("model", ["simple:conv2d", "mlp"])
 class TestOnAGpu:
     pytestmark = on_gpu
