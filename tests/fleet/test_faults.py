@@ -11,6 +11,7 @@ import signal
 import threading
 from pathlib import Path
 
+import pytest
 from processes import PATIENCE_SECONDS, Listening, dask_workers_of, other_cache, request, said, scheduler, worker
 
 from op_profiler.dataset import Dataset
@@ -55,6 +56,7 @@ def test_a_worker_and_a_scheduler_that_die_cost_nothing_but_time(tmp_path: Path,
             assert dataset.counts()["measurements"] == 2 * len(report.operators)
 
 
+@pytest.mark.slow  # with nobody but such a worker a file is refused, in test_cluster.py
 def test_a_worker_on_another_machine_gets_nothing_of_a_file(tmp_path: Path, sqlite_url: str, shared: str) -> None:
     came = threading.Event()
     with contextlib.ExitStack() as stack:

@@ -140,7 +140,7 @@ def test_a_tflite_operator_without_counterpart_is_named() -> None:
 
 
 @needs_torch
-@pytest.mark.parametrize("name", ["gpt2", "bert"])
+@pytest.mark.parametrize("name", [pytest.param("gpt2", marks=pytest.mark.slow), "bert"])
 def test_transformers_compute_what_torch_computes(name: str, transformers: Any) -> None:
     import torch
 
