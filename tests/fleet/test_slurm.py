@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 from processes import Listening, request
 
@@ -27,7 +28,7 @@ echo "Submitted batch job 7"
 """
 _SCANCEL = """#!/bin/sh
 echo "$@" > "$JOBS/cancelled"
-kill -9 -- "-$(cat "$JOBS/pid")"
+kill -9 "-$(cat "$JOBS/pid")"
 """
 
 
@@ -57,6 +58,16 @@ def test_a_job_measures_and_is_cancelled(tmp_path: Path, sqlite_url: str, monkey
         assert f"#SBATCH {line}" in script
     assert "-m op_profiler.fleet.slurm tls://127.0.0.1:" in script
     assert (tmp_path / "cancelled").read_text().strip() == "7"
+    job = int((tmp_path / "pid").read_text())
+    _, alive = psutil.wait_procs([one for one in psutil.process_iter(["status"]) if _is_of(job, one)], timeout=30)
+    assert not alive
+
+
+def _is_of(job: int, process: psutil.Process) -> bool:
+    try:
+        return os.getpgid(process.pid) == job and process.info["status"] != psutil.STATUS_ZOMBIE
+    except ProcessLookupError:
+        return False
 
 
 @pytest.mark.parametrize(
