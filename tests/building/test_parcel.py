@@ -63,7 +63,7 @@ def test_what_was_packed_is_there(parcel: Parcel) -> None:
     ("change", "sentence"),
     [
         (member("../stolen", b"x"), "'../stolen' is no plain file"),
-        (member("/tmp/stolen", b"x"), "'/tmp/stolen' is no plain file"),
+        (member("/stolen", b"x"), "'/stolen' is no plain file"),
         (member(".hidden", b"x"), "'.hidden' is no plain file"),
         (member("link", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "'link' is no plain file"),
         (member("hard", type=tarfile.LNKTYPE, linkname="graph.json"), "'hard' is no plain file"),
