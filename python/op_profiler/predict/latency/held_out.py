@@ -157,23 +157,25 @@ def held_out_networks(
         kin = families[examples.model] == family
         known = np.isin(examples.operator, np.unique(examples.operator[kin])) if strict else kin
         fitted = fit(examples.where(~known), choice=predictor, seed=seed, folds=_FOLDS)
-        for model in networks[families[networks] == family]:
-            yield from _predicted(fitted, examples, model)
+        kept = networks[families[networks] == family]
+        yield from predicted_networks(fitted, examples.where(np.isin(examples.model, kept)))
 
 
-def _predicted(fitted: Predictor, examples: Examples, model: int) -> Iterator[HeldOutNetwork]:
-    """One network at each thread count."""
-    mine = examples.model == model
-    for threads in np.unique(examples.threads[mine]):
-        rows = np.flatnonzero(mine & (examples.threads == threads))
-        operators = [examples.operators[i] for i in examples.operator[rows]]
-        loops = None if examples.loops is None else examples.loops[examples.operator[rows]]
-        network = Network.of_calls(examples.models[model], operators, examples.occurrences[rows].tolist(), loops)
-        whole = float(examples.whole_model_us[rows[0]])
-        if np.isfinite(whole) and int(threads) in fitted.thread_counts:
-            yield HeldOutNetwork(
-                whole, examples.latency_us[rows], predict_network(fitted, network, threads=int(threads))
-            )
+def predicted_networks(fitted: Predictor, examples: Examples) -> Iterator[HeldOutNetwork]:
+    """Every network of some measurements, as this predictor sees it, at each thread count that both know."""
+    networks = np.flatnonzero(~examples.sampled)
+    for model in networks[np.isin(networks, examples.model)]:
+        mine = examples.model == model
+        for threads in np.unique(examples.threads[mine]):
+            rows = np.flatnonzero(mine & (examples.threads == threads))
+            operators = [examples.operators[i] for i in examples.operator[rows]]
+            loops = None if examples.loops is None else examples.loops[examples.operator[rows]]
+            network = Network.of_calls(examples.models[model], operators, examples.occurrences[rows].tolist(), loops)
+            whole = float(examples.whole_model_us[rows[0]])
+            if np.isfinite(whole) and int(threads) in fitted.thread_counts:
+                yield HeldOutNetwork(
+                    whole, examples.latency_us[rows], predict_network(fitted, network, threads=int(threads))
+                )
 
 
 def family_of(name: str) -> str:

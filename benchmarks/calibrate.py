@@ -1,0 +1,133 @@
+"""How close are networks on a processor that the predictor does not know, after calibrating for three minutes?
+
+    python benchmarks/calibrate.py [--budget 3m] DB [DB ...]      (three minutes, and some seconds a network)
+
+It means something on another kind of processor than the one whose predictor ships. Each DB holds networks that were
+measured on this machine, at each thread count: what ``op_performance_collector.py --modelname NAME --schedules none
+--db DB`` leaves, or ``compilers.py`` with BENCHMARK_DATASETS=FOLDER. `op-profiler calibrate` measures into a dataset of
+its own, in a user's folder of its own, and so knows nothing of these networks on this machine.
+
+Three predictors answer: the one that ships as it is, whose times are of another machine; the one that ships, adapted;
+and one that was fitted to what the calibration measured alone. Measured times are those at the machine's usual state.
+
+Goal: whole networks 8 % off on average; operators above 20 us 12 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from common import provenance, run_command, store
+
+if TYPE_CHECKING:
+    from op_profiler.predict.latency.examples import Examples
+    from op_profiler.predict.latency.held_out import HeldOutNetwork
+    from op_profiler.predict.latency.predictor import Predictor
+
+_BUDGET = "3m"
+
+
+def predictors(db: str) -> dict[str, Predictor]:
+    """Who answers, by name, after a calibration into `db`."""
+    from op_profiler.errors import DatasetError
+    from op_profiler.predict.latency.calibration import calibrated
+    from op_profiler.predict.latency.fit import fit
+    from op_profiler.predict.latency.open_predictor import examples_for, open_predictor
+    from op_profiler.predict.latency.steady_times import steady
+
+    shipped = open_predictor()
+    adapted = calibrated(lambda: shipped, None, print)
+    if adapted is None:
+        raise DatasetError("the calibration left nothing that can be used")
+    alone = fit(steady(examples_for(db=db, device=None)), choice="xgboost", folds=3)
+    return {"as_it_ships": shipped, "adapted": adapted, "calibration_alone": alone}
+
+
+def networks(db: str) -> Examples:
+    """What was measured of networks on this machine under Relay."""
+    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.predict.latency.steady_times import steady
+
+    return steady(examples_for(db=db if "://" in db else f"sqlite:///{Path(db).resolve()}", device=None))
+
+
+def answers(predictor: Predictor, measured: list[Examples]) -> Iterator[HeldOutNetwork]:
+    """What it says of each network at each thread count."""
+    from op_profiler.predict.latency.held_out import predicted_networks
+
+    for examples in measured:
+        yield from predicted_networks(predictor, examples)
+
+
+def rows_of(name: str, found: list[HeldOutNetwork]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """A row of each network, and one of them all with their operators; printed too."""
+    import numpy as np
+
+    from op_profiler.predict.latency.held_out import HEAVY_US
+
+    rows = []
+    for one in found:
+        said = one.prediction
+        row = {
+            "predictor": name,
+            "network": said.network.name,
+            "threads": said.threads,
+            "measured_us": round(one.measured_us),
+            "predicted_us": round(said.total_us),
+            "error_percent": round(100 * (said.total_us / one.measured_us - 1), 1),
+            "interval_holds": bool(said.low_us <= one.measured_us <= said.high_us),
+        }
+        rows.append(row)
+        print(*row.values(), sep="\t", flush=True)
+    size = np.abs([row["error_percent"] for row in rows])
+    off = np.concatenate([np.abs(one.prediction.operators.latency_us / one.operators_us - 1) for one in found])
+    heavy = np.concatenate([one.operators_us > HEAVY_US for one in found])
+    whole = {
+        "predictor": name,
+        "networks_mean_percent": round(float(size.mean()), 1),
+        "networks_median_percent": round(float(np.median(size)), 1),
+        "networks_within_10_percent": round(100 * float(np.mean(size <= 10))),
+        "networks_inside_interval_percent": round(100 * float(np.mean([row["interval_holds"] for row in rows]))),
+        "networks": len(rows),
+        f"operators_above_{HEAVY_US:.0f}_us_percent": round(100 * float(off[heavy].mean()), 1),
+        "operators": int(heavy.sum()),
+    }
+    print(", ".join(f"{key} {value}" for key, value in whole.items()), flush=True)
+    return rows, whole
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("db", nargs="+", help="datasets with networks that were measured on this machine")
+    parser.add_argument("--budget", default=_BUDGET, help="of the calibration")
+    arguments = parser.parse_args()
+    from op_profiler.predict.latency.calibration import operators_in
+
+    print(provenance())
+    measured = [networks(db) for db in arguments.db]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_DATA_HOME"] = folder  # the note of the calibration is this benchmark's alone
+        db = f"sqlite:///{folder}/calibration.db"
+        run_command(["calibrate", "--budget", arguments.budget, "--db", db])
+        known = operators_in(networks(db))
+        rows, together = [], []
+        for name, predictor in predictors(db).items():
+            found, whole = rows_of(name, list(answers(predictor, measured)))
+            rows += found
+            together.append(whole)
+    (adapted,) = (whole for whole in together if whole["predictor"] == "adapted")
+    headline = (
+        f"after {arguments.budget} ({known} operators): networks {adapted['networks_mean_percent']} % off on average, "
+        f"{adapted['networks_within_10_percent']} % of {adapted['networks']} within 10 %"
+    )
+    print(headline)
+    store(__file__, headline, {"together": together, "networks": rows}, whole=arguments.budget == _BUDGET)
+
+
+if __name__ == "__main__":
+    main()
