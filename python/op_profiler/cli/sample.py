@@ -28,7 +28,7 @@ op-profiler sample --count 3000                       (operators of all kinds, l
 
 op-profiler sample --kinds dense,softmax --count 200 --threads 1
 
-op-profiler sample --kinds conv2d_dilated,conv3d,decoder_step --count 200      (kinds that are drawn where named)
+op-profiler sample --kinds conv2d_grouped,conv3d,decoder_step --count 200      (kinds that are drawn where named)
 
 op-profiler sample --models local:resnet-18,transformers:bert --resolutions 160,224 --sequence-lengths 32,128
 

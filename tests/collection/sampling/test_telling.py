@@ -6,26 +6,37 @@ import itertools
 
 import numpy as np
 
-from op_profiler.collection.sampling.telling import farthest_first, telling_batches
+from op_profiler.collection.sampling.telling import nearest_first, telling_batches
 
 
-def test_each_place_is_the_farthest_from_those_before() -> None:
-    places = np.random.default_rng(0).normal(size=(60, 3))
-    chosen = farthest_first(places, 20, np.empty((0, 3)))
-    assert len(set(chosen)) == 20
-    for count in range(1, 20):
-        distance = np.linalg.norm(places[:, None] - places[chosen[:count]], axis=2).min(axis=1)
-        assert np.isclose(distance[chosen[count]], distance.max())
+def test_each_takes_most_off_the_distance_of_what_is_wanted() -> None:
+    rng = np.random.default_rng(0)
+    wanted, pool, weight = rng.normal(size=(30, 3)), rng.normal(size=(60, 3)), rng.uniform(size=30)
+    distance = np.linalg.norm(wanted[:, None] - pool, axis=2)
+    chosen = list(itertools.islice(nearest_first(wanted, weight, pool), 8))
+    for count in range(1, 8):
+        left = [weight @ distance[:, [*chosen[:count], at]].min(axis=1) for at in range(60)]
+        assert np.isclose(left[chosen[count]], min(left))
 
 
-def test_what_earlier_batches_chose_is_not_chosen_again() -> None:
-    places = np.random.default_rng(1).normal(size=(30, 2))
-    first = farthest_first(places, 10, np.empty((0, 2)))
-    second = farthest_first(places, 20, places[first])
-    assert set(first) | set(second) == set(range(30))
+def test_it_ends_where_none_comes_nearer() -> None:
+    places = np.random.default_rng(1).normal(size=(12, 2))
+    far = places + 100.0
+    chosen = list(nearest_first(places, np.ones(12), np.concatenate([far, places])))
+    assert set(chosen) == set(range(12, 24))
 
 
 def test_batches_are_the_same_for_a_seed() -> None:
     one, other = (list(itertools.islice(telling_batches(3), 3)) for _ in range(2))
     assert [(b.label, b.identity) for b in one] == [(b.label, b.identity) for b in other]
     assert len({str(b.identity) for b in one}) == 3
+
+
+def test_convolutions_and_products_come_first_and_go_on_without_end() -> None:
+    """What networks spend their time on; some thousand operators are more than what is wanted."""
+    first, *_, last = itertools.islice(telling_batches(0), 60)
+    points = first.identity[1]  # type: ignore[index]
+    kinds = [str(point).partition("(")[0] for point in points]
+    assert kinds.count("Conv2d") + kinds.count("Dense") >= len(kinds) / 2
+    assert {"BatchMatmul", "Softmax", "Conv2dTranspose"} <= set(kinds)
+    assert len(last.identity[1]) == len(points)  # type: ignore[index]

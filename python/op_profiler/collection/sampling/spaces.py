@@ -29,7 +29,7 @@ _SHARES = {
     "concatenate": 0.02,
     "mean": 0.01,
 }
-_WHERE_NAMED = ("conv2d_dilated", "conv3d", "decoder_step")
+_WHERE_NAMED = ("conv2d_dilated", "conv2d_grouped", "conv3d", "decoder_step")
 """Kinds that are drawn where they are named, all as often: what a seed draws without names stays what it was."""
 _SHARE_WHERE_NAMED = 0.05
 
@@ -133,6 +133,22 @@ def _conv2d_dilated(rng: random.Random) -> Point:
         out_channels=_channels(rng, 16, 512),
         dilation=rng.choices((2, 4, 6, 12, 18), (4, 2, 1, 1, 1))[0],
         kernel=rng.choices((3, 5), (0.9, 0.1))[0],
+        epilogue=rng.choice(("none", "bias", "bias_relu")),
+    )
+
+
+def _conv2d_grouped(rng: random.Random) -> Point:
+    """In groups that are no channels, as in ResNeXt and ShuffleNet: TVM does not block their channels."""
+    groups, size = rng.choice((2, 3, 4, 8, 32)), _size(rng, 5, 64)
+    return kinds.Conv2d(
+        batch=1,
+        in_channels=groups * _log_uniform(rng, 4, 64, 2),
+        height=size,
+        width=size,
+        out_channels=groups * _log_uniform(rng, 4, 64, 2),
+        kernel=rng.choices((1, 3), (0.5, 0.5))[0],
+        stride=rng.choices((1, 2), (0.8, 0.2))[0],
+        groups=groups,
         epilogue=rng.choice(("none", "bias", "bias_relu")),
     )
 
@@ -270,6 +286,7 @@ _DRAWS: dict[str, Callable[[random.Random], Point]] = {
     "concatenate": _concatenate,
     "mean": _mean,
     "conv2d_dilated": _conv2d_dilated,
+    "conv2d_grouped": _conv2d_grouped,
     "conv3d": _conv3d,
     "decoder_step": _decoder_step,
 }
