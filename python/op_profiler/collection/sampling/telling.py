@@ -2,10 +2,10 @@
 
 Random operators are described without a compiler; of these, each batch takes those that bring the operators of the
 networks of the dataset that ships nearest to one that is measured. That is the greedy solution of the p-median problem,
-within 1 - 1/e of the best (Nemhauser, Wolsey & Fisher, Mathematical Programming 14, 1978): however early the time is up,
-what was measured covers most of what networks spend their time on. Kinds that only a compiler describes are drawn beside
-them. Where none is left that would come nearer, random ones follow. What takes long to run once is left out: it would
-tell of one operator in the time of fifty.
+within 1 - 1/e of the best (Nemhauser, Wolsey & Fisher, Mathematical Programming 14, 1978): however early the time is
+up, what was measured covers most of what networks spend their time on. Kinds that only a compiler describes are drawn
+beside them. Where none is left that would come nearer, random ones follow. What takes long to run once is left out: it
+would tell of one operator in the time of fifty.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_OPERATIONS, _MOST_ELEMENTS = 6e8, 8e6
 
 
 def telling_batches(seed: int) -> Iterator[Batch]:
-    """Batches without end; the same ones for a seed and what ships, so that a run goes on where an earlier one ended."""
+    """Batches without end; the same for a seed and what ships, so that a run goes on where an earlier one ended."""
     from op_profiler.collection.sampling.batches import operators_of_points
 
     chosen = itertools.chain(_representatives(seed), filter(_is_short, spaces.draw(random.Random(seed + 1))))
