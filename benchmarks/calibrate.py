@@ -70,10 +70,10 @@ def rows_of(name: str, found: list[HeldOutNetwork]) -> tuple[list[dict[str, Any]
 
     from op_profiler.predict.latency.held_out import HEAVY_US
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for one in found:
         said = one.prediction
-        row = {
+        row: dict[str, Any] = {
             "predictor": name,
             "network": said.network.name,
             "threads": said.threads,
