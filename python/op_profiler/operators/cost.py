@@ -17,8 +17,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from op_profiler.operators.operator import TensorSpec
 
 Attrs = dict[str, Any]
@@ -61,6 +59,8 @@ def size_bytes(tensor: TensorSpec) -> int:
         return 2 * elements(tensor.shape)
     if tensor.dtype in ("int4", "uint4"):
         return (elements(tensor.shape) + 1) // 2
+    import numpy as np  # a tenth of a second: a collection of what is known already asks for no size
+
     return elements(tensor.shape) * np.dtype(tensor.dtype).itemsize
 
 

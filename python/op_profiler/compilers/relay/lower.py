@@ -18,7 +18,6 @@ from op_profiler.compilers.relay.code_capture import code_capture
 from op_profiler.compilers.relay.extract import extract
 from op_profiler.compilers.relay.launch import launch_capture, launches_of
 from op_profiler.compilers.relay.layers import Layers
-from op_profiler.compilers.relay.shortcuts import shortcuts
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Named, Node, Target
@@ -59,11 +58,17 @@ def fuse(
     """
     tvm = load_tvm()
     layers = Layers()
-    instruments = [shortcuts(), layers.carrier()]
+    instruments = [_shortcuts(), layers.carrier()]
     settings = {"config": _config(), "disabled_pass": _left_out(module), "instruments": instruments}
     with quiet(), tvm.transform.PassContext(opt_level=3, **settings):
         optimized, _ = tvm.relay.optimize(layers.marked(module), target=target, params=params)
     return extract(optimized, layers, weights)
+
+
+def _shortcuts() -> Any:
+    from op_profiler.compilers.relay.shortcuts import shortcuts  # brings numpy, which a look-up does without
+
+    return shortcuts()
 
 
 def _weights_of_heavy_ops(model: ImportedModel) -> set[str]:
@@ -104,7 +109,7 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     left_out = _left_out(model.mod)
     layers = Layers()
     module = layers.marked(model.mod)
-    instruments = [shortcuts(), layers.carrier(), capture]
+    instruments = [_shortcuts(), layers.carrier(), capture]
 
     def built(**more: Any) -> Any:
         settings = {"config": config | more, "disabled_pass": left_out}
