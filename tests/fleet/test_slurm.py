@@ -1,17 +1,23 @@
-"""Jobs of SLURM. There is none here: stand-ins for sbatch and scancel start and end the job as a process."""
+"""Jobs of a real SLURM, where its daemons are installed."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
-from processes import Listening, request
+import slurm_daemons
+from processes import COMMAND, PATIENCE_SECONDS
+from slurm_daemons import command, jobs
 
+from op_profiler.dataset import Dataset
 from op_profiler.errors import UsageError
-from op_profiler.fleet import runs
 from op_profiler.fleet.certificates import make
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.settings import TLS
@@ -20,54 +26,63 @@ from ..installed import needs
 
 pytestmark = needs("distributed", "dask_jobqueue")
 
-_SBATCH = """#!/bin/sh
-cp "$1" "$JOBS/script"
-setsid sh "$JOBS/script" > "$JOBS/log" 2>&1 &
-echo $! > "$JOBS/pid"
-echo "Submitted batch job 7"
-"""
-_SCANCEL = """#!/bin/sh
-echo "$@" > "$JOBS/cancelled"
-kill -9 "-$(cat "$JOBS/pid")"
-"""
 
-
-def test_a_job_measures_and_is_cancelled(tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in (("sbatch", _SBATCH), ("scancel", _SCANCEL)):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    make(tmp_path / "tls", ["localhost"])
-    monkeypatch.setenv(TLS, str(tmp_path / "tls"))
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("JOBS", str(tmp_path))
-    lines = [
-        "queue: compute",
-        "cores: 16",
-        "memory: 64GB",
-        "walltime: 02:00:00",
-        "scheduler_options: {host: 127.0.0.1}",
-    ]
-    (tmp_path / "slurm.yaml").write_text("\n".join([*lines, "job_extra_directives: [--exclusive]"]))
-    interrupt = signal.getsignal(signal.SIGINT)
-    with Cluster(f"slurm:{tmp_path}/slurm.yaml") as cluster:
-        assert signal.getsignal(signal.SIGINT) is interrupt, "Ctrl-C is dask-jobqueue's"
-        (report,) = runs.collect(cluster, [request(sqlite_url)], Listening())
-        assert report.error is None and report.threads[1].measured > 0
-    script = (tmp_path / "script").read_text()
-    for line in ("-p compute", "--cpus-per-task=16", "-t 02:00:00", "--exclusive", "--mem="):
-        assert f"#SBATCH {line}" in script
-    assert "-m op_profiler.fleet.slurm tls://127.0.0.1:" in script
-    assert (tmp_path / "cancelled").read_text().strip() == "7"
-    job = int((tmp_path / "pid").read_text())
-    _, alive = psutil.wait_procs([one for one in psutil.process_iter(["status"]) if _is_of(job, one)], timeout=30)
-    assert not alive
-
-
-def _is_of(job: int, process: psutil.Process) -> bool:
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[dict[str, str]]:
+    """Environment variables of who uses a SLURM that is gone at the end."""
+    if missing := slurm_daemons.missing():
+        pytest.skip(f"not installed: {missing} (on Debian: slurmctld slurmd slurm-client munge)")
+    folder = Path(tempfile.mkdtemp(prefix="op-slurm-", dir="/tmp"))
     try:
-        return os.getpgid(process.pid) == job and process.info["status"] != psutil.STATUS_ZOMBIE
-    except ProcessLookupError:
-        return False
+        with slurm_daemons.running(folder) as environment:
+            make(folder / "tls", ["localhost"])
+            yield {**environment, TLS: str(folder / "tls")}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def collection(folder: Path, *lines: str) -> list[str]:
+    """The command that measures with jobs of a cluster, whose file has some lines."""
+    file = folder / "slurm.yaml"
+    usual = ["cores: 1", "memory: 1GB", "scheduler_options: {host: 127.0.0.1}", f"log_directory: {folder}"]
+    file.write_text("\n".join([*usual, *lines]))
+    words = ["collect", "--modelsource", "local", "--modelname", "mlp", "--threads", "1"]
+    return [*COMMAND, *words, "--db", f"sqlite:///{folder}/a.db", "--cluster", f"slurm:{file}"]
+
+
+def test_a_job_measures_and_is_cancelled(tmp_path: Path, slurm: dict[str, str]) -> None:
+    lines = ["queue: compute", "walltime: '02:00:00'", "job_name: rack", "job_extra_directives: [--exclusive]"]
+    process = subprocess.Popen(
+        collection(tmp_path, *lines), env={**os.environ, **slurm}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    told = ""
+    while process.poll() is None and not told:
+        told = command(slurm, "scontrol", "show", "job", "--oneliner")
+        told = told if "JobName=rack" in told else ""
+        time.sleep(0.1)
+    _, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 0, err
+    with Dataset.open(f"sqlite:///{tmp_path}/a.db", read_only=True) as dataset:
+        assert len(dataset.models()) == 1
+    for part in ("Partition=compute", "TimeLimit=02:00:00", "OverSubscribe=NO", "MinMemoryNode=954M"):
+        assert part in told
+    assert not jobs(slurm)
+    assert "JobState=CANCELLED" in command(slurm, "scontrol", "show", "job", "--oneliner")
+
+
+def test_a_job_ends_after_the_command_that_submitted_it(tmp_path: Path, slurm: dict[str, str]) -> None:
+    process = subprocess.Popen(collection(tmp_path, "death_timeout: 1"), env={**os.environ, **slurm})
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not (log := "".join(file.read_text() for file in tmp_path.glob("*.out"))).count("connected"):
+        assert time.monotonic() < until and process.poll() is None, log
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    while jobs(slurm):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    (errors,) = tmp_path.glob("*.err")
+    assert "error: no scheduler at tls://" in errors.read_text()
 
 
 @pytest.mark.parametrize(
@@ -85,12 +100,14 @@ def _is_of(job: int, process: psutil.Process) -> bool:
 def test_a_file_that_cannot_be_used(
     text: str | None, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    interrupt = signal.getsignal(signal.SIGINT)
     make(tmp_path / "tls", ["localhost"])
     monkeypatch.setenv(TLS, str(tmp_path / "tls"))
     if text is not None:
         (tmp_path / "slurm.yaml").write_text(text)
     with pytest.raises(UsageError, match=sentence):
         Cluster(f"slurm:{tmp_path}/slurm.yaml")
+    assert signal.getsignal(signal.SIGINT) is interrupt, "Ctrl-C is dask-jobqueue's"
 
 
 def test_jobs_need_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import ipaddress
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
 
-from op_profiler.errors import OpProfilerError, UsageError
+from op_profiler.errors import MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
 from op_profiler.fleet.machine import TOLD, FleetMachine, compilers_here, this_machine
 from op_profiler.fleet.needs import Needs, offers
@@ -70,7 +71,9 @@ async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
         await _until_told_to_end(scheduler.finished())
 
 
-def run_worker(address: str, say: Say, name: str | None = None, builds: int = 0) -> None:
+def run_worker(
+    address: str, say: Say, name: str | None = None, builds: int = 0, patience_seconds: float | None = None
+) -> None:
     """Measure on this machine what a scheduler asks for, or build it for others, until this process is told to end.
 
     A scheduler that is not there, or goes away, is waited for.
@@ -79,26 +82,30 @@ def run_worker(address: str, say: Say, name: str | None = None, builds: int = 0)
         say: told what the worker is, and whether it is connected.
         name: by which whoever started it knows it.
         builds: measure nothing, and build so many models at once for those that do; 0: measure.
+        patience_seconds: how long a scheduler is waited for; None for no limit.
 
     Raises:
         UsageError: ``tls://`` without certificates, or ``tcp://`` of another machine.
+        MeasureError: no scheduler for so long.
         MissingPackageError: no Dask.
     """
     settings.configure()
     machine = msgspec.structs.replace(this_machine(), compilers=compilers_here(say), builds=builds)
     if builds:
         machine = msgspec.structs.replace(machine, measures={})
-    asyncio.run(_work(address, say, name, machine))
+    asyncio.run(_work(address, say, name, machine, patience_seconds))
 
 
-async def _work(address: str, say: Say, name: str | None, machine: FleetMachine) -> None:
+async def _work(
+    address: str, say: Say, name: str | None, machine: FleetMachine, patience_seconds: float | None
+) -> None:
     from distributed import Nanny
 
     security = settings.security(address)
     say(f"{machine.processor} on {machine.host}, {machine.does}")
     say(f"compiles with {', '.join(one.tvm for one in machine.compilers.values()) or 'nothing: there is no TVM'}")
     ended = asyncio.ensure_future(_until_told_to_end(asyncio.Event().wait()))
-    told = False
+    told, alone_since = False, time.monotonic()
     while not ended.done():
         nanny = Nanny(address, security=security, name=name, **_listens(address), **worker_options(machine))
         try:
@@ -108,10 +115,13 @@ async def _work(address: str, say: Say, name: str | None, machine: FleetMachine)
                 await asyncio.wait(
                     [asyncio.ensure_future(nanny.finished()), ended], return_when=asyncio.FIRST_COMPLETED
                 )
+                alone_since = time.monotonic()
         except (OSError, TimeoutError, RuntimeError) as error:
             if not told:
                 say(f"waiting for the scheduler at {address}: {error or type(error).__name__}")
             told = True
+        if patience_seconds is not None and time.monotonic() - alone_since > patience_seconds:
+            raise MeasureError(f"no scheduler at {address} for {patience_seconds:g} s")
         await asyncio.wait([ended], timeout=_AGAIN_SECONDS)
 
 

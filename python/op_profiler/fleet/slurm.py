@@ -8,18 +8,19 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.errors import MissingPackageError, UsageError
+from op_profiler.errors import MissingPackageError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
+from op_profiler.fleet.cluster_files import read, take_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from distributed.deploy.cluster import Cluster as DaskCluster
 
-_JOBS = "jobs"
 _OURS = ("processes", "security", "protocol", "worker_command", "nanny", "n_workers")
 
 
@@ -35,9 +36,7 @@ def slurm_cluster(path: Path) -> DaskCluster:
         MissingPackageError: no dask-jobqueue.
     """
     options = _read(path)
-    jobs = options.pop(_JOBS, 1)
-    if not isinstance(jobs, int) or jobs < 1:
-        raise UsageError(f"{path}: jobs is {jobs!r}; give how many there shall be, 1 or more")
+    jobs = take_count(options, "jobs", path)
     scheduler = {"dashboard": False, "dashboard_address": ":0"} | options.pop("scheduler_options", {})
     try:
         return _jobs_of_dask()(
@@ -65,14 +64,7 @@ def _jobs_of_dask() -> Callable[..., DaskCluster]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"--cluster slurm:{path} cannot be read: {error}") from error
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        raise UsageError(f"{path} is no YAML of names and values, such as: jobs: 4")
+    found = read("slurm", path, "jobs: 4")
     if ours := [name for name in _OURS if name in found]:
         raise UsageError(f"{path}: {', '.join(ours)} is set by op_profiler; leave it out")
     if isinstance(found.get("walltime"), int):
@@ -81,17 +73,28 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run a worker in a job."""
+    """Run a worker in a job. It ends soon after its scheduler, which is of the command that submitted it."""
+    from dask.utils import parse_timedelta
+
     from op_profiler.fleet.nodes import run_worker
 
     parser = argparse.ArgumentParser()
     parser.add_argument("scheduler")
     parser.add_argument("--name")
     parser.add_argument("--tls-ca-file", type=Path)
+    parser.add_argument("--death-timeout", type=parse_timedelta)
     given, _ = parser.parse_known_args()  # the others are of Dask's own worker
     if given.tls_ca_file is not None:
         os.environ.setdefault(settings.TLS, str(given.tls_ca_file.parent))
-    run_worker(given.scheduler, lambda text: print(text, flush=True), name=given.name)
+    try:
+        run_worker(
+            given.scheduler,
+            lambda text: print(text, flush=True),
+            name=given.name,
+            patience_seconds=given.death_timeout,
+        )
+    except OpProfilerError as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,37 @@
+"""The files that ``--cluster slurm:FILE`` and ``--cluster kubernetes:FILE`` name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from op_profiler.errors import UsageError
+
+
+def read(kind: str, path: Path, example: str) -> dict[str, Any]:
+    """What a file says, by name.
+
+    Raises:
+        UsageError: it cannot be read, or is no YAML of names and values, as `example` is.
+    """
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"--cluster {kind}:{path} cannot be read: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        raise UsageError(f"{path} is no YAML of names and values, such as: {example}")
+    return found
+
+
+def take_count(found: dict[str, Any], name: str, path: Path) -> int:
+    """The whole number of a name, which is taken out; 1 where there is none.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    count = found.pop(name, 1)
+    if not isinstance(count, int) or count < 1:
+        raise UsageError(f"{path}: {name} is {count!r}; give how many there shall be, 1 or more")
+    return count
