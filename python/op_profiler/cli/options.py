@@ -85,8 +85,8 @@ DeviceKey = Annotated[
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Measure on other machines: tcp://HOST:PORT of 'op-profiler scheduler', local:N for N workers here, or "
-        "slurm:FILE for jobs of SLURM.",
+        help="Measure on other machines: tcp://HOST:PORT of 'op-profiler scheduler', local:N for N workers here, "
+        "slurm:FILE for jobs of SLURM, or kubernetes:FILE for pods of Kubernetes.",
         rich_help_panel=_DEVICE,
     ),
 ]

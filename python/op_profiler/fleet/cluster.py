@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.cluster import Cluster as DaskCluster
 
+    from op_profiler.fleet.kubernetes import KubernetesCluster
+
 _FORMS = (
-    "tcp://HOST:PORT or tls://HOST:PORT of a scheduler, local:N for N workers on this machine, or slurm:FILE for jobs"
+    "tcp://HOST:PORT or tls://HOST:PORT of a scheduler, local:N for N workers on this machine, slurm:FILE for "
+    "jobs, or kubernetes:FILE for pods"
 )
 _CONNECT_SECONDS = 10
 _WAIT_SECONDS = settings.WAIT_SECONDS
@@ -29,7 +32,8 @@ class Cluster:
     """Machines that measure, behind one address.
 
     Args:
-        name: ``tcp://HOST:PORT`` or ``tls://HOST:PORT`` of a scheduler, ``local:N``, or ``slurm:FILE``.
+        name: ``tcp://HOST:PORT`` or ``tls://HOST:PORT`` of a scheduler, ``local:N``, ``slurm:FILE``
+            or ``kubernetes:FILE``.
 
     Raises:
         UsageError: the address is none.
@@ -43,7 +47,7 @@ class Cluster:
 
     def __init__(self, name: str) -> None:
         settings.configure()
-        self._own: DaskCluster | None = None
+        self._own: DaskCluster | KubernetesCluster | None = None
         if name.startswith(("tcp://", "tls://")):
             self.address, self._security = name, settings.security(name)
         else:
@@ -114,8 +118,8 @@ class Cluster:
             time.sleep(_AGAIN_SECONDS)
 
 
-def _own_cluster(name: str) -> DaskCluster:
-    """A scheduler of this process with its workers, which end with it."""
+def _own_cluster(name: str) -> DaskCluster | KubernetesCluster:
+    """A scheduler with its workers, which end with this process."""
     kind, _, rest = name.partition(":")
     if kind == "local" and rest.isdecimal() and int(rest) > 0:
         from distributed import LocalCluster
@@ -128,6 +132,10 @@ def _own_cluster(name: str) -> DaskCluster:
         from op_profiler.fleet.slurm import slurm_cluster
 
         return slurm_cluster(Path(rest))
+    if kind == "kubernetes" and rest:
+        from op_profiler.fleet.kubernetes import kubernetes_cluster
+
+        return kubernetes_cluster(Path(rest))
     raise UsageError(f"--cluster {name} is no cluster; give {_FORMS}")
 
 
