@@ -31,7 +31,7 @@ def prepared(module: IRModule, target: Target) -> Any:
     passes = [
         transform.CanonicalizeBindings(),
         *([transform.FoldBatchnormToConv2D()] if _convolutions_are_read_once(module["main"]) else []),
-        rewrite_calls("SimplerOps", {"relax.clip": _clip, "relax.nn.batch_norm": _batch_norm, "relax.cumsum": _cumsum}),
+        rewrite_calls("SimplerOps", _SIMPLER),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
         fold_with_numpy(),
@@ -105,6 +105,39 @@ def _cumsum(builder: Any, constant: Constant, call: Any) -> Any:
     return relax.op.cumsum(counted, attrs.axis, str(counted.attrs.dtype), attrs.exclusive)
 
 
+def _sinh(builder: Any, constant: Constant, call: Any) -> Any:
+    """This TVM makes no code of it for processors."""
+    op, half, x = load_tvm().relax.op, load_tvm().relax.const(0.5, call.ty.dtype), call.args[0]
+    return op.multiply(op.subtract(op.exp(x), op.exp(op.negative(x))), half)
+
+
+def _cosh(builder: Any, constant: Constant, call: Any) -> Any:
+    op, half, x = load_tvm().relax.op, load_tvm().relax.const(0.5, call.ty.dtype), call.args[0]
+    return op.multiply(op.add(op.exp(x), op.exp(op.negative(x))), half)
+
+
+def _stack(builder: Any, constant: Constant, call: Any) -> Any:
+    """ConvertLayout refuses models that stack along a new last axis."""
+    op, axis = load_tvm().relax.op, int(call.attrs.axis or 0) % len(call.ty.shape)
+    return op.concat([op.expand_dims(each, axis) for each in _fields(builder, call.args[0])], axis)
+
+
+def _fields(builder: Any, value: Any) -> list[Any]:
+    """Of a tuple."""
+    relax = load_tvm().relax
+    known = builder.lookup_binding(value) if isinstance(value, relax.Var) else value
+    if isinstance(known, relax.Tuple):
+        return list(known.fields)
+    return [relax.TupleGetItem(value, at) for at in range(len(value.ty.fields))]
+
+
+def _permute_dims(builder: Any, constant: Constant, call: Any) -> Any:
+    """ConvertLayout refuses axes that are counted from the last one."""
+    op, axes = load_tvm().relax.op, [int(axis) for axis in call.attrs.axes or ()]
+    below = any(axis < 0 for axis in axes)
+    return op.permute_dims(call.args[0], [axis % len(axes) for axis in axes]) if below else call
+
+
 def _batch_norm(builder: Any, constant: Constant, call: Any) -> Any:
     """One that no convolution took in is one product and one sum."""
     relax = load_tvm().relax
@@ -119,6 +152,17 @@ def _batch_norm(builder: Any, constant: Constant, call: Any) -> Any:
     shape = [-1 if i == int(call.attrs.axis) % rank else 1 for i in range(rank)]
     factor, summand = (relax.const(one.reshape(shape).astype(gamma.dtype)) for one in (scale, shift))
     return relax.Tuple([relax.op.add(relax.op.multiply(data, factor), summand), *statistics[2:]])
+
+
+_SIMPLER: dict[str, Rewrite] = {
+    "relax.clip": _clip,
+    "relax.cumsum": _cumsum,
+    "relax.cosh": _cosh,
+    "relax.sinh": _sinh,
+    "relax.stack": _stack,
+    "relax.permute_dims": _permute_dims,
+    "relax.nn.batch_norm": _batch_norm,
+}
 
 
 def _packed(lanes: int) -> Rewrite:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.relay.extract import attributes, tensors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Node
@@ -51,7 +52,7 @@ def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) 
             known[node] = ["node", len(nodes)]
             arguments = [known[argument] for argument in node.args]
             shape = [list(spec.shape) for spec in tensors(node.checked_type)]
-            attrs = attributes(node.attrs)
+            attrs = _attributes(node.attrs)
             nodes.append({"op": str(node.op.name), "attrs": attrs, "arguments": arguments, "shapes": shape})
         elif isinstance(node, relay.Tuple):
             known[node] = ["tuple", [known[field] for field in node.fields]]
@@ -67,3 +68,11 @@ def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) 
     relay.analysis.post_order_visit(function.body, visit)
     np.savez(folder / WEIGHTS, **weights)
     (folder / GRAPH).write_text(json.dumps({"inputs": inputs, "nodes": nodes, "output": known[function.body]}))
+
+
+def _attributes(attrs: Any) -> dict[str, Any]:
+    """Those of ops too whose attributes TVM has no class for in Python, such as `nn.adaptive_avg_pool1d`."""
+    if attrs is None or hasattr(attrs, "keys"):
+        return attributes(attrs)
+    values = {name: plain(getattr(attrs, name)) for name in sorted(set(dir(attrs)) - set(dir(type(attrs))))}
+    return {name: value for name, value in values.items() if value not in (None, "", [])}

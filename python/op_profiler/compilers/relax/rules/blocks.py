@@ -69,7 +69,8 @@ def uses(expression: Any, variable: Any) -> bool:
 def reads_across(schedule: Any, block: Any) -> bool:
     """Whether what it writes beside each other lies apart in a tensor that it reads, as in a transposition."""
     node = schedule.get(block)
-    beside = [v.var for v in node.iter_vars if uses(node.writes[0].region[-1].min, v.var)]
+    last = [at.min for at in node.writes[0].region[-1:]]  # none of a tensor without dimensions
+    beside = [v.var for v in node.iter_vars if any(uses(index, v.var) for index in last)]
     apart = [at.min for region in node.reads for at in region.region[:-1]]
     return any(uses(index, variable) for index in apart for variable in beside)
 

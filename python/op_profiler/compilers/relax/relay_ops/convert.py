@@ -1,0 +1,46 @@
+"""What one op of Relay is converted with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.errors import ModelError
+
+Attrs = dict[str, Any]
+Convert = Callable[[Any, Attrs, list[Any]], Any]
+"""From ``tvm.relax.op``, the attributes of Relay's op with the ``shapes`` of its outputs, and its arguments.
+
+Attributes that are empty in Relay are not there. An argument that is a tuple is a list. What has several outputs gives
+a list of them, or what is of a tuple type.
+"""
+
+
+def shape_of(value: Any) -> list[int]:
+    return [int(d) for d in value.ty.shape]
+
+
+def axes_of(a: Attrs, value: Any) -> list[int] | None:
+    """The axes that an op goes over, none below zero; None: all."""
+    rank, axis = len(shape_of(value)), a.get("axis")
+    axes = None if axis is None else [int(one) % rank for one in ([axis] if isinstance(axis, int) else axis)]
+    return [i for i in range(rank) if i not in (axes or ())] if a.get("exclude") else axes
+
+
+def along(value: Any, axis: int, rank: int) -> Any:
+    """Values of one dimension as a tensor that is as long along one axis, and of length 1 along the others."""
+    made: Any = load_tvm().relax.op.reshape(value, [-1 if i == axis % rank else 1 for i in range(rank)])
+    return made
+
+
+def number(value: Any) -> int | float:
+    """The one number of a constant.
+
+    Raises:
+        ModelError: only run time tells it.
+    """
+    if not isinstance(value, load_tvm().ir.GenericConst):
+        raise ModelError("it takes a number that only run time tells")
+    found: int | float = value.value.numpy().item()
+    return found
