@@ -236,7 +236,7 @@ class Worker:
         return compiled, specs
 
     def _measure_model(self, model: ImportedModel, target: Target) -> None:
-        from op_profiler.predict.latency.examples import target_line
+        from op_profiler.predict.latency.devices import target_line
         from op_profiler.predict.latency.loops import keep_loops
 
         try:

@@ -10,7 +10,8 @@ import pytest
 
 from op_profiler.dataset.formats.shapes import Conv, Dense, operator_of
 from op_profiler.operators.operator import Operator
-from op_profiler.predict.latency.examples import DeviceName, Examples
+from op_profiler.predict.latency.devices import DeviceName
+from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.fit import fit
 from op_profiler.predict.latency.predictor import Predictor
 

@@ -12,9 +12,11 @@ import pytest
 
 from op_profiler.dataset import read_parquet
 from op_profiler.errors import DatasetError
+from op_profiler.predict.latency import devices as devices_module
 from op_profiler.predict.latency import examples as examples_module
 from op_profiler.predict.latency import open_predictor
-from op_profiler.predict.latency.examples import COLUMNS, Examples, examples_of, target_line
+from op_profiler.predict.latency.devices import target_line
+from op_profiler.predict.latency.examples import COLUMNS, Examples, examples_of
 from op_profiler.shipped import shipped_operators
 
 
@@ -68,6 +70,29 @@ def test_what_is_held_of_a_row_is_a_few_numbers(old_row: dict[str, Any]) -> None
     assert many - few < 5_000 * 800, "a row is a dict of two kilobytes"
 
 
+def test_of_too_many_rows_whole_models_are_drawn(old_row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def rows(models: int, source: str) -> list[dict[str, Any]]:
+        of = [{"model_key": f"{source}{n}", "model_name": f"{source}{n}", "model_source": source} for n in range(models)]
+        called = [{"operator_key": f"{n:016x}", "median_us": float(n + 2)} for n in range(5)]
+        own = [old_row | one | {"operator_key": one["model_key"].encode().hex().rjust(16, "0")} for one in of]
+        return [*(old_row | one | each for each in called for one in of), *own]
+
+    monkeypatch.setattr(examples_module, "MOST_ROWS", 50)
+    networks, batches = rows(3, "local"), rows(40, "sample")
+    found = examples_of([*batches, *networks])
+    drawn = [name for name in found.models if name.startswith("sample")]
+    assert 30 <= 6 * len(drawn) <= 50 and len(found) == 6 * len(drawn) + 18
+    assert found.left_out == {examples_module.NOT_DRAWN: 240 - 6 * len(drawn)}
+    counts = np.bincount(found.model)
+    assert set(counts.tolist()) == {6} and len(counts) == len(found.models), "a model is whole, or not there"
+    assert len(found.operators) == 5 + len(found.models), "nothing is held of what only others have"
+    again = examples_of([*batches, *networks])
+    assert again.models == found.models and again.latency_us.tolist() == found.latency_us.tolist()
+    few = examples_of(row for row in batches if row["model_name"] in drawn)
+    same = found.where(found.sampled[found.model])
+    assert few.latency_us.tolist() == same.latency_us.tolist() and not few.left_out
+
+
 def test_each_compiler_answers_with_its_own_rows(known: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
     relax = dataclasses.replace(known.devices[0], key="0" * 16, compiler="relax")
     both = dataclasses.replace(
@@ -76,11 +101,12 @@ def test_each_compiler_answers_with_its_own_rows(known: Examples, monkeypatch: p
         device=(known.model % 2).astype(np.intp),
         latency_us=np.where(known.model % 2, 2.0, 1.0) * known.latency_us,
     )
+    monkeypatch.setattr(devices_module, "devices_in", lambda **_: both.devices)
     monkeypatch.setattr(examples_module, "load_examples", lambda **_: both)
     for number, compiler in enumerate(("relay", "relax")):
         found = open_predictor.examples_for(db="sqlite:///x.db", device=None, compiler=compiler)
         assert set(found.model % 2) == {number}
-    monkeypatch.setattr(examples_module, "load_examples", lambda **_: known)
+    monkeypatch.setattr(devices_module, "devices_in", lambda **_: known.devices)
     with pytest.raises(DatasetError, match="no times of --compiler relax in what ships"):
         open_predictor.open_predictor(compiler="relax")
 

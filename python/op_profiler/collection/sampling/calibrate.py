@@ -88,6 +88,4 @@ def _measured(db: str, devices: Set[str]) -> Examples:
     """All that the dataset holds of the machine; of several boards that of the one with most measurements."""
     from op_profiler.predict.latency.examples import load_examples
 
-    examples = load_examples(db=db)
-    found = [examples.of_device(device.key) for device in examples.devices if device.key in devices]
-    return max(found, key=len, default=examples.where(examples.device < 0))
+    return max((load_examples(db=db, device=key) for key in sorted(devices) or [""]), key=len)

@@ -19,7 +19,8 @@ import numpy as np
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.corrected import Corrected
-from op_profiler.predict.latency.examples import DeviceName, Examples
+from op_profiler.predict.latency.devices import DeviceName
+from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import KINDS, NAMES
 from op_profiler.predict.latency.fit import fingerprint, measured_of, weights_of
 from op_profiler.predict.latency.intervals import COVERAGE, Spread, conformal_quantile

@@ -20,7 +20,8 @@ from op_profiler.targets.target import kind_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from op_profiler.predict.latency.examples import DeviceName, Examples
+    from op_profiler.predict.latency.devices import DeviceName
+    from op_profiler.predict.latency.examples import Examples
     from op_profiler.predict.latency.predictor import Predictor
 
 _PROCESSOR = "llvm"
@@ -61,7 +62,8 @@ def calibrated(
     from op_profiler.predict.latency.steady_times import steady
 
     try:
-        examples = steady(load_examples(db=str(found["db"])).of_device(str(found["device"])))
+        device = str(found["device"])
+        examples = steady(load_examples(db=str(found["db"]), device=device, note=note).of_device(device))
         measured = operators_in(examples)
         if measured < FEWEST:
             raise DatasetError(f"it holds {measured} operators of this machine, and {FEWEST} is the least")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import array
 import dataclasses
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.dataset.draw import Draw
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
+from op_profiler.predict.latency.devices import DeviceName, device_of
 
 COLUMNS = (
     "operator_key",
@@ -63,6 +63,9 @@ COLUMNS = (
     "complete",
 )
 """Columns of the flat table that `examples_of` reads."""
+MOST_ROWS = 50_000
+"""Of networks, and as many of batches of sampled operators: what a fit holds of a row is about two kilobytes."""
+NOT_DRAWN = f"beyond {MOST_ROWS:,}: whole models are drawn by chance, the same ones each time"
 _MAY_MISS = ("ci_low_us", "ci_high_us", "whole_model_us")
 _NUMBERS = 11
 """Of a row beside its times of the probe: see `_Kept.add`."""
@@ -70,27 +73,6 @@ _AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"]
 """What a batch of sampled operators puts before and behind each (`op_profiler.frontends.sample`)."""
 
 T = TypeVar("T")
-
-
-@dataclasses.dataclass(frozen=True)
-class DeviceName:
-    """A device in a dataset, by what a user would know it by.
-
-    Attributes:
-        peaks: as `op_profiler.targets.llvm.peaks.Peaks` has them, plain values; None where it was not probed.
-        memory_bytes, cache_bytes: of the device, and of its last-level cache; None where they are not known.
-        compiler: that made the code, by its name.
-    """
-
-    key: str
-    kind: str
-    processor: str
-    cores: int | None
-    target: str
-    peaks: dict[str, list[float]] | None = None
-    memory_bytes: int | None = None
-    cache_bytes: int | None = None
-    compiler: str = DEFAULT_COMPILER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,11 +139,20 @@ class Examples:
         raise DatasetError(f"the dataset has no measurements of device {key}; there are: {there}")
 
 
-def load_examples(*, db: str | None = None, file: Path | None = None, schedules: str = "default") -> Examples:
+def load_examples(
+    *,
+    db: str | None = None,
+    file: Path | None = None,
+    schedules: str = "default",
+    device: str | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> Examples:
     """Examples from a dataset, from a Parquet file of ``op-profiler export``, or from both.
 
     Args:
         schedules: origin of the schedules, ``default`` or ``tuned``.
+        device: key of the only device whose rows are wanted; None: those of all, which share `MOST_ROWS`.
+        note: told where not all rows are used since they are too many.
 
     Raises:
         DatasetError: one of them cannot be read.
@@ -171,12 +162,17 @@ def load_examples(*, db: str | None = None, file: Path | None = None, schedules:
 
     def rows() -> Iterator[Mapping[str, Any]]:
         if file is not None:
-            yield from parquet_rows(file, COLUMNS)
+            wanted = parquet_rows(file, COLUMNS)
+            yield from wanted if device is None else (row for row in wanted if row["device_key"] == device)
         if db is not None:
+            where = f"origin = '{schedules}'" + (f" and device_key = '{device}'" if device is not None else "")
             with Dataset.open(db, create=False, read_only=True) as dataset:
-                yield from flat_rows(dataset, columns=COLUMNS, where=f"origin = '{schedules}'")
+                yield from flat_rows(dataset, columns=COLUMNS, where=where)
 
-    return examples_of(rows(), schedules=schedules)
+    found = examples_of(rows(), schedules=schedules)
+    if NOT_DRAWN in found.left_out:
+        note(f"{len(found):,} measurements are used, and {found.left_out[NOT_DRAWN]:,} are not ({NOT_DRAWN})")
+    return found
 
 
 def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default") -> Examples:
@@ -184,7 +180,7 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
 
     Left out are failures, check points, rows under foreign load, other schedules, and operators outside a model: the
     caches are then in another state than in a network. Of sweeps only what the machine does by itself is used, and one
-    set of cores for each model and thread count.
+    set of cores for each model and thread count. Of more than `MOST_ROWS` rows, whole models are drawn.
     """
     left_out: dict[str, int] = {}
     kept = _Kept()
@@ -194,32 +190,9 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
             kept.add(row)
         else:
             left_out[reason] = left_out.get(reason, 0) + 1
+    if kept.not_drawn:
+        left_out[NOT_DRAWN] = kept.not_drawn
     return kept.examples(left_out)
-
-
-def target_line(target: str) -> str:
-    """A target as users write it; newer TVMs write theirs as JSON."""
-    if not target.startswith("{"):
-        return target
-    fields = json.loads(target)
-    options = [f"-{name}={fields[name]}" for name in ("mtriple", "mcpu", "mfloat-abi", "arch") if fields.get(name)]
-    features = [f"-mattr={','.join(fields['mattr'])}"] if fields.get("mattr") else []
-    return " ".join([fields["kind"], *options, *features])
-
-
-def _device_name(row: Mapping[str, Any]) -> DeviceName:
-    peaks = (row["device_properties"] or {}).get("peaks")
-    return DeviceName(
-        key=row["device_key"],
-        kind=row["device_kind"],
-        processor=row["processor"],
-        cores=row["cores"],
-        target=target_line(row["target"]),
-        peaks=peaks,
-        memory_bytes=row["memory_bytes"],
-        cache_bytes=row["l3_bytes"] or row["l2_bytes"],
-        compiler=row.get("compiler") or DEFAULT_COMPILER,
-    )
 
 
 def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
@@ -257,20 +230,29 @@ class _Kept:
     """Rows that are used, each as some numbers: millions of them would not fit into memory with their texts."""
 
     def __init__(self) -> None:
+        self._draws = {sampled: Draw(MOST_ROWS) for sampled in (False, True)}
         self._numbers = array.array("d")
         self._operators: dict[str, Operator] = {}
         self._devices: dict[str, DeviceName] = {}
         self._models: dict[str, tuple[str, bool]] = {}
         self._places = [dict[Any, int]() for _ in ("operator", "device", "model", "cores")]
 
+    @property
+    def not_drawn(self) -> int:
+        """Rows beyond `MOST_ROWS`."""
+        return sum(draw.left_out for draw in self._draws.values())
+
     def add(self, row: Mapping[str, Any]) -> None:
-        """One more."""
+        """One more, unless its model is not drawn."""
         from op_profiler.dataset.formats.flat_table import operator_of_row
 
+        draw = self._draws[row["model_source"] == "sample"]
+        if not draw.takes(row["model_key"]):
+            return
         if row["operator_key"] not in self._operators:
             self._operators[row["operator_key"]] = operator_of_row(dict(row))
         if row["device_key"] not in self._devices:
-            self._devices[row["device_key"]] = _device_name(row)
+            self._devices[row["device_key"]] = device_of(row)
         if row["model_key"] not in self._models:
             self._models[row["model_key"]] = (row["model_name"], row["model_source"] == "sample")
         keys = (row["operator_key"], row["device_key"], row["model_key"], tuple(row["core_set"] or ()))
@@ -279,10 +261,29 @@ class _Kept:
         self._numbers.extend(np.nan if row[name] is None else row[name] for name in _MAY_MISS)
         self._numbers.append(_gauge_bytes(row))
         self._numbers.extend(_gauge(row))
+        if gone := draw.dropped():
+            self._forget(gone)
+
+    def _table(self) -> np.ndarray:
+        return np.frombuffer(self._numbers).reshape(-1, _NUMBERS + len(PROBE_NAMES))
+
+    def _forget(self, models: Set[str]) -> None:
+        """Let go of models, and of operators, devices and cores that only they had: what is left is numbered anew."""
+        lost = [self._places[2][key] for key in models]
+        numbers = self._table()
+        numbers = numbers[~np.isin(numbers[:, 2], lost)]
+        for column, places in enumerate(self._places):
+            keys = list(places)
+            left, numbers[:, column] = np.unique(numbers[:, column], return_inverse=True)
+            self._places[column] = {keys[int(place)]: number for number, place in enumerate(left)}
+        self._operators = {key: self._operators[key] for key in self._places[0]}
+        self._devices = {key: self._devices[key] for key in self._places[1]}
+        self._models = {key: self._models[key] for key in self._places[2]}
+        self._numbers = array.array("d", numbers.tobytes())
 
     def examples(self, left_out: dict[str, int]) -> Examples:
         """Those that were measured on the cores that count."""
-        numbers = np.frombuffer(self._numbers).reshape(-1, _NUMBERS + len(PROBE_NAMES))
+        numbers = self._table()
         mine = self._on_one_core_set(numbers[:, :5].astype(np.intp))
         if not mine.all():
             left_out["on other cores"] = int((~mine).sum())

@@ -17,7 +17,8 @@ from op_profiler.predict.latency.query import unknown_loops
 from op_profiler.shipped import shipped_operators, shipped_predictor
 
 if TYPE_CHECKING:
-    from op_profiler.predict.latency.examples import DeviceName, Examples
+    from op_profiler.predict.latency.devices import DeviceName
+    from op_profiler.predict.latency.examples import Examples
     from op_profiler.predict.latency.predictor import Predictor
 
 
@@ -80,21 +81,23 @@ def examples_for(
     Raises:
         DatasetError: there are none, or several devices and none was chosen.
     """
+    from op_profiler.predict.latency.devices import devices_in
     from op_profiler.predict.latency.examples import load_examples
 
     file = shipped_operators() if db is None else None
     if db is None and file is None:
         raise DatasetError("there is no dataset to learn from; give one with --db (op-profiler sample makes one)")
-    examples = load_examples(db=db, file=file)
-    devices = [one for one in examples.devices if one.compiler == compiler]
-    if examples.devices and not devices:
+    there = devices_in(db=db, file=file)
+    devices = [one for one in there if one.compiler == compiler]
+    if there and not devices:
         raise DatasetError(
             f"there are no times of --compiler {compiler} in {db or 'what ships'}: collect some "
             f"(op_performance_collector.py --compiler {compiler} --modelname ... --threads 1,2), and give it "
             "with --db"
         )
     chosen = _chosen(devices, device)
-    return with_loops(examples.of_device(chosen.key), chosen.target, note)
+    examples = load_examples(db=db, file=file, device=chosen.key, note=note).of_device(chosen.key)
+    return with_loops(examples, chosen.target, note)
 
 
 def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:

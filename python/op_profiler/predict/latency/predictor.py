@@ -14,7 +14,8 @@ from op_profiler.errors import UsageError
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.base import Base
-from op_profiler.predict.latency.examples import DeviceName, Examples
+from op_profiler.predict.latency.devices import DeviceName
+from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import Spread

@@ -24,7 +24,7 @@ from op_profiler.files import whole_file
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.base import Base
 from op_profiler.predict.latency.corrected import Corrected
-from op_profiler.predict.latency.examples import DeviceName
+from op_profiler.predict.latency.devices import DeviceName
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.interpolation import Interpolation
 from op_profiler.predict.latency.intervals import Spread

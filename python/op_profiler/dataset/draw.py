@@ -1,0 +1,71 @@
+"""Which rows of a stream are kept where there may be more than memory should hold."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+
+_KEPT_OF_MOST = 0.8  # so that rows are rarely let go of, and many at a time
+
+
+class Draw:
+    """A draw of whole groups of rows, at most so many rows.
+
+    What is compared within a group (the settings of an operator, the operators of a model) can so be compared in the
+    draw too. A group's place follows from its name, like a random number that is the same each time; when there are too
+    many rows, the groups with the last places go. So none is more likely to stay than another, whenever its rows come,
+    and the same stream gives the same draw. All rows are kept where they are not too many.
+
+    >>> draw = Draw(most=10)
+    >>> kept = []
+    >>> for number in range(100):
+    ...     group = str(number % 20)
+    ...     if draw.takes(group):
+    ...         kept.append(group)
+    ...     gone = draw.dropped()
+    ...     kept = [one for one in kept if one not in gone]
+    >>> len(kept), draw.left_out, len(set(kept))
+    (10, 90, 2)
+
+    Attributes:
+        most: rows that are kept.
+        left_out: rows that are not, so far.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most, self.left_out = most, 0
+        self._kept = 0
+        self._end = 1 << 64  # places from here on are not kept
+        self._rows: dict[str, int] = {}
+        self._last: list[tuple[int, str]] = []  # the groups, that with the last place first
+
+    def takes(self, group: str) -> bool:
+        """Whether one more row is kept. A group that is larger than all that may be kept ends before its end."""
+        known = group in self._rows
+        if (known and len(self._rows) == 1 and self._kept >= self.most) or (not known and _place(group) >= self._end):
+            self.left_out += 1
+            return False
+        if not known:
+            self._rows[group] = 0
+            heapq.heappush(self._last, (-_place(group), group))
+        self._rows[group] += 1
+        self._kept += 1
+        return True
+
+    def dropped(self) -> set[str]:
+        """Groups whose rows are to be let go of; asked after each row that was taken."""
+        gone: set[str] = set()
+        if self._kept <= self.most:
+            return gone
+        while self._kept > _KEPT_OF_MOST * self.most and len(self._rows) > 1:
+            place, group = heapq.heappop(self._last)
+            self._end = -place
+            rows = self._rows.pop(group)
+            self._kept -= rows
+            self.left_out += rows
+            gone.add(group)
+        return gone
+
+
+def _place(group: str) -> int:
+    return int.from_bytes(hashlib.blake2b(group.encode(), digest_size=8).digest(), "big")

@@ -1,0 +1,104 @@
+"""Devices that times are of, as those who learn from the times know them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from op_profiler.compilers import DEFAULT_COMPILER
+
+_COLUMNS = (
+    *("device_key", "device_kind", "processor", "cores", "target", "compiler", "device_properties", "l2_bytes"),
+    *("l3_bytes", "memory_bytes", "origin", "model_key", "error", "complete", "foreign_load"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceName:
+    """A device in a dataset, by what a user would know it by.
+
+    Attributes:
+        peaks: as `op_profiler.targets.llvm.peaks.Peaks` has them, plain values; None where it was not probed.
+        memory_bytes, cache_bytes: of the device, and of its last-level cache; None where they are not known.
+        compiler: that made the code, by its name.
+    """
+
+    key: str
+    kind: str
+    processor: str
+    cores: int | None
+    target: str
+    peaks: dict[str, list[float]] | None = None
+    memory_bytes: int | None = None
+    cache_bytes: int | None = None
+    compiler: str = DEFAULT_COMPILER
+
+
+def devices_in(*, db: str | None = None, file: Path | None = None, schedules: str = "default") -> list[DeviceName]:
+    """The devices with times of operators in models, in a dataset, a Parquet file, or both.
+
+    Args:
+        schedules: origin of the schedules, ``default`` or ``tuned``.
+
+    Raises:
+        DatasetError: one of them cannot be read.
+    """
+    from op_profiler.dataset.formats.parquet import parquet_rows
+
+    found = list(_of_dataset(db, schedules)) if db is not None else []
+    if file is not None:
+        known = {device.key for device in found}
+        for row in parquet_rows(file, _COLUMNS):
+            timed = row["error"] is None and row["complete"] and not row["foreign_load"]
+            if timed and row["model_key"] and row["origin"] == schedules and row["device_key"] not in known:
+                known.add(row["device_key"])
+                found.append(device_of(row))
+    return found
+
+
+def _of_dataset(db: str, schedules: str) -> Iterable[DeviceName]:
+    from sqlalchemy import select
+
+    from op_profiler.dataset import Dataset, schema
+
+    timed, table = schema.measurements.c, schema.devices
+    keys = (
+        select(timed.device_key)
+        .join(schema.schedules, schema.schedules.c.key == timed.schedule_key)
+        .where(schema.schedules.c.origin == schedules, timed.model_key.is_not(None), timed.error.is_(None))
+        .where(timed.complete, ~timed.foreign_load)
+        .distinct()
+    )
+    names = {column.name: column.info["flat"] for column in table.c}
+    with Dataset.open(db, create=False, read_only=True) as dataset:
+        for row in dataset.rows(select(table).where(table.c.key.in_(keys)).order_by(table.c.key)):
+            yield device_of({names[name]: value for name, value in row.items()})
+
+
+def target_line(target: str) -> str:
+    """A target as users write it; newer TVMs write theirs as JSON."""
+    if not target.startswith("{"):
+        return target
+    fields = json.loads(target)
+    options = [f"-{name}={fields[name]}" for name in ("mtriple", "mcpu", "mfloat-abi", "arch") if fields.get(name)]
+    features = [f"-mattr={','.join(fields['mattr'])}"] if fields.get("mattr") else []
+    return " ".join([fields["kind"], *options, *features])
+
+
+def device_of(row: Mapping[str, Any]) -> DeviceName:
+    """From a row of the flat table."""
+    peaks = (row["device_properties"] or {}).get("peaks")
+    return DeviceName(
+        key=row["device_key"],
+        kind=row["device_kind"],
+        processor=row["processor"],
+        cores=row["cores"],
+        target=target_line(row["target"]),
+        peaks=peaks,
+        memory_bytes=row["memory_bytes"],
+        cache_bytes=row["l3_bytes"] or row["l2_bytes"],
+        compiler=row.get("compiler") or DEFAULT_COMPILER,
+    )
