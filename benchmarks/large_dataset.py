@@ -114,7 +114,7 @@ def fill(url: str, imported: str, wanted: int) -> int:
     from sqlalchemy import text
 
     from op_profiler.dataset import Dataset, schema
-    from op_profiler.dataset.maintain import merge
+    from op_profiler.dataset.merging import merge
 
     indices = [index for table in _OF_BOTH for index in schema.metadata.tables[table].indexes]
     with Dataset.open(url) as dataset:

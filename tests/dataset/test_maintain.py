@@ -14,7 +14,8 @@ import pytest
 from op_profiler.dataset import CorunMember, Dataset, export_table, flat_rows, read_parquet, schema
 from op_profiler.dataset.explanations import record_explanations
 from op_profiler.dataset.formats.combined import combine
-from op_profiler.dataset.maintain import contents, merge, remove_models
+from op_profiler.dataset.maintain import contents, remove_models
+from op_profiler.dataset.merging import merge
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.measure.measurement import Measurement
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from sqlalchemy import Connection, Select, delete, select
@@ -92,14 +92,12 @@ def select_members(device_key: str | None) -> Select[Any]:
     return query if device_key is None else query.where(group.c.device_key == device_key)
 
 
-def of(rows: Iterable[Mapping[str, Any]]) -> list[Corun]:
+def of(rows: Iterable[Mapping[str, Any]]) -> Iterator[Corun]:
     """The groups of the rows of `select_members`."""
-    found = []
     for _, group in itertools.groupby(rows, key=lambda row: row["corun_key"]):
         members = list(group)
         fields = {name: members[0][name] for name in _OF_THE_GROUP}
-        found.append(Corun(members=tuple(map(_member, members)), **fields))
-    return found
+        yield Corun(members=tuple(map(_member, members)), **fields)
 
 
 def _member(row: Mapping[str, Any]) -> CorunMember:

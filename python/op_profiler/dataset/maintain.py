@@ -1,4 +1,4 @@
-"""What a dataset holds, several datasets made one, and models taken out again."""
+"""What a dataset holds, and models taken out again."""
 
 from __future__ import annotations
 
@@ -22,16 +22,11 @@ from sqlalchemy import (
     select,
     text,
     true,
-    update,
 )
 
-from op_profiler.dataset import coruns, schema
-from op_profiler.dataset.quality import upsert_better
+from op_profiler.dataset import schema
 from op_profiler.dataset.row import ModelIdentity
-from op_profiler.dataset.statements import insert
 from op_profiler.dataset.store import Dataset
-
-_CHUNK = 500
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -189,64 +184,6 @@ def _models(dataset: Dataset, counts: Sequence[Mapping[str, Any]]) -> tuple[Mode
             )
         )
     return tuple(found)
-
-
-# Merging
-
-_SHARED = (
-    *(schema.devices, schema.models, schema.operators, schema.model_operators, schema.explanations),
-    *(schema.schedules, schema.settings),
-)
-_TIMED = (schema.measurements, schema.model_timings)
-
-
-def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
-    """Put all that some datasets hold into another one, in one transaction; what is there already is not stored again.
-
-    Of two rows of the same measurement the better one stays, and of two alike the newer one (`quality.rank`).
-
-    Returns:
-        By table, the rows that were added, or that took the place of worse ones.
-
-    Raises:
-        DatasetError: one of the databases fails; then nothing was changed.
-    """
-    written: dict[str, int] = {}
-    with into.transaction(), into.read() as target:
-        for source in sources:
-            with source.read() as connection:
-                for table in (*_SHARED, *_TIMED, schema.failures):
-                    written[table.name] = written.get(table.name, 0) + _copy(connection, target, table)
-                kept = sum(coruns.store(target, one) for one in source.coruns())
-                written["coruns"] = written.get("coruns", 0) + kept
-    return written
-
-
-def _copy(source: Connection, target: Connection, table: Table) -> int:
-    """The rows of a table, those first that others in it refer to; how many were written."""
-    written = 0
-    result = source.execution_options(yield_per=_CHUNK).execute(select(table))
-    for chunk in result.mappings().partitions():
-        rows = [dict(row) for row in chunk]
-        if table in _TIMED:
-            written += upsert_better(target, table, rows)
-            continue
-        keys = list(table.primary_key.columns)
-        statement = insert(target, table)
-        if table is schema.failures:
-            newer = statement.excluded.failed_at > table.c.failed_at
-            values = {name: statement.excluded[name] for name in ("failed_at", "machine_state", "settings_key")}
-            statement = statement.on_conflict_do_update(index_elements=keys, set_=values, where=newer)
-        else:
-            statement = statement.on_conflict_do_nothing(index_elements=keys)
-        written += len(target.execute(statement.returning(keys[0]), rows).all())
-        if table is schema.models:
-            extracted = [row["key"] for row in rows if row["extracted"]]
-            target.execute(update(table).where(table.c.key.in_(extracted)).values(extracted=True))
-    return written
-
-
-# Removing
 
 
 def remove_models(dataset: Dataset, keys: Collection[str]) -> dict[str, int]:

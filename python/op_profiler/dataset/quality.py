@@ -46,16 +46,23 @@ def upsert_better(
     """
     if not rows:
         return 0
-    statement = insert(connection, table)
+    statement = or_better(insert(connection, table), table, list(rows[0]), replace=replace).returning(table.c.key)
+    return sum(len(connection.execute(statement, batch).all()) for batch in _without_repetition(rows))
+
+
+def or_better(statement: Any, table: Table, columns: Sequence[str], *, replace: bool = False) -> Any:
+    """An INSERT of rows with times, by the rule of `upsert_better`.
+
+    Args:
+        columns: those of the rows, ``key`` among them.
+    """
     new, old = statement.excluded, table.c
     alike = and_(rank(new) == rank(old), case((rank(new) == _CHECK_POINT, new.rounds >= old.rounds), else_=True))
     better = or_(rank(new) > rank(old), and_(alike, new.measured_at > old.measured_at))
     if replace:
         better = or_(better, rank(new) >= _NOISY)
-    changes = {name: new[name] for name in rows[0] if name != "key"}
-    statement = statement.on_conflict_do_update(index_elements=["key"], set_=changes, where=better)
-    statement = statement.returning(table.c.key)
-    return sum(len(connection.execute(statement, batch).all()) for batch in _without_repetition(rows))
+    changes = {name: new[name] for name in columns if name != "key"}
+    return statement.on_conflict_do_update(index_elements=["key"], set_=changes, where=better)
 
 
 def _without_repetition(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

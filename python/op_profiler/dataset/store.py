@@ -363,7 +363,7 @@ class Dataset(OpenDatabase):
         Args:
             device_key: only those of this device; None: all.
         """
-        return coruns.of(self.rows(coruns.select_members(device_key)))
+        return list(coruns.of(self.rows(coruns.select_members(device_key))))
 
     def counts(self) -> dict[str, int]:
         """Rows of each kind, and of the measurements those that are complete and those that failed."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from op_profiler.dataset.engine import parse_url
 from op_profiler.dataset.formats.exporting import export_table
 from op_profiler.dataset.formats.importing import import_table, refuse_nothing
-from op_profiler.dataset.maintain import merge
+from op_profiler.dataset.merging import merge
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError, UsageError
 

@@ -1,0 +1,124 @@
+"""Several datasets made one.
+
+Rows go into a temporary table in the way that a driver takes them fastest, and from there into their place by one
+statement for thousands. A statement a row, with all that SQLAlchemy does for each, takes several times as long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    Row,
+    Select,
+    Table,
+    Text,
+    delete,
+    select,
+    text,
+    type_coerce,
+    update,
+)
+
+from op_profiler.dataset import coruns, schema
+from op_profiler.dataset.quality import or_better
+from op_profiler.dataset.statements import insert
+from op_profiler.dataset.store import Dataset
+
+_CHUNK = 5000  # rows
+_CACHE_KIB = 64 * 1024
+_SHARED = (
+    *(schema.devices, schema.models, schema.operators, schema.model_operators, schema.explanations),
+    *(schema.schedules, schema.settings),
+)
+_TIMED = (schema.measurements, schema.model_timings)
+
+
+def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
+    """Put all that some datasets hold into another one, in one transaction; what is there already is not stored again.
+
+    Of two rows of the same measurement the better one stays, and of two alike the newer one (`quality.rank`).
+
+    Returns:
+        By table, the rows that were added, or that took the place of worse ones.
+
+    Raises:
+        DatasetError: one of the databases fails; then nothing was changed.
+    """
+    written: dict[str, int] = {}
+    with into.transaction(), into.read() as target:
+        if target.dialect.name == "sqlite":  # keys come in no order, so pages of the indices are asked for again
+            target.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        for source in sources:
+            with source.read() as connection:
+                for table in (*_SHARED, *_TIMED, schema.failures):
+                    written[table.name] = written.get(table.name, 0) + _copy(connection, target, table)
+                members = connection.execute(coruns.select_members(None).execution_options(yield_per=_CHUNK))
+                kept = sum(coruns.store(target, one) for one in coruns.of(members.mappings()))
+                written["coruns"] = written.get("coruns", 0) + kept
+    return written
+
+
+def _copy(source: Connection, target: Connection, table: Table) -> int:
+    """The rows of a table, those first that others in it refer to; how many were written."""
+    written = 0
+    with _temporary(target, table) as staged:
+        moved = _moved(target, table, staged)
+        for rows in source.execute(_stored(table).execution_options(yield_per=_CHUNK)).partitions():
+            _fill(target, staged, rows)
+            written += target.execute(moved, execution_options={"preserve_rowcount": True}).rowcount
+            if table is schema.models:
+                extracted = select(staged.c.key).where(staged.c.extracted)
+                target.execute(update(table).where(table.c.key.in_(extracted)).values(extracted=True))
+            target.execute(delete(staged))
+    return written
+
+
+@contextlib.contextmanager
+def _temporary(target: Connection, table: Table) -> Iterator[Table]:
+    """An empty table with the columns of another one and no conditions; nested values are text in it."""
+    columns = [Column(column.name, _plain(column)) for column in table.c]
+    staged = Table(f"staged_{table.name}", MetaData(), *columns, prefixes=["TEMPORARY"])
+    staged.create(target)
+    yield staged
+    staged.drop(target)  # where the block raises, all is rolled back
+
+
+def _plain(column: Column[Any]) -> Any:
+    return Text() if isinstance(column.type, schema.Json) else column.type
+
+
+def _stored(table: Table) -> Select[Any]:
+    """The rows of a table; nested values as the text that is stored, which nobody has to parse."""
+    return select(*(type_coerce(column, _plain(column)) for column in table.c))
+
+
+def _fill(target: Connection, staged: Table, rows: Sequence[Row[Any]]) -> None:
+    values = [tuple(row) for row in rows]
+    if target.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(staged.c))
+        target.exec_driver_sql(f"INSERT INTO {staged.name} VALUES ({marks})", values)
+        return
+    driver: Any = target.connection.driver_connection
+    with driver.cursor() as cursor, cursor.copy(f"COPY {staged.name} FROM STDIN") as copy:
+        for row in values:
+            copy.write_row(row)
+
+
+def _moved(target: Connection, table: Table, staged: Table) -> Any:
+    """The statement that brings the rows of a temporary table to their place."""
+    everything = select(*staged.c).where(text("true"))  # without, SQLite takes ON CONFLICT for the condition of a join
+    statement = insert(target, table).from_select([column.name for column in table.c], everything)
+    keys = list(table.primary_key.columns)
+    if table in _TIMED:
+        return or_better(statement, table, [column.name for column in table.c])
+    if table is not schema.failures:
+        return statement.on_conflict_do_nothing(index_elements=keys)
+    newer = statement.excluded.failed_at > table.c.failed_at
+    values = {name: statement.excluded[name] for name in ("failed_at", "machine_state", "settings_key")}
+    return statement.on_conflict_do_update(index_elements=keys, set_=values, where=newer)
