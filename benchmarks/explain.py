@@ -45,7 +45,7 @@ def explain_planted(planted: Planted, machine: Any, target: Any, threads: int) -
     key = built.compiled.by_label["kernel0"].operator.key
     build = BuildRequest(model=ModelRequest(source="local", name=planted.name), threads=(threads,))
     request = ExplainRequest(build=build, operator=key)
-    found = explain_built(built, machine, inputs, request, KnownSchedules([], None), lambda text: None)
+    found = explain_built(built, machine, inputs, request, KnownSchedules({}, None), lambda text: None)
     return found.operators[0]
 
 
@@ -135,15 +135,14 @@ def gain_of(name: str, item: Any, gain: Any, target: Any, peak: float, threads: 
 
 def gains(keep: Path | None) -> list[dict[str, Any]]:
     """One row an operator; what the file holds is not searched again."""
-    from op_profiler.analysis.explain.other_times import schedule_rows
+    from op_profiler.analysis.explain.other_times import KnownSchedules
     from op_profiler.measure.turns import locks_of, measuring
-    from op_profiler.predict.schedules.tuning_gain import TuningGain
     from op_profiler.targets.open_machine import open_machine
     from op_profiler.targets.target import resolve_target
 
     target = resolve_target("llvm")
     peaks = open_machine("llvm", target, None).device.properties["peaks"]
-    gain = TuningGain.of(row for row in schedule_rows(None, shipped=True) if row["origin"] != "vendor")
+    gain = KnownSchedules.read(None, shipped=True, threads=1).gain
     assert gain is not None, "the trials that ship are missing"
     lines = keep.read_text().splitlines() if keep is not None and keep.exists() else []
     known = {row["operator"]: row for row in map(json.loads, lines)}

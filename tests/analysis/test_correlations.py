@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from op_profiler.analysis import table as table_module
 from op_profiler.analysis.correlations import MINIMUM, Correlation, correlations
 from op_profiler.analysis.table import FactorTable, factor_table, load_rows, plain_anchor
 from op_profiler.dataset.flat import COLUMNS
 from op_profiler.errors import DatasetError, UnknownNameError
+from op_profiler.report.page.analyses import analysis_part
 from op_profiler.shipped import shipped_trials
 
 from ..installed import needs
@@ -124,6 +126,24 @@ def test_measurements_that_say_nothing_are_left_out() -> None:
     assert (len(table.frame), table.left_out) == (1, 4)
     with pytest.raises(DatasetError, match="no usable measurement .4 rows.*op-profiler collect"):
         factor_table(rows[1:])
+
+
+def test_of_too_many_measurements_operators_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        row(operator_key=str(n), schedule_key=str(k), tile={"oc": k} if k else None, median_us=1.0 + n + k)
+        for k in range(5)
+        for n in range(40)
+    ]
+    assert factor_table(rows).drawn == ""
+    monkeypatch.setattr(table_module, "MOST_ROWS", 60)
+    table = factor_table(rows)
+    counts = table.frame["operator_key"].value_counts()
+    assert 40 < len(table.frame) <= 60 and set(counts) == {5}
+    assert table.not_drawn == 200 - len(table.frame)
+    assert f"{len(counts)} operators that were drawn" in table.drawn and f": {table.not_drawn} usable" in table.drawn
+    whole = factor_table([one for one in rows if one["operator_key"] in counts.index])
+    assert whole.frame.equals(table.frame) and whole.not_drawn == 0
+    assert analysis_part([], [], table.drawn).drawn == table.drawn
 
 
 def test_factors_of_an_operator() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from op_profiler.dataset.draw import Draw
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UnknownNameError
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 
@@ -21,6 +23,17 @@ SETTINGS = ("threads", "cache", "precision", "executor", "parallel_type", "strea
 
 PLACE = ("device_key", "model_key")
 """Where it ran: the device, and the model around it (empty outside a model)."""
+
+MOST_ROWS = 100_000
+"""Of more measurements, operators are drawn."""
+
+_KEYS = ("operator_key", "operator_name", "anchor", "schedule_key", "origin", *PLACE, *SETTINGS)
+_COLUMNS = (
+    *(*_KEYS, "threads_effective", "op_names", "inputs", "params", "outputs", "attrs", "layouts", "structure"),
+    *("flops", "bytes_read", "bytes_written", "arithmetic_intensity", "template", "tile", "split", "fuse", "reorder"),
+    *("compute_at", "vectorize", "unroll", "parallel", "median_us", "ci_low_us", "ci_high_us", "rounds", "std_us"),
+    *("error", "complete", "foreign_load"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,11 +90,23 @@ class FactorTable:
             None where a schedule does not have it).
         factors: by name; besides the fixed ones a ``tile.<axis>`` and a ``split.<axis>`` for every axis found.
         left_out: rows that were not used: failed, not complete, under foreign load, or a vendor's kernel.
+        not_drawn: usable rows beyond `MOST_ROWS`: all of an operator are in the frame, or none.
     """
 
     frame: pandas.DataFrame
     factors: dict[str, Factor]
     left_out: int
+    not_drawn: int = 0
+
+    @property
+    def drawn(self) -> str:
+        """A sentence where the frame does not hold all that is usable; else nothing."""
+        if not self.not_drawn:
+            return ""
+        return (
+            f"These are {self.frame['operator_key'].nunique():,} operators that were drawn by chance, the same ones "
+            f"each time: {self.not_drawn:,} usable measurements are of others and are not in this."
+        )
 
     def choose(self, names: Sequence[str]) -> list[Factor]:
         """The factors of these names.
@@ -113,8 +138,9 @@ def plain_anchor(name: str) -> str:
 
 def load_rows(
     db: str | None, file: Path | None, *, optional_db: bool = False, warn: Callable[[str], None] = lambda text: None
-) -> list[Mapping[str, Any]]:
-    """Rows of the flat table from a dataset, from a Parquet file of ``op-profiler export``, or from both.
+) -> Iterator[Mapping[str, Any]]:
+    """What `factor_table` reads of the flat table, from a dataset, from a Parquet file of ``op-profiler export``, or
+    from both, one by one.
 
     Args:
         optional_db: a dataset that cannot be opened is told to `warn`, and left out.
@@ -122,20 +148,21 @@ def load_rows(
     Raises:
         DatasetError: one of them cannot be read.
     """
-    from op_profiler.dataset import Dataset, flat_rows, read_parquet
+    from op_profiler.dataset import Dataset, flat_rows
+    from op_profiler.dataset.formats.parquet import parquet_rows
 
-    rows: list[Mapping[str, Any]] = []
     if db is not None:
         try:
-            with Dataset.open(db, create=False, read_only=True) as dataset:
-                rows += flat_rows(dataset)
+            dataset = Dataset.open(db, create=False, read_only=True)
         except OpProfilerError as error:
             if not optional_db:
                 raise
             warn(str(error))
+        else:
+            with dataset:
+                yield from flat_rows(dataset, columns=_COLUMNS)
     if file is not None:
-        rows += read_parquet(file)
-    return rows
+        yield from parquet_rows(file, _COLUMNS)
 
 
 def factor_table(rows: Iterable[Mapping[str, Any]]) -> FactorTable:
@@ -149,18 +176,20 @@ def factor_table(rows: Iterable[Mapping[str, Any]]) -> FactorTable:
         import pandas
     except ImportError:
         raise MissingPackageError("pandas", "the analysis", extra="predict") from None
-    records, left_out = [], 0
+    columns, draw, left_out = _Columns(), Draw(MOST_ROWS), 0
     for row in rows:
-        if _usable(row):
-            records.append(_record(row))
-        else:
+        if not _usable(row):
             left_out += 1
-    if not records:
+        elif draw.takes(row["operator_key"]):
+            columns.add(_record(row))
+            if gone := draw.dropped():
+                columns.forget(gone)
+    if not columns.values:
         raise DatasetError(
             f"no usable measurement ({left_out} rows failed, are not complete or were disturbed); measure some with "
             "op-profiler collect, or name another dataset with --db or --file"
         )
-    frame = pandas.DataFrame.from_records(records)
+    frame = pandas.DataFrame(columns.values)
     axes = sorted(name for name in frame.columns if name.partition(".")[0] in _AXES and "." in name)
     factors = {factor.name: factor for factor in _FIXED}
     for name in axes:
@@ -168,7 +197,35 @@ def factor_table(rows: Iterable[Mapping[str, Any]]) -> FactorTable:
         factors[name] = Factor(name, "schedule", "number", f"{_AXES[kind]} {axis}")
     numbers = [name for name, factor in factors.items() if factor.kind == "number"]
     frame[numbers] = frame[numbers].astype("float64")
-    return FactorTable(frame, factors, left_out)
+    return FactorTable(frame, factors, left_out, draw.left_out)
+
+
+class _Columns:
+    """Records as columns: dicts, each with texts of its own, take ten times as much memory.
+
+    Attributes:
+        values: by name, one a record; None where a record has none of the name.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[Any]] = {}
+        self._texts: dict[str, str] = {}
+        self._count = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        for name in record:
+            if name not in self.values:
+                self.values[name] = [None] * self._count
+        for name, column in self.values.items():
+            value = record.get(name)
+            column.append(self._texts.setdefault(value, value) if isinstance(value, str) else value)
+        self._count += 1
+
+    def forget(self, operators: Collection[str]) -> None:
+        """Let go of the records of operators."""
+        left = [key not in operators for key in self.values["operator_key"]]
+        self.values = {name: list(itertools.compress(column, left)) for name, column in self.values.items()}
+        self._texts, self._count = {}, sum(left)
 
 
 def _usable(row: Mapping[str, Any]) -> bool:
@@ -179,8 +236,7 @@ def _usable(row: Mapping[str, Any]) -> bool:
 
 def _record(row: Mapping[str, Any]) -> dict[str, Any]:
     low, high = _interval(row)
-    keys = ("operator_key", "operator_name", "anchor", "schedule_key", "origin", *PLACE, *SETTINGS)
-    record = {name: "" if row.get(name) is None else row[name] for name in keys}  # older files lack resources
+    record = {name: "" if row.get(name) is None else row[name] for name in _KEYS}  # older files lack resources
     record["threads"] = row["threads"] or row["threads_effective"]
     record |= {"latency_us": row["median_us"], "low_us": low, "high_us": high}
     moved = (row["bytes_read"] or 0) + (row["bytes_written"] or 0)

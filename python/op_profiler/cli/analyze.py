@@ -94,18 +94,20 @@ def analyze(
     chosen = table.choose(names or list(table.factors))
     table = table if anchor is None else table.of_anchor(anchor)
     _tell(f"{len(table.frame)} measurements; {table.left_out} not used", quiet)
+    if table.drawn:
+        _tell(f"note: {table.drawn}", quiet=False)  # whoever reads the figures has to know
     found = correlations(table, [one.name for one in chosen])
     turned: list[Turnaround] = []
     predicted: list[TurnaroundPrediction] = []
     for name in (one.name for one in chosen if can_turn(one)):
         turned += (swept := turnarounds(table, name, threshold=threshold))
         predicted.append(predict_unswept(table, name, swept))
-    _FORMS[format](found, turned, predicted)
+    _FORMS[format](found, turned, predicted, table.not_drawn)
     if report is not None:
         from op_profiler.report.page.analyses import analysis_part
         from op_profiler.report.page.report import report_of, write_report
 
-        write_report(report, report_of(analysis=analysis_part(found, turned)))
+        write_report(report, report_of(analysis=analysis_part(found, turned, table.drawn)))
     if plots is not None:
         from op_profiler.report.analysis import write_plots
 
@@ -119,15 +121,21 @@ def _tell(text: str, quiet: bool) -> None:
 
 
 def _print_json(
-    found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[TurnaroundPrediction]
+    found: Sequence[Correlation],
+    turned: Sequence[Turnaround],
+    predicted: Sequence[TurnaroundPrediction],
+    not_drawn: int,
 ) -> None:
     parts: dict[str, Sequence[Any]] = {"correlations": found, "turnarounds": turned, "predictions": predicted}
     plain = {name: [dataclasses.asdict(entry) for entry in entries] for name, entries in parts.items()}
-    print(json_text.dumps(plain, indent=1))
+    print(json_text.dumps(plain | {"measurements_not_drawn": not_drawn}, indent=1))
 
 
 def _print_csv(
-    found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[TurnaroundPrediction]
+    found: Sequence[Correlation],
+    turned: Sequence[Turnaround],
+    predicted: Sequence[TurnaroundPrediction],
+    _not_drawn: int,
 ) -> None:
     """One table of all three, told apart by its first column; nested values are JSON, an empty cell is no value."""
     parts: dict[str, Sequence[Any]] = {"correlation": found, "turnaround": turned, "prediction": predicted}
@@ -141,7 +149,10 @@ def _print_csv(
 
 
 def _print_tables(
-    found: Sequence[Correlation], turned: Sequence[Turnaround], predicted: Sequence[TurnaroundPrediction]
+    found: Sequence[Correlation],
+    turned: Sequence[Turnaround],
+    predicted: Sequence[TurnaroundPrediction],
+    _not_drawn: int,
 ) -> None:
     from rich.console import Console
 

@@ -132,7 +132,8 @@ def _model_of(operator: str, db: str) -> ModelRequest:
     from op_profiler.frontends.frontend import ModelRequest
 
     with Dataset.open(db, create=False, read_only=True) as dataset:
-        rows = flat_rows(dataset, where=f"operator_key = '{operator}'")
+        columns = ("model_source", "model_name", "batch_size")
+        rows = flat_rows(dataset, where=f"operator_key = '{operator}'", columns=columns)
         of_models = (row for row in rows if row["model_name"])
         row = next(of_models, None)
     if row is None:

@@ -32,7 +32,7 @@ def operator_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
     """
     headers = ("main op", "models", "input data", "parameter data", "schedule configuration")
     models: dict[str, list[str]] = {}
-    for use in dataset.rows(_uses()):
+    for use in dataset.rows(_uses(model_key)):
         models.setdefault(use["operator_key"], []).append(f"{use['name']} x{use['occurrences']}")
     rows = [
         (
@@ -76,9 +76,12 @@ def hardware_table(dataset: Dataset, *, model_key: str | None = None) -> Table:
     return Table(("hardware setting", "range", "resource usage"), tuple(rows))
 
 
-def _uses() -> Select[Any]:
+def _uses(model_key: str | None) -> Select[Any]:
+    """Which models call the operators of a model, or (None) all operators."""
     link, models = schema.model_operators.c, schema.models
     query = select(link.operator_key, link.occurrences, models.c.name).join(models, models.c.key == link.model_key)
+    if model_key is not None:
+        query = query.where(link.operator_key.in_(select(link.operator_key).where(link.model_key == model_key)))
     return query.order_by(models.c.name)
 
 

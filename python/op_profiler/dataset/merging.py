@@ -7,8 +7,8 @@ statement for thousands. A statement a row, with all that SQLAlchemy does for ea
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from sqlalchemy import (
     Column,
@@ -58,8 +58,9 @@ def merge(sources: Sequence[Dataset], into: Dataset) -> dict[str, int]:
             with source.read() as connection:
                 for table in (*_SHARED, *_TIMED, schema.failures):
                     written[table.name] = written.get(table.name, 0) + _copy(connection, target, table)
-                members = connection.execute(coruns.select_members(None).execution_options(yield_per=_CHUNK))
-                kept = sum(coruns.store(target, one) for one in coruns.of(members.mappings()))
+                members = connection.execute(coruns.select_members(None).execution_options(yield_per=_CHUNK)).mappings()
+                found = coruns.of(cast("Iterable[Mapping[str, Any]]", members))
+                kept = sum(coruns.store(target, one) for one in found)
                 written["coruns"] = written.get("coruns", 0) + kept
     return written
 

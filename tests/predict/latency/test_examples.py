@@ -72,7 +72,9 @@ def test_what_is_held_of_a_row_is_a_few_numbers(old_row: dict[str, Any]) -> None
 
 def test_of_too_many_rows_whole_models_are_drawn(old_row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def rows(models: int, source: str) -> list[dict[str, Any]]:
-        of = [{"model_key": f"{source}{n}", "model_name": f"{source}{n}", "model_source": source} for n in range(models)]
+        of = [
+            {"model_key": f"{source}{n}", "model_name": f"{source}{n}", "model_source": source} for n in range(models)
+        ]
         called = [{"operator_key": f"{n:016x}", "median_us": float(n + 2)} for n in range(5)]
         own = [old_row | one | {"operator_key": one["model_key"].encode().hex().rjust(16, "0")} for one in of]
         return [*(old_row | one | each for each in called for one in of), *own]

@@ -7,6 +7,7 @@ import json
 import math
 import random
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ from op_profiler.frontends.lowered_cache import load_cached
 from op_profiler.measure.measurement import Settings
 from op_profiler.measure.statistics import summarize
 from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.predict.schedules import suggestions
 from op_profiler.predict.schedules.proposals import propose
-from op_profiler.predict.schedules.ranking import RankingModel, evaluate, examples
-from op_profiler.predict.schedules.suggestions import ScheduleQuery
+from op_profiler.predict.schedules.ranking import RankingModel, best_of_groups, evaluate, examples
+from op_profiler.predict.schedules.suggestions import ScheduleQuery, load_trials
 from op_profiler.schedules.records import Conditions, Record, keep
+from op_profiler.shipped import shipped_trials
 from op_profiler.targets.open_machine import open_machine
 
 from ...command_line import op_profiler
@@ -116,6 +119,23 @@ def test_what_is_known_comes_before_what_is_predicted(rows: list[dict[str, Any]]
     unknown = query.answer(anchor(64, 192, 96), 3)
     assert [s.source for s in unknown.suggestions] == ["predicted"] * 3
     assert all(s.latency_us is None and s.verified_us is None for s in unknown.suggestions)
+
+
+def test_of_too_many_trials_operators_are_drawn_and_the_best_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    every = load_trials(None, shipped_trials(), said.append)
+    assert not said
+    monkeypatch.setattr(suggestions, "MOST_TRIALS", len(every) // 4)
+    some = load_trials(None, shipped_trials(), said.append)
+    of_all, of_some = (Counter(str(one["operator_key"]) for one in rows) for rows in (every, some))
+    assert of_all.keys() == of_some.keys()
+    whole = [key for key, count in of_some.items() if count == of_all[key]]
+    assert 0 < sum(of_all[key] for key in whole) <= len(every) // 4
+    assert all(of_some[key] < 5 for key in of_all if key not in whole)
+    assert best_of_groups(examples(some)) == {
+        group: us for group, us in best_of_groups(examples(every)).items() if us < math.inf
+    }
+    assert len(said) == 1 and f"{len(whole)} operators" in said[0]
 
 
 def test_what_is_known_is_of_one_device_and_one_set_of_conditions(

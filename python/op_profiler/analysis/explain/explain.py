@@ -14,7 +14,7 @@ from op_profiler.analysis.explain.evidence import Evidence, Limits, quiet_us
 from op_profiler.analysis.explain.explanation import ModelExplanation
 from op_profiler.analysis.explain.keeping import keep
 from op_profiler.analysis.explain.measuring import measure
-from op_profiler.analysis.explain.other_times import KnownSchedules, schedule_rows
+from op_profiler.analysis.explain.other_times import KnownSchedules
 from op_profiler.analysis.explain.reading import read_code
 from op_profiler.analysis.explain.words import explained
 from op_profiler.building.request import BuildRequest
@@ -78,14 +78,13 @@ def explain(request: ExplainRequest, announce: Announce) -> ModelExplanation:
     request.check()
     build = request.build
     announce("reading what is known of schedules")
-    rows = schedule_rows(request.db, shipped=request.shipped)
+    known = KnownSchedules.read(request.db, shipped=request.shipped, threads=max(build.threads))
     with compiling(announce):
         model, inputs, target = load_model(build, lambda **event: announce(str(event["stage"])))
         announce("compiling")
         built = build_model(build, model, target)
     with measuring(locks_of([build.target]), announce):
         machine = open_machine(build.target, target, None)
-        known = KnownSchedules.on(rows, machine.device, max(build.threads))
         inputs = inputs or random_inputs(static_inputs(model, build))
         found = explain_built(built, machine, inputs, request, known, announce)
     if request.db is None:
@@ -137,7 +136,8 @@ def explain_built(
             cycles=code.cycles.get(label),
             parallel_loop=compiled.loops[label][-1] if compiled.loops.get(label) else None,
         )
-        others = known.of(compiled.by_label[label], evidence.us("hot"), limits.flops_per_us[threads])
+        host = machine.device.host_fingerprint
+        others = known.of(compiled.by_label[label], host, evidence.us("hot"), limits.flops_per_us[threads])
         one = explained(dataclasses.replace(evidence, others=others), whole_us, request.build.model)
         found.append(msgspec.structs.replace(one, foreign_load=times.foreign_load))
     loaded_by_others = ["others used the machine meanwhile: repeat it when they do not"] if times.foreign_load else []

@@ -42,7 +42,11 @@ def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelE
 
 def _keys(dataset: Dataset, build: BuildRequest, content: str, machine: str) -> list[str]:
     """Of the models that this build gives, one for each label."""
-    labels = {model.label for model in dataset.models()}
+    from sqlalchemy import select
+
+    from op_profiler.dataset import schema
+
+    labels = {row["label"] for row in dataset.rows(select(schema.models.c.label).distinct())}
     return [
         model.key
         for base_key in (build.base_key(content, machine, label) for label in sorted(labels))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.analysis.explain.evidence import OtherTimes
@@ -11,11 +11,36 @@ from op_profiler.operators.cost import HEAVY
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
-    from op_profiler.measure.measurement import Device
     from op_profiler.predict.schedules.tuning_gain import TuningGain
 
 _WHERE = "origin = 'trial' or origin = 'tuned' or origin = 'vendor'"
 _ORIGINS = ("trial", "tuned", "vendor")
+_COLUMNS = (
+    *("operator_key", "anchor", "params", "attrs", "flops", "bytes_read", "bytes_written", "template", "origin"),
+    *("device_key", "host_fingerprint", "threads", "cache", "median_us"),
+)
+
+
+@dataclasses.dataclass
+class Best:
+    """The least times of an anchor on machines of one kind, microseconds; None: there are none.
+
+    Attributes:
+        searched_us: of schedules that were searched; `template` of the best of them.
+        vendor_us: of the vendor's kernels.
+    """
+
+    searched_us: float | None = None
+    template: str = ""
+    vendor_us: float | None = None
+
+    def note(self, row: Mapping[str, Any]) -> None:
+        """One more time."""
+        us = float(row["median_us"])
+        if row["origin"] == "vendor":
+            self.vendor_us = us if self.vendor_us is None else min(us, self.vendor_us)
+        elif self.searched_us is None or us < self.searched_us:
+            self.searched_us, self.template = us, str(row["template"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,31 +48,41 @@ class KnownSchedules:
     """Answers for the operators of a model.
 
     Attributes:
-        rows: of the flat table, measured on machines like this one with hot caches and so many threads.
+        best: with hot caches and so many threads as are asked about, by the host's fingerprint and the workload key of
+            the anchor.
         gain: what searches usually bring; None where too few are known.
     """
 
-    rows: Sequence[Mapping[str, Any]]
+    best: Mapping[tuple[str, str], Best]
     gain: TuningGain | None
 
     @classmethod
-    def on(cls, rows: Sequence[Mapping[str, Any]], device: Device, threads: int) -> KnownSchedules:
-        """What rows of `schedule_rows` say of a machine."""
+    def read(cls, db: str | None, *, shipped: bool, threads: int) -> KnownSchedules:
+        """From the trials, their winners and the vendor's times of a dataset and of what ships: of millions of trials
+        the best are held.
+
+        Raises:
+            DatasetError: the dataset cannot be opened.
+        """
         from op_profiler.predict.schedules.tuning_gain import TuningGain
 
-        near = [
-            row
-            for row in rows
-            if row["host_fingerprint"] == device.host_fingerprint
-            and (row["threads"], row["cache"]) == (threads, "hot")
-            and row["median_us"] is not None
-        ]
-        return cls(near, TuningGain.of(row for row in rows if row["origin"] != "vendor"))
+        best: dict[tuple[str, str], Best] = {}
 
-    def of(self, occurrence: Occurrence, hot_us: float, peak_flops_per_us: float) -> OtherTimes:
+        def searched() -> Iterator[Mapping[str, Any]]:
+            for row in _rows(db, shipped=shipped):
+                if (row["threads"], row["cache"]) == (threads, "hot") and row["median_us"] is not None:
+                    best.setdefault((row["host_fingerprint"], row["operator_key"]), Best()).note(row)
+                if row["origin"] != "vendor":
+                    yield row
+
+        gain = TuningGain.of(searched())
+        return cls(best, gain)
+
+    def of(self, occurrence: Occurrence, host_fingerprint: str, hot_us: float, peak_flops_per_us: float) -> OtherTimes:
         """Of the anchor of an operator; of one that no template computes, nothing.
 
         Args:
+            host_fingerprint: of the machine that is asked about.
             hot_us: what the operator takes.
             peak_flops_per_us: of the processor, at the thread count that is asked about.
         """
@@ -56,35 +91,21 @@ class KnownSchedules:
         if occurrence.operator.anchor not in HEAVY:
             return OtherTimes()
         anchor = compiler_in_use().anchor(occurrence)
-        mine = [row for row in self.rows if row["operator_key"] == anchor.key]
-        searched = [row for row in mine if row["origin"] != "vendor"]
-        vendor = [float(row["median_us"]) for row in mine if row["origin"] == "vendor"]
-        best = min(searched, key=lambda row: float(row["median_us"]), default=None)
+        best = self.best.get((host_fingerprint, anchor.key), Best())
         tuned = None
         if self.gain is not None and compiler_in_use().own_tasks(anchor):
             tuned = self.gain.predict(dataclasses.asdict(anchor), "hot", hot_us, peak_flops_per_us)
-        return OtherTimes(
-            best_us=float(best["median_us"]) if best is not None else None,
-            best_from=str(best["template"]) if best is not None else "",
-            vendor_us=min(vendor, default=None),
-            tuned=tuned,
-        )
+        return OtherTimes(best_us=best.searched_us, best_from=best.template, vendor_us=best.vendor_us, tuned=tuned)
 
 
-def schedule_rows(db: str | None, *, shipped: bool) -> list[dict[str, Any]]:
-    """Trials, their winners and the vendor's times, of a dataset and of what ships.
-
-    Raises:
-        DatasetError: the dataset cannot be opened.
-    """
-    from op_profiler.dataset import Dataset, flat_rows, read_parquet
+def _rows(db: str | None, *, shipped: bool) -> Iterator[Mapping[str, Any]]:
+    from op_profiler.dataset import Dataset, flat_rows
+    from op_profiler.dataset.formats.parquet import parquet_rows
     from op_profiler.shipped import shipped_trials
 
-    rows: list[dict[str, Any]] = []
     if db is not None:
         with Dataset.open(db, create=False, read_only=True) as dataset:
-            rows += flat_rows(dataset, where=_WHERE)
+            yield from flat_rows(dataset, where=_WHERE, columns=_COLUMNS)
     file = shipped_trials() if shipped else None
     if file is not None and file.is_file():
-        rows += [row for row in read_parquet(file) if row["origin"] in _ORIGINS]
-    return rows
+        yield from (row for row in parquet_rows(file, _COLUMNS) if row["origin"] in _ORIGINS)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.dataset.draw import Draw
 from op_profiler.errors import OpProfilerError
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.schedules.proposals import good_schedules, propose
@@ -23,6 +25,14 @@ if TYPE_CHECKING:
     from op_profiler.tuning.task import Task
 
 _FOLDS = 5
+MOST_TRIALS = 20_000
+"""Of more, operators are drawn: the ranking holds about ten kilobytes of a trial."""
+_COLUMNS = (
+    *("operator_key", "anchor", "op_names", "inputs", "params", "outputs", "attrs", "flops", "template", "knobs"),
+    *("origin", "tile", "split", "fuse", "reorder", "compute_at", "vectorize", "unroll", "parallel", "threads"),
+    *("cache", "device_key", "device_kind", "processor", "host_fingerprint", "median_us"),
+)
+_ALIKE = ("operator_key", "device_key", "threads", "cache")
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -167,20 +177,47 @@ def _verified(suggestion: Suggestion, result: TrialResult) -> Suggestion:
 def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None]) -> list[dict[str, Any]]:
     """Trials of a dataset, and those that ship with the project.
 
+    Of more than `MOST_TRIALS`, operators are drawn, with all their trials; of each other operator the best trial on
+    each device, at each thread count and state of the caches, which is what a query for this very operator asks for.
+
     Args:
         db: SQLAlchemy address; None or a missing file: only what ships.
         shipped: Parquet file in the layout of ``op-profiler export``.
-        warn: told what is not there.
+        warn: told what is not there, and what is not used.
     """
-    from op_profiler.dataset import Dataset, flat_rows, read_parquet
+    draw, rows = Draw(MOST_TRIALS), list[dict[str, Any]]()
+    best: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in _trials(db, shipped, warn):
+        if row["median_us"] is not None and not math.isnan(row["median_us"]):
+            known = best.setdefault(tuple(row[name] for name in _ALIKE), row)
+            if row["median_us"] < known["median_us"]:
+                best[tuple(row[name] for name in _ALIKE)] = row
+        if draw.takes(row["operator_key"]):
+            rows.append(row)
+            if gone := draw.dropped():
+                rows = [one for one in rows if one["operator_key"] not in gone]
+    if not draw.left_out:
+        return rows
+    drawn = {row["operator_key"] for row in rows}
+    others = [row for row in best.values() if row["operator_key"] not in drawn]
+    warn(
+        f"{len(rows):,} trials of {len(drawn):,} operators are used, drawn by chance, and the best {len(others):,} of "
+        f"others: {draw.left_out:,} trials are beyond {MOST_TRIALS:,}"
+    )
+    return rows + others
 
-    rows: list[dict[str, Any]] = []
+
+def _trials(db: str | None, shipped: Path | None, warn: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    from op_profiler.dataset import Dataset, flat_rows
+    from op_profiler.dataset.formats.parquet import parquet_rows
+
     if db is not None:
         try:
-            with Dataset.open(db, create=False, read_only=True) as dataset:
-                rows += flat_rows(dataset, where="origin = 'trial'")
+            dataset = Dataset.open(db, create=False, read_only=True)
         except OpProfilerError as error:
             warn(str(error))
+        else:
+            with dataset:
+                yield from flat_rows(dataset, where="origin = 'trial'", columns=_COLUMNS)
     if shipped is not None and shipped.is_file():
-        rows += [row for row in read_parquet(shipped) if row["origin"] == "trial"]
-    return rows
+        yield from (row for row in parquet_rows(shipped, _COLUMNS) if row["origin"] == "trial")

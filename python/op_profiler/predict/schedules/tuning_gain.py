@@ -104,16 +104,14 @@ class TuningGain:
 
 def searches(rows: Iterable[Mapping[str, Any]]) -> list[Searched]:
     """The searches among rows of trials: those where the default was timed too."""
-    groups: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, tuple[Mapping[str, Any], _Least, _Least]] = {}
     for row in rows:
         if row["median_us"] is not None and not math.isnan(row["median_us"]) and row["flops"]:
             name = "|".join(str(row[column]) for column in ("operator_key", "threads", "cache", "device_key"))
-            groups.setdefault(name, []).append(row)
-    timed = []
-    for name, members in groups.items():
-        own, default = ([r for r in members if str(r["template"]).endswith(_OWN) == is_own] for is_own in (True, False))
-        if own and default:
-            timed.append((name, members[0], _least(own), _least(default)))
+            _, own, default = groups.setdefault(name, (row, _Least(), _Least()))
+            (own if str(row["template"]).endswith(_OWN) else default).note(row)
+    timed = [(name, row, own.us, default.us) for name, (row, own, default) in groups.items()]
+    timed = [one for one in timed if math.isfinite(one[2]) and math.isfinite(one[3])]
     attained: dict[tuple[Any, Any], list[float]] = {}
     for _, row, best_us, _ in timed:
         attained.setdefault((row["device_key"], row["threads"]), []).append(row["flops"] / best_us)
@@ -125,10 +123,21 @@ def searches(rows: Iterable[Mapping[str, Any]]) -> list[Searched]:
     return found
 
 
-def _least(rows: Sequence[Mapping[str, Any]]) -> float:
-    """The time of the best: of the finalists, which were timed once more, where there are any."""
-    finalists = [float(row["median_us"]) for row in rows if row["origin"] == "tuned"]
-    return min(finalists or [float(row["median_us"]) for row in rows])
+class _Least:
+    """The time of the best of many rows, of which none is held."""
+
+    def __init__(self) -> None:
+        self._all = self._finalists = math.inf
+
+    def note(self, row: Mapping[str, Any]) -> None:
+        self._all = min(self._all, float(row["median_us"]))
+        if row["origin"] == "tuned":
+            self._finalists = min(self._finalists, float(row["median_us"]))
+
+    @property
+    def us(self) -> float:
+        """Of the finalists, which were timed once more, where there are any; infinite where nothing was noted."""
+        return self._finalists if math.isfinite(self._finalists) else self._all
 
 
 def _features(operator: Mapping[str, Any], cache: str, rate: float) -> list[float]:

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from op_profiler.analysis.turnaround import Turnaround
 
 
-def analysis_part(correlations: Sequence[Correlation], turnarounds: Sequence[Turnaround]) -> Analysis:
-    """What ``op-profiler analyze`` found."""
+def analysis_part(correlations: Sequence[Correlation], turnarounds: Sequence[Turnaround], drawn: str) -> Analysis:
+    """What ``op-profiler analyze`` found.
+
+    Args:
+        drawn: `FactorTable.drawn`.
+    """
     counts = Counter((t.factor, t.anchor, t.value, t.reason) for t in turnarounds)
     return Analysis(
         relations=[
@@ -36,4 +40,5 @@ def analysis_part(correlations: Sequence[Correlation], turnarounds: Sequence[Tur
             Turns(factor=factor, anchor=anchor, value=value, reason=reason, operators=count)
             for (factor, anchor, value, reason), count in counts.most_common()
         ],
+        drawn=drawn,
     )

@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlalchemy import ColumnElement, or_, select
+
 import op_profiler
+from op_profiler.dataset import schema
 from op_profiler.errors import UnknownNameError
 from op_profiler.report.page.document import Model, Report
 from op_profiler.report.page.models import model_part
@@ -31,17 +34,25 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
     Raises:
         UnknownNameError: there is no such model; tells the nearest.
     """
-    models = sorted(dataset.models(), key=lambda model: model.added_at)
-    by_name = {name: model for model in models for name in (model.name, f"{model.source}:{model.name}")}
     found: dict[str, StoredModel] = {}
     for name in names:
-        model = by_name.get(name)
-        if model is None and len(name) >= _FEWEST_DIGITS:
-            model = next((one for one in reversed(models) if one.key.startswith(name)), None)
+        model = _chosen_model(dataset, name)
         if model is None:
-            raise UnknownNameError("model", name, [one.name for one in models])
+            known = select(schema.models.c.name).distinct().order_by(schema.models.c.name)
+            raise UnknownNameError("model", name, [row["name"] for row in dataset.rows(known)])
         found.setdefault(model.key, model)
     return list(found.values())
+
+
+def _chosen_model(dataset: Dataset, name: str) -> StoredModel | None:
+    table = schema.models.c
+    ways: list[ColumnElement[bool]] = [or_(table.name == name, table.source + ":" + table.name == name)]
+    if len(name) >= _FEWEST_DIGITS:
+        ways.append(table.key.startswith(name, autoescape=True))
+    for way in ways:
+        for row in dataset.rows(select(table.key).where(way).order_by(table.added_at.desc()).limit(1)):
+            return dataset.find_model(row["key"])
+    return None
 
 
 def report_of(

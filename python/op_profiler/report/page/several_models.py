@@ -65,10 +65,15 @@ class Turns(Part):
 
 
 class Analysis(Part):
-    """What decides the latency, over a dataset."""
+    """What decides the latency, over a dataset.
+
+    Attributes:
+        drawn: a sentence where not all measurements are in this.
+    """
 
     relations: list[Relation]
     turns: list[Turns]
+    drawn: str = ""
 
 
 class ComparedRow(Part):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from op_profiler.dataset import convert, schema
+from op_profiler.dataset.draw import Draw
 from op_profiler.dataset.statements import labelled
 from op_profiler.operators.operator import Operator as Described
 from op_profiler.report.page.document import Alone, Factor, Search, Trial, Tuning
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 _BEST = 10
 _FEWEST_TRIALS = 10
 _MOST_STEPS = 400
+_MOST_COMPARED = 5000
+_ROWS = 1000  # that are read at a time
+
+_Row = Mapping[str, Any]
+_Place = tuple[str, str, int]  # template, state of the caches, thread count
 
 
 def anchors_of(dataset: Dataset, operators: Sequence[Described], device_key: str) -> dict[str, list[str]]:
@@ -37,13 +43,18 @@ def anchors_of(dataset: Dataset, operators: Sequence[Described], device_key: str
     kinds = {operator.anchor for operator in operators}
     query = select(schema.operators).where(schema.operators.c.anchor.in_(kinds), schema.operators.c.key.in_(searched))
     found: dict[str, list[str]] = {}
-    for row in dataset.rows(query):
+    for row in _read(dataset, query):
         anchor = convert.build(Described, row)
         if len(anchor.op_names) == 1:
             holders = [operator.key for operator in operators if _holds(operator, anchor)]
             if holders:
                 found[anchor.key] = holders
     return found
+
+
+def _read(dataset: Dataset, query: Select[Any]) -> Iterator[_Row]:
+    with dataset.read() as connection:
+        yield from connection.execute(query.execution_options(yield_per=_ROWS)).mappings()
 
 
 def _holds(operator: Described, anchor: Described) -> bool:
@@ -57,48 +68,152 @@ def _holds(operator: Described, anchor: Described) -> bool:
 def tunings_of(
     dataset: Dataset, anchors: Mapping[str, Sequence[str]], device_key: str
 ) -> tuple[list[Tuning], dict[str, list[Alone]]]:
-    """Searches by heavy op; and what the vendor's kernels took, by the keys of the operators that hold it."""
-    rows: dict[str, list[Mapping[str, Any]]] = {}
-    for row in dataset.rows(_measured_alone(list(anchors), device_key)):
-        rows.setdefault(row["operator_key"], []).append(row)
+    """Searches by heavy op; and what the vendor's kernels took, by the keys of the operators that hold it.
+
+    Of a search, which may have any number of trials, what a page shows of it is held.
+    """
     tunings: list[Tuning] = []
     vendor: dict[str, list[Alone]] = {}
-    for key, mine in rows.items():
+    for key, holders in anchors.items():
         described = dataset.find_operator(key)
         assert described is not None
-        searches = _searches(mine)
-        if searches:
+        times = _Times()
+        for row in _read(dataset, _measured_alone(key, device_key)):
+            times.note(row)
+        if times.searches:
             tunings.append(
                 Tuning(
                     key=key,
                     anchor=described.anchor,
                     shape=" · ".join(map(tensor_text, (*described.inputs, *described.params))),
-                    operators=list(anchors[key]),
-                    searches=searches,
-                    factors=_factors(mine),
+                    operators=list(holders),
+                    searches=[search.part(times.finalists) for search in times.searches.values()],
+                    factors=times.factors(),
                 )
             )
-        vendor |= dict.fromkeys(anchors[key], _finished(mine))
+        vendor |= dict.fromkeys(holders, list(times.finished.values()))
     return tunings, vendor
 
 
-def _measured_alone(keys: Sequence[str], device_key: str) -> Any:
+def _measured_alone(key: str, device_key: str) -> Select[Any]:
     """Without the samples, of which a search has thousands."""
     table = schema.measurements.c
-    names = ("operator_key", "median_us", "ci_low_us", "ci_high_us", "error", "measured_at")
+    names = ("key", "median_us", "ci_low_us", "ci_high_us", "error")
     return (
         select(*(table[name] for name in names), *labelled(schema.schedules), *labelled(schema.settings))
         .join(schema.schedules, schema.schedules.c.key == table.schedule_key)
         .join(schema.settings, schema.settings.c.key == table.settings_key)
-        .where(table.operator_key.in_(keys), table.device_key == device_key, table.model_key.is_(None), table.complete)
+        .where(table.operator_key == key, table.device_key == device_key, table.model_key.is_(None), table.complete)
         .order_by(table.measured_at)
     )
 
 
-def _finished(rows: Sequence[Mapping[str, Any]]) -> list[Alone]:
-    """What is no trial: the newest of each template, origin and state of the caches."""
-    times = [_alone(row) for row in rows if row["schedules_origin"] != "trial" and row["median_us"] is not None]
-    return list({(one.what, one.origin, one.cache, one.threads): one for one in times}.values())
+class _Times:
+    """What a page shows of the times of one op alone, which come oldest first.
+
+    Attributes:
+        finished: what is no trial: the newest of each template, origin and state of the caches.
+        finalists: microseconds, the newest of each template: those of the last search, which ran in turns.
+        searches: one for each state of the caches and thread count that trials met.
+    """
+
+    def __init__(self) -> None:
+        self.finished: dict[tuple[Any, ...], Alone] = {}
+        self.finalists: dict[_Place, float] = {}
+        self.searches: dict[tuple[str, int], _Search] = {}
+        self._compared: dict[_Place, _Compared] = {}
+
+    def note(self, row: _Row) -> None:
+        """One more."""
+        place = row["schedules_template"], row["settings_cache"], row["settings_threads"]
+        timed = row["median_us"] is not None
+        if row["schedules_origin"] == "trial":
+            self.searches.setdefault(place[1:], _Search(*place[1:])).note(row)
+            if timed:
+                self._compared.setdefault(place, _Compared()).note(row)
+        elif timed:
+            one = _alone(row)
+            self.finished[one.what, one.origin, one.cache, one.threads] = one
+            if row["schedules_origin"] == "tuned":
+                self.finalists[place] = float(row["median_us"])
+
+    def factors(self) -> list[Factor]:
+        """Of the most trials of one template under the same conditions, the strongest first."""
+        most = max(self._compared.values(), key=lambda one: one.count, default=None)
+        return most.factors() if most is not None else []
+
+
+class _Search:
+    """Trials under the same conditions."""
+
+    def __init__(self, cache: str, threads: int) -> None:
+        self._place = cache, threads
+        self._trials = self._failed = 0
+        self._best: list[_Row] = []
+        self._steps: dict[str, list[tuple[int, float]]] = {}  # by template: where the best so far fell
+        self._last: dict[str, int] = {}
+
+    def note(self, row: _Row) -> None:
+        """One more."""
+        template, us = row["schedules_template"], row["median_us"]
+        self._trials += 1
+        self._last[template] = self._trials
+        steps = self._steps.setdefault(template, [])
+        if us is None:
+            self._failed += 1
+            return
+        self._best = sorted([*self._best, row], key=lambda one: float(one["median_us"]))[:_BEST]
+        if (not steps or us < steps[-1][1]) and len(steps) < _MOST_STEPS:
+            steps.append((self._trials, us))
+
+    def part(self, finalists: Mapping[_Place, float]) -> Search:
+        """What a page shows of it."""
+        mine = {template: us for (template, *place), us in finalists.items() if tuple(place) == self._place}
+        return Search(
+            cache=self._place[0],
+            threads=self._place[1],
+            trials=self._trials,
+            failed=self._failed,
+            progress={template: self._to_its_end(template) for template in self._steps},
+            best=[_trial(row) for row in self._best],
+            default_us=next((us for name, us in mine.items() if not name.endswith(OWN_TEMPLATE)), None),
+            best_us=min(mine.values(), default=None),
+        )
+
+    def _to_its_end(self, template: str) -> list[tuple[int, float]]:
+        """Where the best so far fell, and where the trials of the template end."""
+        steps, last = self._steps[template], self._last[template]
+        return [*steps, (last, steps[-1][1])] if steps and steps[-1][0] != last else steps
+
+
+class _Compared:
+    """Trials of one template under the same conditions, of which `_MOST_COMPARED` are drawn by chance."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._draw = Draw(_MOST_COMPARED)
+        self._trials: dict[str, tuple[dict[str, float], float]] = {}
+
+    def note(self, row: _Row) -> None:
+        """One more, which has a time."""
+        self.count += 1
+        if self._draw.takes(row["key"]):
+            self._trials[row["key"]] = _numbers(convert.build(Schedule, row, "schedules_")), float(row["median_us"])
+            for key in self._draw.dropped():
+                del self._trials[key]
+
+    def factors(self) -> list[Factor]:
+        """Spearman's correlation of the time with each number that a schedule sets, the strongest first."""
+        from scipy.stats import spearmanr
+
+        trials, found = list(self._trials.values()), []
+        for name in dict.fromkeys(name for numbers, _ in trials for name in numbers):
+            pairs = [(numbers[name], us) for numbers, us in trials if name in numbers]
+            values = [value for value, _ in pairs]
+            if len(pairs) >= _FEWEST_TRIALS and statistics.pvariance(values) > 0:
+                result = spearmanr(values, [us for _, us in pairs])
+                found.append(Factor(name=name, spearman=float(result[0]), p=float(result[1]), trials=len(pairs)))
+        return sorted(found, key=lambda factor: -abs(factor.spearman))
 
 
 def _alone(row: Mapping[str, Any]) -> Alone:
@@ -116,52 +231,6 @@ def _alone(row: Mapping[str, Any]) -> Alone:
     )
 
 
-def _searches(rows: Sequence[Mapping[str, Any]]) -> list[Search]:
-    """One for each state of the caches and thread count that trials met."""
-    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["schedules_origin"] == "trial":
-            found.setdefault((row["settings_cache"], row["settings_threads"]), []).append(row)
-    searches = []
-    for (cache, threads), trials in found.items():
-        timed = [row for row in trials if row["median_us"] is not None]
-        finalists = {  # the newest of each template: those of the last search, which ran in turns
-            row["schedules_template"]: float(row["median_us"])
-            for row in rows
-            if (row["settings_cache"], row["settings_threads"], row["schedules_origin"]) == (cache, threads, "tuned")
-            and row["median_us"] is not None
-        }
-        searches.append(
-            Search(
-                cache=cache,
-                threads=threads,
-                trials=len(trials),
-                failed=len(trials) - len(timed),
-                progress=_progress(trials),
-                best=[_trial(row) for row in sorted(timed, key=lambda row: row["median_us"])[:_BEST]],
-                default_us=next((us for name, us in finalists.items() if not name.endswith(OWN_TEMPLATE)), None),
-                best_us=min(finalists.values(), default=None),
-            )
-        )
-    return searches
-
-
-def _progress(trials: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[int, float]]]:
-    """By template the best so far: where it fell, and where its trials end."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    last: dict[str, int] = {}
-    for number, row in enumerate(trials, 1):
-        template, us = row["schedules_template"], row["median_us"]
-        last[template] = number
-        steps = found.setdefault(template, [])
-        if us is not None and (not steps or us < steps[-1][1]) and len(steps) < _MOST_STEPS:
-            steps.append((number, us))
-    for template, steps in found.items():
-        if steps and steps[-1][0] != last[template]:
-            steps.append((last[template], steps[-1][1]))
-    return found
-
-
 def _trial(row: Mapping[str, Any]) -> Trial:
     schedule = convert.build(Schedule, row, "schedules_")
     return Trial(
@@ -171,30 +240,6 @@ def _trial(row: Mapping[str, Any]) -> Trial:
         factors=factors_part(schedule.factors),
         error=row["error"],
     )
-
-
-def _factors(rows: Sequence[Mapping[str, Any]]) -> list[Factor]:
-    """Spearman's correlation of the time with each number that a schedule sets, the strongest first.
-
-    Trials of one template under the same conditions are compared; where there are several groups, in the largest.
-    """
-    from scipy.stats import spearmanr
-
-    groups: dict[tuple[Any, ...], list[tuple[dict[str, float], float]]] = {}
-    for row in rows:
-        if row["schedules_origin"] == "trial" and row["median_us"] is not None:
-            place = row["schedules_template"], row["settings_cache"], row["settings_threads"]
-            numbers = _numbers(convert.build(Schedule, row, "schedules_"))
-            groups.setdefault(place, []).append((numbers, row["median_us"]))
-    trials = max(groups.values(), key=len, default=[])
-    found = []
-    for name in dict.fromkeys(name for numbers, _ in trials for name in numbers):
-        pairs = [(numbers[name], us) for numbers, us in trials if name in numbers]
-        values = [value for value, _ in pairs]
-        if len(pairs) >= _FEWEST_TRIALS and statistics.pvariance(values) > 0:
-            result = spearmanr(values, [us for _, us in pairs])
-            found.append(Factor(name=name, spearman=float(result[0]), p=float(result[1]), trials=len(pairs)))
-    return sorted(found, key=lambda factor: -abs(factor.spearman))
 
 
 def _numbers(schedule: Schedule) -> dict[str, float]:

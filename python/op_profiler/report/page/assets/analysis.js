@@ -17,6 +17,7 @@ export const section = {
     const select = h("select", { "aria-label": "Kind of operator to analyse", onchange: () => draw(select.value) }, anchors.map((anchor) => h("option", { value: anchor }, format.kind(anchor))));
     parent.append(
       h("p", { class: "lead" }, "Rank correlation (Spearman) of the latency with each factor: to the left more of it is faster, to the right slower. Factors of schedules and settings are compared within an operator, sizes between operators. Pale: it may be chance (p above 0.01)."),
+      ...(data.analysis.drawn ? [h("p", { class: "unknown" }, data.analysis.drawn)] : []),
       h("div", { class: "controls" }, select), place);
     if (anchors.length) draw(anchors[0]);
     if (turns.length) {

@@ -66,7 +66,7 @@ function progress(place, search) {
 function factors(place, all) {
   const shown = all.slice(0, 14).reverse();
   place.append(h("h3", {}, "Which factor matters"),
-    h("p", { class: "label" }, "Spearman's correlation of the time with each factor over the trials of one template: to the left more makes it faster, to the right slower. Pale: it may be chance (p above 0.01)."));
+    h("p", { class: "label" }, "Spearman's correlation of the time with each factor over the trials of one template: to the left more makes it faster, to the right slower. Pale: it may be chance (p above 0.01). Of more than 5,000 trials, 5,000 at most are drawn by chance."));
   chart(place, "Correlation of time and factors", 60 + shown.length * 26, {
     grid: { left: 108, right: 24, top: 8, bottom: 44 },
     tooltip: tooltip({ formatter: ({ dataIndex }) => hint(shown[dataIndex].name, [["Spearman", shown[dataIndex].spearman.toFixed(2)], ["p", shown[dataIndex].p < 1e-4 ? "below 0.0001" : shown[dataIndex].p.toPrecision(2)], ["trials", String(shown[dataIndex].trials)]]) }),
