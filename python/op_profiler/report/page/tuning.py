@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import Select, select
 
@@ -54,7 +54,7 @@ def anchors_of(dataset: Dataset, operators: Sequence[Described], device_key: str
 
 def _read(dataset: Dataset, query: Select[Any]) -> Iterator[_Row]:
     with dataset.read() as connection:
-        yield from connection.execute(query.execution_options(yield_per=_ROWS)).mappings()
+        yield from cast("Iterable[_Row]", connection.execute(query.execution_options(yield_per=_ROWS)).mappings())
 
 
 def _holds(operator: Described, anchor: Described) -> bool:
