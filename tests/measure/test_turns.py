@@ -68,6 +68,26 @@ def test_the_second_waits_and_says_for_whom(holder: subprocess.Popen[str]) -> No
     assert second.stdout.read() == "mine\n" and second.wait() == 0
 
 
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("--db=postgresql://me:s3:c/r?t@host/times", "--db=postgresql://me@host/times"),
+        ("postgresql://me@host/times?password=s3cret", "postgresql://me@host/times"),
+        ("postgresql://:s3cret@host:5432/times", "postgresql://@host:5432/times"),
+        ("https://example.org/net.onnx?key=s3cret", "https://example.org/net.onnx"),
+        ("tcp://127.0.0.1:8786", "tcp://127.0.0.1:8786"),
+    ],
+)
+def test_passwords_are_told_to_nobody(locks: Path, word: str, told: str) -> None:
+    """Not to who waits, and not to who reads the file, then or afterwards."""
+    process = started("--db", word, stdin=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == "mine\n"
+    file = locks / "op_profiler-processor.lock"
+    assert f" --db {told}), since " in file.read_text()
+    end(process)
+    assert file.read_text() == ""
+
+
 def test_waiting_can_be_interrupted(holder: subprocess.Popen[str]) -> None:
     second = started()
     assert second.stdout is not None and second.stdout.readline().startswith("waiting")

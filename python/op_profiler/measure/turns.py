@@ -11,6 +11,7 @@ import contextlib
 import datetime
 import fcntl
 import os
+import re
 import shlex
 import sys
 import time
@@ -30,11 +31,15 @@ _ASK_AGAIN_SECONDS = 0.2
 PROCESSOR = "processor"
 """The lock of this machine's processor."""
 _held: dict[str, int] = {}  # how often this process is inside `measuring`, by name
+_PASSWORD = re.compile(r"(?<=://)([^:/?#]*):[^@]*@")  # as SQLAlchemy reads an address
+_QUERY = re.compile(r"(://[^?]*)\?.*")  # of a database or a model: it may hold a password or a key
 
 
 def told_command() -> str:
-    """This process and what it was called with, for those who wait for it."""
-    return os.environ.get(COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])})"
+    """This process and what it was called with, for those who wait for it: every user may read it, so addresses are
+    without their passwords."""
+    words = [_QUERY.sub(r"\1", _PASSWORD.sub(r"\1@", word)) for word in sys.argv[1:]]
+    return os.environ.get(COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *words])})"
 
 
 def locks_of(targets: Sequence[str]) -> list[str]:
@@ -105,7 +110,10 @@ def _one(name: str, say: Callable[[str], None]) -> Iterator[None]:
         _wait(descriptor, name, fcntl.LOCK_EX, say)
         _held[name] = 1
         _tell(descriptor, "measures")
-        yield
+        try:
+            yield
+        finally:
+            _write(descriptor, b"")
     finally:
         _held.pop(name, None)
         os.close(descriptor)  # this is what gives the lock back
