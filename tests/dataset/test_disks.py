@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,9 +90,38 @@ def test_a_full_disk_loses_nothing_and_says_so(sqlite_url: str, example: Any) ->
         assert dataset.counts()["measurements"] == 3
 
 
-def test_a_lock_that_is_never_released(sqlite_url: str, example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("op_profiler.dataset.engine.WAIT_SECONDS", 0.1)
-    with Dataset.open(sqlite_url) as dataset, Dataset.open(sqlite_url) as other:
-        with dataset.transaction(), pytest.raises(DatasetError, match="locked by another process"):
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits to write asks again at once."""
+    monkeypatch.setattr("op_profiler.dataset.engine.TELL_SECONDS", 0.1)
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_a_lock_that_is_never_released(url: str, example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("op_profiler.dataset.engine.LOCK_SECONDS", 0.2)
+    with Dataset.open(url) as dataset, Dataset.open(url) as other:
+        with dataset.transaction(), pytest.raises(DatasetError, match=r"locked by another process .* merge") as refused:
             example.add_model(other)
+        assert "server" not in str(refused.value)
         example.add_model(other)
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_a_lock_that_is_held_for_long_is_waited_for(url: str, example: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """One merges, and another one opens the dataset and writes to it."""
+    outcome: list[int] = []
+
+    def write() -> None:
+        with Dataset.open(url) as other:
+            example.fill(other)
+            outcome.append(other.counts()["measurements"])
+
+    with Dataset.open(url) as dataset:
+        second, told = threading.Thread(target=write), ""
+        with dataset.transaction():
+            second.start()
+            while "waiting: another process writes to " not in told:
+                told += capfd.readouterr().err
+                time.sleep(0.01)
+        second.join()
+    assert outcome == [2]

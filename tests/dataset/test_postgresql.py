@@ -19,7 +19,7 @@ from ..postgresql import Server
 def test_a_server_that_is_started_again_is_waited_for(
     postgresql: Server, postgres_url: str, example: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "WAIT_SECONDS", 600)  # beside any load
+    monkeypatch.setattr(engine, "SERVER_SECONDS", 600)  # beside any load
 
     def start() -> None:
         time.sleep(0.5)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +22,13 @@ from sqlalchemy import URL, Connection, Engine, event, exc
 from op_profiler.dataset import migrations, schema
 from op_profiler.errors import DatasetError, MissingPackageError, UsageError
 
-WAIT_SECONDS = 30
-"""How long a writer waits for the other writers, and for a server that is started again."""
+SERVER_SECONDS = 60
+"""How long a server that is started again is waited for."""
+LOCK_SECONDS = 3600
+"""How long a writer waits for the other writers: one may merge or remove millions of rows, or bring tables to a newer
+version."""
+TELL_SECONDS = 30
+"""After so much of that it is told."""
 _AGAIN_SECONDS = 0.2
 
 _EXAMPLE = "sqlite:///results/op_profiler.db or postgresql://user@host/name"
@@ -46,9 +52,13 @@ _SQLITE_FAILURES = {
     "with --db",
     "unable to open": "cannot be opened: its folder is missing or may not be used by this user. Give another file "
     "with --db",
-    "locked": f"was kept locked by another process for over {WAIT_SECONDS} s. Wait for it or end it, then run the same "
-    "command again",
 }
+_LOCKED = (
+    "was kept locked by another process for over {} s. Wait for it (a merge, removal or upgrade) or end it, then run the "
+    "same command again"
+)
+_LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code where `lock_timeout` is over
+_KEEPALIVE_SECONDS = {"idle": 60, "interval": 10, "count": 6}
 
 
 def parse_url(text: str) -> URL:
@@ -104,6 +114,8 @@ def translated(url: URL) -> Iterator[None]:
 def describe_failure(url: URL, error: exc.SQLAlchemyError) -> str:
     """What went wrong with a database and what to do about it."""
     detail = str(getattr(error, "orig", None) or error).strip()
+    if _is_locked(error):
+        return f"the dataset {_shown(url)} {_LOCKED.format(LOCK_SECONDS)}"
     if url.get_backend_name() == "sqlite":
         for sign, sentence in _SQLITE_FAILURES.items():
             if sign in detail.lower():
@@ -112,6 +124,12 @@ def describe_failure(url: URL, error: exc.SQLAlchemyError) -> str:
         reason = detail.splitlines()[0]
         return f"the dataset {_shown(url)} cannot be used: {reason}. Check the address, and that the server is running"
     return f"the dataset {_shown(url)} refused: {detail}"
+
+
+def _is_locked(error: exc.SQLAlchemyError) -> bool:
+    """Whether another process held a lock for longer than this one waits for it at once."""
+    driver = getattr(error, "orig", None)
+    return getattr(driver, "sqlstate", None) == _LOCK_NOT_AVAILABLE or "is locked" in str(driver)
 
 
 def open_engine(text: str, *, create: bool, read_only: bool) -> tuple[Engine, URL]:
@@ -197,15 +215,17 @@ def _engine(url: URL, *, read_only: bool) -> Engine:
 def _new_engine(url: URL, *, read_only: bool) -> Engine:
     kept = {_READ_ONLY: read_only}
     if url.get_backend_name() == "sqlite":
-        engine = sqlalchemy.create_engine(url, connect_args={"timeout": WAIT_SECONDS}, execution_options=kept)
+        engine = sqlalchemy.create_engine(url, connect_args={"timeout": TELL_SECONDS}, execution_options=kept)
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    options = f"-c lock_timeout={WAIT_SECONDS * 1000}"
+    # A writer that is cut off from the server would hold its lock, and be waited for, for the two hours of TCP's default.
+    alive = _KEEPALIVE_SECONDS.items()
+    options = " ".join([f"-c lock_timeout={LOCK_SECONDS}s", *(f"-c tcp_keepalives_{name}={n}" for name, n in alive)])
     if read_only:
         options += f" -c default_transaction_read_only=on -c default_transaction_isolation={_ONE_STATE}"
     try:
-        arguments = {"options": options, "connect_timeout": 10}
+        arguments = {"options": options, "connect_timeout": 10, **{f"keepalives_{name}": n for name, n in alive}}
         # A connection that the pool kept may be of a server that was started again since.
         engine = sqlalchemy.create_engine(url, connect_args=arguments, pool_pre_ping=True, execution_options=kept)
     except ImportError:
@@ -247,7 +267,10 @@ def _begin_sqlite(connection: Connection) -> None:
 def _begin_postgresql(connection: Connection) -> None:
     options = connection.get_execution_options()
     if options.get(_WRITE, False):
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        connection.exec_driver_sql(
+            f"SET LOCAL lock_timeout = '{TELL_SECONDS}s'; SELECT pg_advisory_xact_lock({_LOCK}); "
+            "SET LOCAL lock_timeout TO DEFAULT"
+        )
     elif not options[_READ_ONLY]:  # its connections begin so by themselves: each statement here is a look-up's fifth
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
@@ -256,9 +279,9 @@ def connected(engine: Engine) -> Connection:
     """A connection of an engine that was connected before; waits for a server that is being started again.
 
     Raises:
-        sqlalchemy.exc.OperationalError: it does not come back within `WAIT_SECONDS`.
+        sqlalchemy.exc.OperationalError: it does not come back within `SERVER_SECONDS`.
     """
-    until = time.monotonic() + WAIT_SECONDS
+    until = time.monotonic() + SERVER_SECONDS
     while True:
         try:
             return engine.connect()
@@ -270,9 +293,33 @@ def connected(engine: Engine) -> Connection:
 
 @contextlib.contextmanager
 def write_transaction(engine: Engine) -> Iterator[Connection]:
-    """A transaction that holds the only right to write; rolled back when the block raises."""
-    with connected(engine).execution_options(**{_WRITE: True}) as connection, connection.begin():
-        yield connection
+    """A transaction that holds the only right to write; rolled back when the block raises.
+
+    Raises:
+        sqlalchemy.exc.OperationalError: another process keeps it for `LOCK_SECONDS`; nothing was done.
+    """
+    with contextlib.ExitStack() as stack:
+        yield _begun(engine, stack)
+
+
+def _begun(engine: Engine, stack: contextlib.ExitStack) -> Connection:
+    """A connection inside such a transaction, which ends with the stack."""
+    until, told = time.monotonic() + LOCK_SECONDS, False
+    while True:
+        connection = connected(engine).execution_options(**{_WRITE: True})
+        try:
+            transaction = connection.begin()
+        except BaseException as error:
+            connection.close()
+            if not isinstance(error, exc.OperationalError) or not _is_locked(error) or time.monotonic() > until:
+                raise
+        else:
+            stack.enter_context(connection)
+            stack.enter_context(transaction)
+            return connection
+        if not told:
+            print(f"waiting: another process writes to {_shown(engine.url)}", file=sys.stderr)
+            told = True
 
 
 def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None:
@@ -321,7 +368,7 @@ def _create_or_upgrade(engine: Engine) -> None:
 
 def _use_wal(engine: Engine) -> None:
     """Switch the file to write-ahead logging; while another process does the same, SQLite fails without waiting."""
-    until = time.monotonic() + WAIT_SECONDS
+    until = time.monotonic() + TELL_SECONDS
     while True:
         connection = engine.raw_connection()
         try:
