@@ -32,9 +32,37 @@ def test_a_server_that_is_started_again_is_waited_for(
             Dataset.open(postgres_url)  # nobody knows yet that there is a server
         again = threading.Thread(target=start)
         again.start()
-        dataset.record(example.row())
+        with Dataset.open(postgres_url, was_open=True) as other:
+            dataset.record(example.row())
+            assert other.counts()["measurements"] == 1
         again.join()
-        assert dataset.counts()["measurements"] == 1
+
+
+def test_what_a_server_did_not_take_is_written_again(postgresql: Server, postgres_url: str, example: Any) -> None:
+    tries: list[int] = []
+    with Dataset.open(postgres_url) as dataset:
+        example.add_model(dataset)
+
+        def write() -> str:
+            dataset.record(example.row())
+            tries.append(1)
+            if len(tries) == 1:
+                postgresql.stop("immediate")
+                postgresql.start()
+            dataset.record_model_timing("m", example.settings, example.device, example.timing())
+            return "stored"
+
+        assert dataset.repeated(write) == "stored" and len(tries) == 2
+        counts = dataset.counts()
+        assert (counts["measurements"], counts["model_timings"]) == (1, 1)
+
+        def fail() -> None:
+            tries.append(1)
+            dataset.record(example.row(model_key="nothing of this name"))
+
+        with pytest.raises(DatasetError, match="refused"):
+            dataset.repeated(fail)
+        assert len(tries) == 3
 
 
 def test_roles_read_or_write(postgres_url: str, example: Any) -> None:

@@ -103,7 +103,8 @@ class Results:
             positions.setdefault(operator.key, []).append(index)
             by_key[operator.key] = operator
         request = self.request
-        with self._dataset.transaction():
+
+        def store() -> None:
             self._dataset.add_model(
                 key=self.model_key,
                 name=request.build.model.title,
@@ -129,13 +130,18 @@ class Results:
                 layers=by_operator([operator.key for operator in operators], layers),
             )
 
+        self._dataset.repeated(store)
+
     def keep(self, results: Sequence[ThreadResult]) -> None:
         """Store what is there; called during the rounds, so that a kill costs less than a second of measuring."""
-        with self._dataset.transaction():
+
+        def store() -> None:
             for result in results:
                 timing = dataclasses.replace(result.timing, details=result.timing.details | self.details)
                 stored = self.record_whole(result.settings, timing, complete=result.complete)
                 self.record(result.operators, complete=result.complete, replace=stored)
+
+        self._dataset.repeated(store)
 
     def record_whole(self, settings: Settings, timing: ModelTiming, *, complete: bool = True) -> bool:
         """Store the model's time or failure; whether it was taken."""
@@ -173,4 +179,4 @@ class Results:
             )
             for r in results
         ]
-        self._dataset.record_all(rows, replace=replace)
+        self._dataset.repeated(lambda: self._dataset.record_all(rows, replace=replace))

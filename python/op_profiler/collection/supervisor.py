@@ -207,10 +207,10 @@ class Collection:
 
     def _found(self, frontend: Frontend, request: CollectRequest, since: str) -> lookup.Found | None:
         """What the dataset has of it; None also where only a worker can tell, which lowers it or asks the machine."""
-        content, machine = frontend.fingerprint(request.build.model), request.machine()
+        content, machine, dataset = frontend.fingerprint(request.build.model), request.machine(), self.dataset
         if content is None or machine is None:
             return None
-        return lookup.find(self.dataset, request, request.base_key(content, machine), since)
+        return lookup.find(dataset, request, request.base_key(content, machine), since)
 
     def _work_with_resources(
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]

@@ -81,7 +81,7 @@ class Worker:
         if self.task.work == "build":
             self.announce(result=[{"kept": self._built(model, target).kept}], done=True)
             return
-        with Dataset.open(self.request.db) as self.dataset:
+        with Dataset.open(self.request.db, was_open=True) as self.dataset:
             self.results = Results(self.dataset, self.task)
             try:
                 if self.task.work != "measure" or self.task.one_by_one or not self._is_stored(model, target):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import URL, Connection, Engine, Select
 
-from op_profiler.dataset.engine import close_engine, connected, translated, write_transaction
+from op_profiler.dataset.engine import close_engine, connected, translated, was_cut_off, write_transaction
+from op_profiler.errors import DatasetError
+
+T = TypeVar("T")
+_TRIES = 3
 
 
 class OpenDatabase:
@@ -31,6 +35,21 @@ class OpenDatabase:
         """All writes inside the block become visible together, or none does when it raises or the process dies."""
         with self._write():
             yield
+
+    def repeated(self, write: Callable[[], T]) -> T:
+        """What `write` returns, called inside a transaction; again where the server is started again meanwhile.
+
+        Args:
+            write: may be called more than once, also after its writes were stored.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                with self.transaction():
+                    return write()
+            except DatasetError as error:
+                if not left or self._writing is not None or not was_cut_off(error):
+                    raise
+        raise AssertionError
 
     @contextlib.contextmanager
     def _write(self) -> Iterator[Connection]:

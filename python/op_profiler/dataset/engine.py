@@ -54,8 +54,8 @@ _SQLITE_FAILURES = {
     "with --db",
 }
 _LOCKED = (
-    "was kept locked by another process for over {} s. Wait for it (a merge, removal or upgrade) or end it, then run the "
-    "same command again"
+    "was kept locked by another process for over {} s. Wait for it (a merge, removal or upgrade) or end it, then run "
+    "the same command again"
 )
 _LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code where `lock_timeout` is over
 _KEEPALIVE_SECONDS = {"idle": 60, "interval": 10, "count": 6}
@@ -132,12 +132,13 @@ def _is_locked(error: exc.SQLAlchemyError) -> bool:
     return getattr(driver, "sqlstate", None) == _LOCK_NOT_AVAILABLE or "is locked" in str(driver)
 
 
-def open_engine(text: str, *, create: bool, read_only: bool) -> tuple[Engine, URL]:
+def open_engine(text: str, *, create: bool, read_only: bool, was_open: bool = False) -> tuple[Engine, URL]:
     """Connect, and bring the tables to the newest version.
 
     Args:
         create: make the database's file, its folder and its tables where they are missing (not with `read_only`).
         read_only: refuse every write; an older version of the tables is then refused too.
+        was_open: wait for a server that does not answer: it did before.
 
     Raises:
         UsageError: the address is none of a supported database.
@@ -151,6 +152,8 @@ def open_engine(text: str, *, create: bool, read_only: bool) -> tuple[Engine, UR
     engine = _engine(url, read_only=read_only)
     try:
         with translated(url):
+            if was_open:
+                connected(engine).close()
             _prepare(engine, url, create=create, read_only=read_only)
     except BaseException:
         engine.dispose()
@@ -219,7 +222,7 @@ def _new_engine(url: URL, *, read_only: bool) -> Engine:
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    # A writer that is cut off from the server would hold its lock, and be waited for, for the two hours of TCP's default.
+    # A writer that is cut off from the server would hold its lock, and all wait for it: for two hours by TCP's default.
     alive = _KEEPALIVE_SECONDS.items()
     options = " ".join([f"-c lock_timeout={LOCK_SECONDS}s", *(f"-c tcp_keepalives_{name}={n}" for name, n in alive)])
     if read_only:
@@ -320,6 +323,11 @@ def _begun(engine: Engine, stack: contextlib.ExitStack) -> Connection:
         if not told:
             print(f"waiting: another process writes to {_shown(engine.url)}", file=sys.stderr)
             told = True
+
+
+def was_cut_off(error: DatasetError) -> bool:
+    """Whether a server ended the connection: nothing of the transaction is stored, and it may be carried out again."""
+    return isinstance(error.__cause__, exc.DBAPIError) and error.__cause__.connection_invalidated
 
 
 def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None:

@@ -39,20 +39,21 @@ class Dataset(OpenDatabase):
     """
 
     @classmethod
-    def open(cls, url: str, *, create: bool = True, read_only: bool = False) -> Dataset:
+    def open(cls, url: str, *, create: bool = True, read_only: bool = False, was_open: bool = False) -> Dataset:
         """Open a dataset and bring it to the newest version.
 
         Args:
             url: ``sqlite:///PATH`` or ``postgresql://USER@HOST/NAME``.
             create: make what is missing: the folder, the file, the tables. Without it they have to exist.
             read_only: refuse every write, and make nothing.
+            was_open: by this process, or by the one that started it: a server that is started again is waited for.
 
         Raises:
             UsageError: not the address of a supported database.
             MissingPackageError: PostgreSQL without psycopg.
             DatasetError: it cannot be opened, is none of op_profiler's, or was written by a newer version.
         """
-        return cls(*open_engine(url, create=create, read_only=read_only))
+        return cls(*open_engine(url, create=create, read_only=read_only, was_open=was_open))
 
     def __enter__(self) -> Dataset:
         return self

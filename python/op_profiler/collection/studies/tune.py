@@ -172,11 +172,12 @@ class ModelTuner(Study):
         keeper.flush()
         best = {f.candidate.task.template: f for f in reversed(search.finalists)}
         settings = runner.settings() if best else None
-        self.dataset.record_all(
+        rows = [
             self.row(item, dataclasses.replace(f.schedule, origin="tuned"), settings, f.result)
             for f in best.values()
             if settings is not None
-        )
+        ]
+        self.dataset.repeated(lambda: self.dataset.record_all(rows))
         return item, search, champion
 
     @property
@@ -294,7 +295,8 @@ class _Keeper:
             self.flush()
 
     def flush(self) -> None:
-        self._tuner.dataset.record_all(self._rows)
+        dataset = self._tuner.dataset
+        dataset.repeated(lambda: dataset.record_all(self._rows))
         self._rows = []
 
 

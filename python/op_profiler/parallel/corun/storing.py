@@ -44,7 +44,7 @@ def record_coruns(
     keys = [key for _, key in both]
     groups = [(members, run.load) for members in _stages(models, profile, plan, run, keys)]
     groups += [(members, profile.load) for members in _beside_copies(models, profile, keys)]
-    with Dataset.open(db) as dataset, dataset.transaction():
+    with Dataset.open(db, was_open=True) as dataset, dataset.transaction():  # measured by now: it is worth waiting
         dataset.add_device(models.machine.device)
         for number, ((base_key, key), request) in enumerate(zip(both, requests, strict=True)):
             _add_model(dataset, base_key, key, request, models, number)
