@@ -157,6 +157,32 @@ def test_models_are_sampled_over_a_cluster(tmp_path: Path, sqlite_url: str, shar
     assert told["finished"] > 0 and told["tasks"] == [] and state["per_minute"] > 0 and state["runs"] == []
 
 
+ONCE_FULL = """
+CREATE SEQUENCE writes;
+CREATE FUNCTION full_at_first() RETURNS trigger AS $$ BEGIN
+    IF nextval('writes') = 1 THEN
+        RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
+    END IF;
+    RETURN NEW;
+END $$ LANGUAGE plpgsql;
+CREATE TRIGGER full_at_first BEFORE INSERT ON model_timings FOR EACH ROW EXECUTE FUNCTION full_at_first();
+"""
+
+
+def test_a_batch_that_the_dataset_did_not_take_is_measured_again(postgres_url: str, shared: str) -> None:
+    with Dataset.open(postgres_url) as dataset, dataset.transaction(), dataset.read() as connection:
+        connection.exec_driver_sql(ONCE_FULL)
+    draw = Draw(label="models", models=(ModelRequest(source="local", name="mlp"),))
+    listening = Listening()
+    with Cluster(shared) as cluster:
+        done = runs.sample(cluster, draw, request(postgres_url), listening, count=None, budget_seconds=None)
+    assert (done.batches, done.errors, done.error_code, done.failed) == (1, [], 0, 0)
+    assert any("No space left on device" in text for text in listening.told)
+    with Dataset.open(postgres_url, read_only=True) as dataset:
+        assert dataset.counts()["measurements"] == done.measured + done.reused > 0
+        assert dataset.counts()["model_timings"] == 1
+
+
 def test_work_goes_only_where_what_it_needs_is_there(
     sqlite_url: str, shared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,7 +119,7 @@ def sample(
                 out.pop(ended.task.number, None)
                 failed = 0 if _count(whole, ended, progress) else failed + 1
                 if failed == _MOST_FAILED:
-                    raise OpProfilerError(f"{failed} batches failed one after the other; the last: {ended.error}")
+                    raise OpProfilerError(f"{failed} batches failed one after the other; the last: {whole.errors[-1]}")
                 done = whole.operators if count is not None else time.monotonic() - started
                 dispatch.done = min(done / total, 1.0) if total else 0.0
     finally:
@@ -138,7 +138,7 @@ def _ended(whole: SampleReport, started: float, count: int | None, budget_second
 
 
 def _count(whole: SampleReport, ended: Ended, progress: Progress) -> bool:
-    """Add what came of a batch, and tell whether it came to an end; one without operators is behind the last.
+    """Add what came of a batch, and tell whether it could be measured; one without operators is behind the last.
 
     Raises:
         UsageError: what was asked for cannot be measured, by this batch or by any other.
@@ -153,7 +153,7 @@ def _count(whole: SampleReport, ended: Ended, progress: Progress) -> bool:
         whole.add(ended.answer)
     else:
         whole.ended = "exhausted"
-    return True
+    return not ended.answer.error_code
 
 
 def calibrate(

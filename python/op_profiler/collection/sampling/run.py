@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.point import Point
-from op_profiler.errors import OpProfilerError, UsageError
+from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_OK, OpProfilerError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class SampleReport:
         operators: sampled ones, of this run and of earlier runs of the same command.
         measured, reused, failed: measurements, those of what stands around sampled operators included.
         errors: of batches that could not be measured.
+        error_code: `EXIT_ENVIRONMENT` where the machine or the dataset stood in the way of one of them: trying again, or
+            elsewhere, may help.
         models: keys of the batches in the dataset.
         seconds: the run took.
         ended: why: ``count``, ``budget`` or ``exhausted``.
@@ -65,6 +67,7 @@ class SampleReport:
     reused: int = 0
     failed: int = 0
     errors: list[str] = dataclasses.field(default_factory=list)
+    error_code: int = EXIT_OK
     models: list[str] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
     ended: str = "exhausted"
@@ -73,6 +76,13 @@ class SampleReport:
         """Count what another run did too; when it ended and how long it took stays."""
         for name in ("batches", "operators", "measured", "reused", "failed", "errors", "models"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.error_code = self.error_code or other.error_code
+
+    def fail(self, batch: str, error: str, code: int) -> None:
+        """Note why a batch has no numbers, or not all of them, and the exit code that goes with it."""
+        self.errors.append(f"{batch}: {error}")
+        if code == EXIT_ENVIRONMENT:
+            self.error_code = code
 
 
 def batches_of_points(points: Iterator[P], label: str, seed: int) -> Iterator[Batch]:
@@ -196,7 +206,7 @@ def _measure(
     try:
         name = _written(batch, request.build, progress)
     except OpProfilerError as error:
-        report.errors.append(f"{batch.label}: {error}")
+        report.fail(batch.label, str(error), error.exit_code)
         progress.problem(f"error: {batch.label}: {error}")
         return
     model = ModelRequest(source="sample", name=name)
@@ -210,7 +220,7 @@ def _measure(
         report.reused += threads.reused
         report.failed += threads.failed
     if found.error is not None:
-        report.errors.append(f"{batch.label}: {found.error}")
+        report.fail(batch.label, found.error, found.error_code)
 
 
 def _written(batch: Batch, request: BuildRequest, progress: Progress) -> str:
