@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import subprocess
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -17,6 +19,7 @@ from sqlalchemy import select
 
 from op_profiler.collection.request import Studies, TuneRequest
 from op_profiler.collection.sampling.draw import Draw
+from op_profiler.collection.sampling.run import Batch
 from op_profiler.dataset import Dataset, schema
 from op_profiler.errors import DatasetError, MeasureError, UsageError
 from op_profiler.fleet import dispatch, runs
@@ -26,11 +29,13 @@ from op_profiler.fleet.machine import this_machine
 from op_profiler.fleet.needs import parse_needs
 from op_profiler.fleet.settings import AUTHORITY, KEY, NODE, TLS
 from op_profiler.fleet.state import state_of
+from op_profiler.fleet.tasks import batch_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.request import CorunRequest
 
-from ..command_line import op_profiler
+from ..command_line import ROOT, op_profiler
+from ..hurry import hurried_path
 from ..installed import needs
 
 pytestmark = needs("distributed")
@@ -80,6 +85,7 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
             Cluster(address)
 
 
+_COLLECT = ("collect", "--modelname", "mlp", "--cluster", "tcp://127.0.0.1:9")
 _SWEEP = ("corun", "--cluster", "tcp://127.0.0.1:9")
 
 
@@ -102,6 +108,17 @@ _SWEEP = ("corun", "--cluster", "tcp://127.0.0.1:9")
         (("sample", "--count", "1", "--needs", "avx2"), "add --cluster"),
         (("calibrate", "--cluster", "tcp://127.0.0.1:9", "--needs", "64GB"), "avx512f,EPYC,60GiB"),
         (("corun", "mlp", "--cluster", "tcp://127.0.0.1:9", "--save-plan", "plan.json"), "is for one machine"),
+        ((*_COLLECT, "--precision", "float8"), "unknown precision 'float8'"),
+        ((*_COLLECT, "--label", "a b"), "'a b' is no name"),
+        ((*_COLLECT, "--coverage", "2"), "--coverage 2.0 is out of range"),
+        ((*_COLLECT, "--iftune", "true", "--dry-run"), "--dry-run measures nothing"),
+        ((*_COLLECT, "--schedules", "/not/here"), "no scheduler answers"),  # a worker may have it
+        (
+            ("collect", "--module", "a.so", "--entry", "f", "--cluster", "tcp://127.0.0.1:9"),
+            "leave out --cluster, --each and --needs",
+        ),
+        (("sample", "--count", "1", "--remeasure", "old", "--cluster", "tcp://127.0.0.1:9"), "unknown --remeasure"),
+        (("calibrate", "--remeasure", "old", "--cluster", "tcp://127.0.0.1:9"), "unknown --remeasure"),
         ((*_SWEEP, "mlp", "--policy", "greedy,best"), "unknown policy 'best'"),
         ((*_SWEEP, "no-such-model"), "unknown local model 'no-such-model'"),
         ((*_SWEEP, "mlp", "--rounds", "0"), "--rounds 0 is out of range"),
@@ -157,6 +174,33 @@ def test_models_are_sampled_over_a_cluster(tmp_path: Path, sqlite_url: str, shar
     assert told["finished"] > 0 and told["tasks"] == [] and state["per_minute"] > 0 and state["runs"] == []
 
 
+def test_commands_measure_over_a_cluster_of_this_machine(tmp_path: Path, sqlite_url: str) -> None:
+    """What they write is of what the workers stored, and the dataset is of this machine's: each finds the other's."""
+    hurried = {"PYTHONPATH": hurried_path(ROOT / "python")}
+    words = ("--threads", "1", "--cluster", "local:1", "--db", sqlite_url, "--report", "page.html")
+    collected = op_profiler(
+        *("collect", "--modelname", "mlp", "--schedules", "none", "--summary-json", "summary.json", *words),
+        folder=tmp_path,
+        environment=hurried,
+    )
+    assert collected.returncode == 0, collected.stderr
+    (summary,) = json.loads((tmp_path / "summary.json").read_text())
+    assert (summary["model"], summary["error"], summary["reused"]) == ("mlp", None, 0)
+    assert summary["measured"] == summary["operators"] > 0 and summary["whole_model_us"] > 0
+    assert "mlp" in (tmp_path / "page.html").read_text() and "whole model" in collected.stdout
+    page = (tmp_path / "page.html").stat().st_mtime_ns
+    sampled = op_profiler(
+        *("sample", "--models", "local:mlp", "--rounds", "3", "--json", *words), folder=tmp_path, environment=hurried
+    )
+    assert sampled.returncode == 0, sampled.stderr
+    report = json.loads(sampled.stdout)
+    assert (report["batches"], report["errors"], report["ended"]) == (1, [], "exhausted")
+    assert report["measured"] >= report["operators"] > 0
+    assert (tmp_path / "page.html").stat().st_mtime_ns > page
+    with Dataset.open(sqlite_url, read_only=True) as dataset:
+        assert [model.source for model in dataset.models()] == ["local", "sample"]
+
+
 ONCE_FULL = """
 CREATE SEQUENCE writes;
 CREATE FUNCTION full_at_first() RETURNS trigger AS $$ BEGIN
@@ -181,6 +225,30 @@ def test_a_batch_that_the_dataset_did_not_take_is_measured_again(postgres_url: s
     with Dataset.open(postgres_url, read_only=True) as dataset:
         assert dataset.counts()["measurements"] == done.measured + done.reused > 0
         assert dataset.counts()["model_timings"] == 1
+
+
+def test_a_worker_draws_each_batch_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = Draw(label="some", seed=3, kinds=("dense",))
+    other = Draw(label="all", models=(ModelRequest(source="local", name="mlp"),))
+    drawn: list[str] = []
+
+    def counted(self: Draw) -> Iterator[Batch]:
+        for batch in batches(self):
+            drawn.append(batch.label)
+            yield batch
+
+    batches = Draw.batches
+    expected = [(batch.label, batch.identity) for batch in itertools.islice(draw.batches(), 9)]
+    monkeypatch.setattr(Draw, "batches", counted)
+
+    def taken(number: int) -> tuple[str, object]:
+        (batch,) = batch_of(draw, number)
+        return batch.label, batch.identity
+
+    assert [taken(number) for number in (0, 1, 4, 8)] == [expected[number] for number in (0, 1, 4, 8)]
+    assert drawn == [label for label, _ in expected]
+    assert [len(list(batch_of(other, number))) for number in (0, 1, 2, 0)] == [1, 0, 0, 1]
+    assert taken(4) == taken(4) == expected[4]  # it is asked for again where it failed
 
 
 def test_work_goes_only_where_what_it_needs_is_there(

@@ -72,6 +72,25 @@ class BuildRequest:
         self.kind.check(self.target, remote=self.place is not None, dry_run=dry_run)
         if compiler.takes_builds_of_targets:
             self.kind.check_build()
+        self.check_anywhere()
+        check_pipeline(self.pipeline, compiler)
+        if self.input_data is not None:
+            read_arrays(Path(self.input_data))
+        if not tuned:
+            records.check_folder(self.schedules)
+        if not self.threads:
+            raise UsageError("--threads is empty; give thread counts such as 1,2")
+        self.kind.check_threads(self.threads, self.place)
+
+    def check_anywhere(self) -> None:
+        """Refuse what no machine can do, whatever files, packages and cores it has.
+
+        Raises:
+            UsageError: as `check`.
+        """
+        COMPILERS.check(self.compiler)
+        compiler = COMPILERS.get(self.compiler)
+        _ = self.kind
         one_of("precision", self.precision, get_args(Precision))
         one_of("executor", self.executor, EXECUTORS)
         one_of("cache", self.cache, get_args(Cache))
@@ -83,16 +102,8 @@ class BuildRequest:
         if self.model.past is not None:
             require(self.compiler, "decode", "--prefill" if self.model.past == 0 else "--decode")
         compiler.check(self)
-        check_pipeline(self.pipeline, compiler)
-        if self.input_data is not None:
-            read_arrays(Path(self.input_data))
-        if not tuned:
-            records.check_folder(self.schedules)
         if self.model.batch_size < 1:
             raise UsageError(f"--batchsize {self.model.batch_size} is out of range; give 1 or more")
-        if not self.threads:
-            raise UsageError("--threads is empty; give thread counts such as 1,2")
-        self.kind.check_threads(self.threads, self.place)
 
     @property
     def kind(self) -> TargetKind:

@@ -66,7 +66,9 @@ def calibrate(
         schedules="none",
     )
     request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure), db=db)
-    if not cluster:  # else the machine that carries it out checks it
+    if cluster:
+        request.check_for_cluster()
+    else:
         request.check()
     seconds = values.parse_duration("--budget", budget)
     asked = values.parse_needs(needs, each=False, cluster=cluster)

@@ -266,6 +266,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
         raise UsageError("--label names a run of a model; leave it out beside --module and --entry")
     if (module is not None or entry is not None) and report is not None:
         raise UsageError("--report is of models; leave it out beside --module and --entry")
+    if (module is not None or entry is not None) and (cluster or each or needs):
+        raise UsageError("--module and --entry time a function on one board; leave out --cluster, --each and --needs")
     if module is not None or entry is not None:
         _measure_module(module, entry, target, compiler, place, inputshape, db, summary_json, quiet=quiet)
         return
@@ -330,6 +332,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
             from op_profiler.fleet import runs
             from op_profiler.fleet.cluster import Cluster
 
+            for one in requests:
+                one.check_for_cluster()
             with Cluster(cluster) as machines:
                 summaries = runs.collect(machines, requests, screen, each=each, needs=asked)
         else:

@@ -130,7 +130,9 @@ def sample(  # noqa: PLR0913 - the options are the interface
         schedules=schedules,
     )
     request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure), db=db)
-    if not cluster:  # else the machine that carries it out checks it
+    if cluster:
+        request.check_for_cluster()
+    else:
         request.check()
     seconds = values.parse_duration("--budget", budget) if budget is not None else None
     asked = values.parse_needs(needs, each=each, cluster=cluster)

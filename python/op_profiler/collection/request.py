@@ -49,6 +49,12 @@ class Measuring:
         """
         from op_profiler.resources import resource_to_sweep
 
+        self.check_anywhere(build)
+        for name in self.resources:
+            build.kind.check_resource(resource_to_sweep(name))
+
+    def check_anywhere(self, build: BuildRequest) -> None:
+        """Refuse what no machine can do; raises UsageError as `check`."""
         if self.remeasure:
             one_of("--remeasure", self.remeasure, REMEASURE)
         if not 0.0 < self.coverage <= 1.0:
@@ -57,8 +63,6 @@ class Measuring:
             raise UsageError("--sweep sets resources of this machine; leave it out, or --host and --port")
         if self.counters and (not build.on_host or build.executor == "vm"):
             raise UsageError("--counters reads this machine's processor under the graph executor; leave it out")
-        for name in self.resources:
-            build.kind.check_resource(resource_to_sweep(name))
 
     @property
     def core_set(self) -> tuple[int, ...] | None:
@@ -146,8 +150,24 @@ class CollectRequest:
             UsageError: an option is out of range; names what it may be.
         """
         self._check_studies()
+        if self.studies.vendor:
+            self.build.kind.check_vendor(self.build.place)
         self.build.check(dry_run=self.dry_run, tuned=self.studies.tune is not None)
         self.measuring.check(self.build)
+        self._check_label()
+
+    def check_for_cluster(self) -> None:
+        """Refuse what no machine of a cluster can do, before it is sent; the one that carries it out `check`s the rest.
+
+        Raises:
+            UsageError: as `check`.
+        """
+        self._check_studies()
+        self.build.check_anywhere()
+        self.measuring.check_anywhere(self.build)
+        self._check_label()
+
+    def _check_label(self) -> None:
         if self.label and not _LABEL.fullmatch(self.label):
             raise UsageError(f"--label {self.label!r} is no name; give up to 64 letters, digits, and . _ / + - inside")
         if self.label and self.build.cache != "model":
@@ -191,8 +211,6 @@ class CollectRequest:
             raise UsageError(f"{other}; leave out --iftune, --ifcompare and --vendor")
         if self.measuring.resources and (studies or self.dry_run):
             raise UsageError("--sweep only measures; leave out --iftune, --ifcompare, --vendor and --dry-run")
-        if studies.vendor:
-            self.build.kind.check_vendor(self.build.place)
 
     def of(self, **build: Any) -> CollectRequest:
         """The same of another build: these fields of `BuildRequest` are different."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.calibrate import Calibrated, calibrate
 from op_profiler.collection.sampling.draw import Draw
-from op_profiler.collection.sampling.run import SampleReport, measure_batches
+from op_profiler.collection.sampling.run import Batch, SampleReport, measure_batches
 from op_profiler.collection.summary import ModelReport
 from op_profiler.parallel.corun.child import CorunAnswer, corun_in_child
 from op_profiler.parallel.corun.request import CorunRequest
@@ -79,8 +80,25 @@ class SampleTask(_Collecting, frozen=True, tag="sample"):
 
     def _carry_out(self, collection: Collection, progress: Progress) -> SampleReport:
         """A report of no batches where the draw has no more."""
-        batches = itertools.islice(self.draw.batches(), self.number, self.number + 1)
+        batches = batch_of(self.draw, self.number)
         return measure_batches(batches, self.request, collection, progress, count=None, budget_seconds=None)
+
+
+_drawn: dict[bytes, tuple[int, Iterator[Batch]]] = {}
+"""Of the draw that this process took a batch of last: how many batches it went through, and those to come. To draw for
+each batch all that come before it would take the square of their number."""
+
+
+def batch_of(draw: Draw, number: int) -> Iterator[Batch]:
+    """A batch of a draw; nothing behind the last."""
+    name = msgspec.msgpack.encode(draw)
+    gone, rest = _drawn.pop(name, (0, None))
+    if rest is None or number < gone:
+        gone, rest = 0, draw.batches()
+    found = list(itertools.islice(rest, number - gone, number - gone + 1))
+    _drawn.clear()
+    _drawn[name] = (number + 1, rest)
+    return iter(found)
 
 
 class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):

@@ -54,8 +54,8 @@ class SampleReport:
         operators: sampled ones, of this run and of earlier runs of the same command.
         measured, reused, failed: measurements, those of what stands around sampled operators included.
         errors: of batches that could not be measured.
-        error_code: `EXIT_ENVIRONMENT` where the machine or the dataset stood in the way of one of them: trying again, or
-            elsewhere, may help.
+        error_code: `EXIT_ENVIRONMENT` where the machine or the dataset stood in the way of one of them: trying again,
+            or elsewhere, may help.
         models: keys of the batches in the dataset.
         seconds: the run took.
         ended: why: ``count``, ``budget`` or ``exhausted``.
