@@ -16,6 +16,7 @@ from op_profiler.building.request import BuildRequest
 from op_profiler.comparison.compare import compare_runs
 from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.report.comparison import between, method
 from op_profiler.schedules import records
 from op_profiler.schedules.records import Conditions, Record
 
@@ -171,6 +172,33 @@ def test_other_differences_are_told(folder: Path, told: sqlite3.Connection) -> N
     for words in ("TVM differs: 0.19.0 before, 0.18 after", "the target differs", "the precision differs: float32"):
         assert words in text
     assert "after was measured under foreign load (1 threads)" in text
+
+
+def test_runs_of_two_compilers_stand_beside_each_other(folder: Path, told: sqlite3.Connection) -> None:
+    _other_device(told, "same")
+    slow_down(told, "same", 1.3)
+    windows = json.dumps([[10, 300.0, 900.0] for _ in range(20)])
+    with told:
+        told.execute("UPDATE devices SET compiler = 'relax', tvm_version = '0.27', target = 'x' WHERE key = 'copy'")
+        told.execute(
+            f"UPDATE model_timings SET details = json_set(details, '$.gauge_windows_us', json('{windows}'))"
+            " WHERE device_key = 'copy'"
+        )
+        told.execute("DELETE FROM model_timings WHERE model_key = ?", (key_of(told, "slow"),))
+    found = compare(folder, "relay", "relax")
+    (one,), text = found.runs, " ".join(found.runs[0].warnings)
+    assert (one.before.model.label, one.after.model.label) == ("before", "same")
+    assert "the compiler differs: relay before, relax after" in text and "TVM differs: 0.19.0 before, 0.27" in text
+    assert "moved between the runs is not known" in text and "kernels that never change took" not in text
+    assert "target differs" not in text and "--rerun" not in method(found) and "(relay, " in between(one)
+    ((_, row),) = found.above(0.05)  # other code of the probe widens no interval
+    assert row.how == "key" and row.change is not None and row.change.change == pytest.approx(0.3)
+
+    whole = compare(folder, str(folder / "runs.db"), f"sqlite:///{folder}/runs.db")
+    assert [(run.before.compiler, run.after.compiler) for run in whole.runs] == [("relax",) * 2, ("relay",) * 2]
+    alone = compare(folder, "same", str(folder / "runs.db"), model="mlp")
+    assert [run.after.compiler for run in alone.runs] == ["relax"]
+    assert any(note.startswith("only after") and note.endswith("relay") for note in alone.notes)
 
 
 def _other_device(connection: sqlite3.Connection, label: str) -> None:

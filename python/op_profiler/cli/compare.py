@@ -23,6 +23,8 @@ op-profiler compare last_week.db sqlite:///results/op_profiler.db --model resnet
 
 op-profiler compare base change --rerun --db sqlite:///runs.db --markdown summary.md --report comparison.html
 
+op-profiler compare relay relax --model resnet-18     (the runs of each compiler in --db)
+
 op-profiler compare before after --json
 
 Exit codes: 0 compared; 1 something really became slower by more than --fail-above; 2 wrong usage, or runs that cannot
@@ -33,7 +35,10 @@ be compared; 4 a model cannot be built again; 5 the machine, the disk or a datas
 def compare(  # noqa: PLR0913 - the options are the interface
     context: typer.Context,
     before: Annotated[
-        str, typer.Argument(help="A dataset (its file or address), or a run in --db: its label, or its model's key.")
+        str,
+        typer.Argument(
+            help="A dataset (its file or address), or a run in --db: its label, its model's key, or its compiler."
+        ),
     ],
     after: Annotated[str, typer.Argument(help="The same, of what is compared with it.")],
     model: Annotated[

@@ -50,7 +50,10 @@ def compare_in_turns(before: Run, after: Run, seconds: float, announce: Callable
     if one.kind.name != other.kind.name:
         raise UsageError(f"--rerun measures on one machine, not {one.target} beside {target}")
     if one.compiler != other.compiler:
-        raise UsageError(f"--rerun measures what one compiler built, not {one.compiler} beside {other.compiler}")
+        raise UsageError(
+            f"--rerun measures in one process, which has one TVM, not {one.compiler} beside {other.compiler}; "
+            "without --rerun their stored times are compared"
+        )
     other.kind.check_threads(tuple(threads), None)
     use_build_for(target, compiler=other.compiler)
     with compiling(announce):

@@ -85,6 +85,10 @@ class RunComparison:
         model = self.after.model
         return f"{model.name}, batch {model.batch_size}, {model.precision}, {model.target}"
 
+    @property
+    def of_two_compilers(self) -> bool:
+        return self.before.compiler != self.after.compiler
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
@@ -153,6 +157,7 @@ def _told(run: Run) -> dict[str, Any]:
         "label": run.model.label,
         "key": run.model.key,
         "device": run.device.processor,
+        "compiler": run.compiler,
         "measured_at": newest.measured_at,
         "project_revision": newest.project_revision,
         "user_revision": newest.user_revision,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from op_profiler.comparison.matching import Call
+from op_profiler.compilers import COMPILERS
 from op_profiler.dataset import Dataset, schema
 from op_profiler.errors import DatasetError, UnknownNameError, UsageError
 
@@ -51,6 +52,10 @@ class Run:
         return max(timing.measured_at for timing in self.timings.values())
 
     @property
+    def compiler(self) -> str:
+        return self.device.compiler
+
+    @property
     def identity(self) -> tuple[Any, ...]:
         """Equal for runs of one model that are meant to be compared."""
         model = self.model
@@ -61,7 +66,8 @@ def runs_of(text: str, db: str, only: str | None = None) -> list[Run]:
     """The runs that a word on the command line means, the newest first.
 
     Args:
-        text: the address or the file of a dataset, with all runs in it; or the label or key of a run in `db`.
+        text: the address or the file of a dataset, with all runs in it; or the label or key of a run in `db`, or a
+            compiler, with all its runs there.
         only: a name, source:name or key of a model: no others.
 
     Raises:
@@ -79,10 +85,13 @@ def runs_of(text: str, db: str, only: str | None = None) -> list[Run]:
                 raise
         if not found and Path(text).is_file():
             found = _runs(f"sqlite:///{text}", None)
+    if not found and text in COMPILERS:
+        found = [run for run in _runs(db, None) if run.compiler == text]
     if not found and "://" not in text and not Path(text).is_file():
         with Dataset.open(db, create=False, read_only=True) as dataset:
             known = {name for model in dataset.models() for name in (model.label, model.key) if name}
-        raise UnknownNameError("run", text, known, f"A run is a label or a key in {db}, or a dataset's file or address")
+        places = f"A run is a label, a key or a compiler in {db}, or a dataset's file or address"
+        raise UnknownNameError("run", text, known, places)
     wanted = [run for run in found if only is None or only in _names(run.model)]
     if not wanted:
         what = "no run that was measured to its end" if only is None else f"no run of {only!r}"
@@ -93,8 +102,8 @@ def runs_of(text: str, db: str, only: str | None = None) -> list[Run]:
 def pairs_of(before: Sequence[Run], after: Sequence[Run]) -> tuple[list[tuple[Run, Run]], list[str]]:
     """Runs that belong together, and notes on those that are left out.
 
-    A run alone on its side meets one that is alone on the other, whatever they are. Of several runs of one model on one
-    side the newest counts.
+    A run alone on its side meets one that is alone on the other, whatever they are. Of several runs of one model by one
+    compiler on one side the newest counts. It meets one of the same compiler if there is one, else one of another.
 
     Raises:
         UsageError: none belong together.
@@ -103,20 +112,24 @@ def pairs_of(before: Sequence[Run], after: Sequence[Run]) -> tuple[list[tuple[Ru
         return [(before[0], after[0])], []
     notes: list[str] = []
     first, second = (_newest(side, runs, notes) for side, runs in (("before", before), ("after", after)))
-    common = [key for key in first if key in second]
-    if not common:
+    pairs = [(run, second[key]) for key, run in first.items() if key in second]
+    for run in first.values():
+        if all(run.identity != one.identity for one, _ in pairs):
+            pairs += [(run, other) for other in second.values() if other.identity == run.identity][:1]
+    if not pairs:
         held = ["; ".join(sorted({_title(run) for run in runs})) for runs in (before, after)]
         raise UsageError(f"there is no model in both: {held[0]} before, {held[1]} after; --model and keys choose runs")
-    notes += [f"only before: {_title(run)}" for key, run in first.items() if key not in second]
-    notes += [f"only after: {_title(run)}" for key, run in second.items() if key not in first]
-    return [(first[key], second[key]) for key in common], list(dict.fromkeys(notes))
+    for at, (side, runs) in enumerate((("before", first), ("after", second))):
+        paired = {pair[at].model.key for pair in pairs}
+        notes += [f"only {side}: {_title(run)}" for run in runs.values() if run.model.key not in paired]
+    return pairs, list(dict.fromkeys(notes))
 
 
 def _newest(side: str, runs: Sequence[Run], notes: list[str]) -> dict[tuple[Any, ...], Run]:
-    """One run of each model, of those that come the newest first; notes where there are more."""
+    """One run of each model and compiler, of those that come the newest first; notes where there are more."""
     newest: dict[tuple[Any, ...], Run] = {}
     for run in runs:
-        kept = newest.setdefault(run.identity, run)
+        kept = newest.setdefault((run.identity, run.compiler), run)
         if kept is not run:
             notes.append(f"{side}: of several runs of {kept.model.name} the newest counts ({kept.model.key})")
     return newest
@@ -128,7 +141,7 @@ def _names(model: Model) -> tuple[str, ...]:
 
 def _title(run: Run) -> str:
     model = run.model
-    return f"{model.source}:{model.name}, batch {model.batch_size}, {model.precision}, {model.executor}"
+    return f"{model.source}:{model.name}, batch {model.batch_size}, {model.precision}, {model.executor}, {run.compiler}"
 
 
 def _runs(url: str, word: str | None) -> list[Run]:

@@ -3,7 +3,8 @@
 Times are those at the machine's usual state (`measure.between_runs`), whose interval is that of what another run finds:
 how far two runs lie apart that nothing changed between. Both runs tell it, so the deviation of a change is the mean of
 both, in squares. What the kernels of the steadiness probe, which never change, took in one run and in the other says
-how far the machine itself moved, and is added.
+how far the machine itself moved, and is added. Two compilers make other code of these kernels: nothing is known of the
+machine then.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def compare_stored(before: Run, after: Run) -> RunComparison:
     matches = match(before.calls, after.calls)
     rows: list[Compared] = []
     for count in threads:
-        shift = machine_shift(before.timings[count], after.timings[count])
+        shift = machine_shift(before, after, count)
         rows.append(_whole(before, after, count, shift))
         rows += [_operator(before, after, one, count, shift) for one in matches]
     return RunComparison(
@@ -108,10 +109,12 @@ def row_of(before: Run, after: Run, one: Match, threads: int, **fields: Any) -> 
     )
 
 
-def machine_shift(before: StoredTiming, after: StoredTiming) -> float | None:
+def machine_shift(before: Run, after: Run, threads: int) -> float | None:
     """How far the kernels that never change moved between two runs: the larger logarithm of after over before, of the
-    probe's two; None where it was not read, or with other sizes."""
-    sides = [timing.timing.details for timing in (before, after)]
+    probe's two; None where it was not read, with other sizes, or of other code."""
+    if _builder(before) != _builder(after):
+        return None
+    sides = [run.timings[threads].timing.details for run in (before, after)]
     windows = [np.array(side.get("gauge_windows_us") or []) for side in sides]
     if any(one.ndim != 2 or one.shape[1] != 3 for one in windows):
         return None
@@ -120,6 +123,11 @@ def machine_shift(before: StoredTiming, after: StoredTiming) -> float | None:
     quiet = [np.quantile(one[:, 1:], _QUIET, axis=0) for one in windows]
     logs = np.log(quiet[1] / quiet[0])
     return float(logs[np.argmax(np.abs(logs))])
+
+
+def _builder(run: Run) -> tuple[str, str | None]:
+    """What made the code of a run's probe."""
+    return run.device.compiler, run.device.llvm_version
 
 
 def _whole(before: Run, after: Run, threads: int, shift: float | None) -> Compared:
@@ -237,14 +245,14 @@ def _different(before: Run, after: Run) -> Iterator[tuple[str, object, object]]:
             ("the executor", "executor"),
         )
     ]
+    of_code = (("the target", "target"), ("LLVM", "llvm_version"))
     values += [
         (what, getattr(before.device, name), getattr(after.device, name))
         for what, name in (
             ("the processor", "processor"),
-            ("the target", "target"),
+            *(of_code if before.compiler == after.compiler else ()),  # each compiler writes these in a way of its own
             ("the compiler", "compiler"),
             ("TVM", "tvm_version"),
-            ("LLVM", "llvm_version"),
             ("the driver", "driver"),
         )
     ]
@@ -263,8 +271,10 @@ def _disturbed(before: Run, after: Run) -> Iterator[str]:
         foreign = [str(n) for n, timing in sorted(run.timings.items()) if timing.timing.whole_model.foreign_load]
         if foreign:
             yield f"{side} was measured under foreign load ({', '.join(foreign)} threads)"
+    if _builder(before) != _builder(after):
+        yield "how far the machine itself moved between the runs is not known: its steadiness was read by other code"
     for threads in sorted(before.timings.keys() & after.timings.keys()):
-        shift = machine_shift(before.timings[threads], after.timings[threads])
+        shift = machine_shift(before, after, threads)
         if shift is not None and abs(shift) > _TOLD_SHIFT:
             yield (
                 f"the machine itself moved between the runs: kernels that never change took {math.expm1(shift):+.0%} "

@@ -39,7 +39,7 @@ def show_comparison(comparison: Comparison) -> None:
 
 def between(run: RunComparison) -> str:
     """Which two runs."""
-    return f"{_side(run.before)} -> {_side(run.after)}"
+    return " -> ".join(_side(one, run.of_two_compilers) for one in (run.before, run.after))
 
 
 def told_rows(run: RunComparison) -> tuple[list[Compared], list[str]]:
@@ -102,7 +102,7 @@ def verdict(comparison: Comparison) -> str:
     rows = [row for _, row in comparison.rows if row.change is not None]
     real = [row for row in rows if row.change is not None and row.change.real]
     if not comparison.judged:
-        return "nothing can be said of changes: the runs tell no spread between runs; --rerun measures both in turns"
+        return f"nothing can be said of changes: the runs tell no spread between runs{_advice(comparison)}"
     if not real:
         return f"no change is real, of {comparison.judged} compared"
     slower = sum(row.change is not None and row.change.slower for row in real)
@@ -116,7 +116,13 @@ def method(comparison: Comparison) -> str:
     level = f"intervals of {comparison.level:.2%} each: of the changes that are called real, {1 - FALSE_SHARE:.0%} are"
     if comparison.method == "in turns":
         return f"both measured in turns on this machine; {level}"
-    return f"by stored times, of different minutes; {level}; --rerun measures both in turns, and tells more"
+    return f"by stored times, of different minutes; {level}{_advice(comparison)}"
+
+
+def _advice(comparison: Comparison) -> str:
+    """What tells more, where that can be had."""
+    both = all(run.of_two_compilers for run in comparison.runs)
+    return "" if both else "; --rerun measures both in turns, and tells more"
 
 
 def _is_worth_a_line(row: Compared) -> bool:
@@ -128,11 +134,12 @@ def _share(row: Compared) -> str:
     return "" if row.share is None else f"{row.share:.1%}"
 
 
-def _side(run: Run) -> str:
+def _side(run: Run, with_compiler: bool) -> str:
     newest = max(run.timings.values(), key=lambda timing: timing.measured_at)
     revisions: Sequence[str] = [
         f"{whose} {revision}"
         for whose, revision in (("git", newest.user_revision), ("op_profiler", newest.project_revision))
         if revision
     ]
-    return f"{run.name} ({', '.join([newest.measured_at[:16], *revisions])})"
+    compiler = [run.compiler] if with_compiler else []
+    return f"{run.name} ({', '.join([*compiler, newest.measured_at[:16], *revisions])})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import json
 import os
 import sqlite3
@@ -59,7 +60,7 @@ def test_a_model_is_measured_under_both_compilers_and_its_convolution_is_the_sam
         assert ran.returncode == 0, ran.stderr
     with contextlib.closing(sqlite3.connect(file)) as connection:
         rows = connection.execute(
-            "SELECT compiler, operator_key, median_us, template FROM measurements"
+            "SELECT compiler, operator_key, median_us, tvm_version, template FROM measurements"
             " JOIN devices ON devices.key = device_key JOIN operators ON operators.key = operator_key"
             " JOIN schedules ON schedules.key = schedule_key WHERE anchor LIKE '%conv2d%'"
         ).fetchall()
@@ -67,13 +68,26 @@ def test_a_model_is_measured_under_both_compilers_and_its_convolution_is_the_sam
             "SELECT compiler, details, properties FROM model_timings JOIN devices ON devices.key = device_key"
         ).fetchall()
     assert {compiler for compiler, *_ in rows} == {"relay", "relax"} and len(rows) == 2
-    assert len({key for _, key, *_ in rows}) == 1 and all(median_us > 0 for *_, median_us, _ in rows)
-    assert ("relax", "conv2d_NCHWc.relax") in {(compiler, template) for compiler, *_, template in rows}
+    assert len({key for _, key, *_ in rows}) == 1 and all(median_us > 0 for _, _, median_us, *_ in rows)
+    version = str(tvm_package.version())
+    assert ("relax", version, "conv2d_NCHWc.relax") in {(compiler, *others) for compiler, _, _, *others in rows}
     told = {compiler: (json.loads(details), json.loads(properties)) for compiler, details, properties in machines}
     assert told.keys() == {"relay", "relax"}
     assert all(min(details["gauge_us"].values()) > 0 for details, _ in told.values())
     assert told["relay"][0]["gauge_bytes"] == told["relax"][0]["gauge_bytes"]
     assert told["relay"][1]["peaks"].keys() == told["relax"][1]["peaks"].keys()
+    where = ("--db", f"sqlite:///{file}", "--where", "compiler = 'relax'")
+    exported = op_profiler("export", "--format", "csv", "--output", str(tmp_path / "rows.csv"), *where)
+    assert exported.returncode == 0, exported.stderr
+    with (tmp_path / "rows.csv").open() as lines:
+        assert {(row["compiler"], row["tvm_version"]) for row in csv.DictReader(lines)} == {("relax", version)}
+    beside = op_profiler("compare", "relay", "relax", "--db", f"sqlite:///{file}", "--json")
+    assert beside.returncode == 0, beside.stderr
+    (run,) = json.loads(beside.stdout)["runs"]
+    assert [run[side]["compiler"] for side in ("before", "after")] == ["relay", "relax"]
+    assert all(row["name"] is None or row["how"] == "key" for row in run["rows"]), "the same operators"
+    refused = op_profiler("compare", "relay", "relax", "--db", f"sqlite:///{file}", "--rerun")
+    assert refused.returncode == 2 and "without --rerun" in " ".join(refused.stderr.split())
 
 
 def test_prefill_and_decode_of_a_decoder_are_models_apart_with_the_kernels_of_their_attention(tmp_path: Path) -> None:
