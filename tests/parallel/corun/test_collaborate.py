@@ -12,10 +12,12 @@ import pytest
 
 from op_profiler.errors import MeasureError, OpProfilerError
 from op_profiler.measure.kernels import GraphKernels
+from op_profiler.measure.load import ForeignLoad
 from op_profiler.parallel.corun.collaborate import Collaboration, batches, collaborate
 from op_profiler.parallel.corun.costs import Profile, measure_costs
 from op_profiler.parallel.corun.models import Models, in_order, plan_of
 from op_profiler.parallel.corun.schedule_proposals import proposals
+from op_profiler.parallel.corun.timing import Load, in_quiet_rounds
 from op_profiler.parallel.planning.plan import Group, Plan, PlanError, Stage, Step
 from op_profiler.parallel.runtime.schedule_variants import Variants
 from op_profiler.schedules.schedule import Schedule
@@ -211,6 +213,29 @@ def test_a_model_that_was_built_slow_is_given_its_good_schedules(
         return all(schedule in good[branching.labels[heavy]] for schedule in chosen)
 
     assert any(gives_a_good_one() for _ in range(10)), "under load a search may be sure of nothing, but not ten"
+
+
+def test_a_search_waits_for_others_once_and_not_at_every_comparison(
+    branching: Models, profile: Profile, good: Schedules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Others:
+        def read(self) -> ForeignLoad:
+            return ForeignLoad(1.0, True)
+
+    waited: list[float] = []
+
+    def counted(*arguments: Any, **options: Any) -> tuple[list[Any], Load]:
+        kept, load = in_quiet_rounds(*arguments, **options)
+        waited.append(load.repeated_seconds)
+        return kept, load
+
+    machine = branching.machine
+    monkeypatch.setattr(machine, "meter", lambda cores=None: Others())
+    monkeypatch.setattr(machine, "limits", dataclasses.replace(machine.limits, repeat_seconds=0.1))
+    monkeypatch.setattr("op_profiler.parallel.corun.collaborate.in_quiet_rounds", counted)
+    found = collaborate(branching, profile, good, seconds=20)
+    assert found.foreign_load and len(waited) > 2
+    assert waited[0] >= 0.1 and not any(waited[1:])
 
 
 def test_on_one_core_there_is_nothing_to_share(branching: Models, good: Schedules) -> None:

@@ -81,6 +81,7 @@ def test_rounds_under_the_load_of_others_are_taken_again_or_marked(
 
     kept, load = in_quiet_rounds(one_round, rounds=2, meter=meter, limits=limits)
     assert kept == [0, 1]
+    assert (load.repeated_seconds > 0) == (patience_seconds > 0)
     assert (len(calls), load.foreign, load.before) == (taken, foreign, 0.0)
 
 

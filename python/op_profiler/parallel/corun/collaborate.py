@@ -134,6 +134,7 @@ class _Search:
     ) -> None:
         self._models = models
         self._end = end
+        self._patience_seconds = models.machine.limits.repeat_seconds  # for all comparisons together
         self.foreign_load = False
         self.tuned_us = {}
         self._choices: list[_Choices] = [(None, *schedules.get(label, ())) for label in models.labels]
@@ -246,10 +247,11 @@ class _Search:
             lambda _: one_round(),
             rounds=_ROUNDS,
             meter=machine.meter(len(cores)),
-            limits=machine.limits,
+            limits=dataclasses.replace(machine.limits, repeat_seconds=self._patience_seconds),
             fewest=_FEWEST_ROUNDS,
             until=self._end,
         )
+        self._patience_seconds -= load.repeated_seconds
         self.foreign_load |= load.foreign
         return np.array(samples)
 

@@ -144,7 +144,9 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
             lambda _: settled_durations_us(executor),
             rounds=_DURATIONS,
             meter=machine.meter(cores),
-            limits=machine.limits,
+            limits=dataclasses.replace(
+                machine.limits, repeat_seconds=machine.limits.repeat_seconds - timed.load.repeated_seconds
+            ),
         )
         return timed, PlanRun(
             timeline_us=executor.timeline_us(),

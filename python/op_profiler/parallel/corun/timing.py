@@ -29,11 +29,13 @@ class Load:
     Attributes:
         foreign: whether rounds were kept although others used the machine.
         before, after: share of what was in use that they took, before and at the end; None where it cannot be read.
+        repeated_seconds: that windows took which were not kept.
     """
 
     foreign: bool
     before: float | None
     after: float | None
+    repeated_seconds: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +169,8 @@ def in_quiet_rounds(
             continue
         foreign_load |= foreign
         kept += window
-    return kept, Load(foreign_load, *(load.share if load is not None else None for load in (before, after)))
+    first, last = (load.share if load is not None else None for load in (before, after))
+    return kept, Load(foreign_load, first, last, repeated_seconds)
 
 
 def surely_fastest(samples_us: np.ndarray, present: int) -> int:
