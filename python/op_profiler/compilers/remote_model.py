@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Remote:
+class RemoteMachine:
     """A machine behind RPC.
 
     Attributes:
@@ -26,29 +26,43 @@ class Remote:
     upload: Callable[[RuntimeModule], RuntimeModule]
 
 
+class RemoteKernel(NamedTuple):
+    """A call of a kernel over there.
+
+    Attributes:
+        name: of the function in the library.
+        label: `Occurrence.label` of what it computes.
+        arrays: that it reads, and then those that it writes.
+    """
+
+    name: str
+    label: str
+    arrays: Sequence[DeviceArray]
+
+
 class RemoteModel(Protocol):
     """A model whose tensors lie on the machine.
 
     Attributes:
         library: that has its kernels, over there.
-        profiles: whether `profiled` is there.
+        has_profiler: whether `profile` can be called.
     """
 
     library: RuntimeModule
-    profiles: bool
+    has_profiler: bool
 
     @property
-    def kernels(self) -> Sequence[tuple[str, str, Sequence[DeviceArray]]]:
-        """In execution order name, label and the tensors that each reads and then writes."""
+    def kernels(self) -> Sequence[RemoteKernel]:
+        """The calls of a run, in order."""
 
     @property
     def outputs(self) -> Sequence[DeviceArray]:
         """What the last run answered with."""
 
     @property
-    def whole(self) -> Callable[[], float] | None:
-        """Times one run of the model by the machine's own clock, microseconds; None where its runtime cannot run it as
-        a whole."""
+    def timed_run(self) -> Callable[[], float] | None:
+        """Runs the model once and gives the microseconds by the machine's own clock; None where its runtime cannot run
+        it as a whole."""
 
     def set_input(self, name: str, value: np.ndarray) -> None:
         """Copy an input of the model there."""
@@ -56,27 +70,28 @@ class RemoteModel(Protocol):
     def run(self) -> None:
         """Run the model once."""
 
-    def profiled(self) -> list[tuple[str, float]]:
-        """Name and microseconds of each call of a run, some of them no kernels."""
+    def profile(self) -> list[tuple[str, float]]:
+        """Run it once: name and microseconds of each call, some of them no kernels."""
 
-    def release(self, *, lost: bool) -> None:
+    def release(self, *, session_lost: bool) -> None:
         """Free what lies there.
 
         Args:
-            lost: there is no machine to be told.
+            session_lost: there is no machine to be told.
         """
 
 
-PROBE_WORD_BYTES, PROBE_TEXT_BYTES = 128, 1 << 14
-"""What functions of `ProbeCode` are compiled for; other sizes would overrun the buffers that they are called with."""
+PROBE_ARGUMENT_BYTES, PROBE_TEXT_BYTES = 128, 1 << 14
+"""Sizes that the functions of `ProbeCode` are compiled for: of a path or a value, and of the text that is read. Other
+sizes would overrun the buffers that they are called with."""
 
 
 class ProbeCode(Protocol):
     """Compiled functions that ask a machine of itself.
 
-    ``op_profiler_read`` takes a path (PROBE_WORD_BYTES,) uint8 that ends with 0, text (PROBE_TEXT_BYTES,) uint8 and
+    ``op_profiler_read`` takes a path (PROBE_ARGUMENT_BYTES,) uint8 that ends with 0, text (PROBE_TEXT_BYTES,) uint8 and
     count (1,) int32: the first bytes of that file, and how many there are. ``op_profiler_set`` takes a value
-    (PROBE_WORD_BYTES,) uint8 and answer (1,) int32: it sets TVM_NUM_THREADS. Both are in one module.
+    (PROBE_ARGUMENT_BYTES,) uint8 and answer (1,) int32: it sets TVM_NUM_THREADS. Both are in one module.
     """
 
     def get_function(self, name: str) -> PackedFunction: ...

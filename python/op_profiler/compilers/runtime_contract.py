@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.compiled_model import CompiledModel
-    from op_profiler.compilers.remote_model import Remote, RemoteModel
+    from op_profiler.compilers.remote_model import RemoteMachine, RemoteModel
     from op_profiler.compilers.sum_of_products import SumOfProducts
     from op_profiler.compilers.tvm_types import (
         DeviceArray,
@@ -91,7 +91,9 @@ class RuntimeContract(abc.ABC):
         that it was really called with."""
 
     @abc.abstractmethod
-    def load_remote(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> RemoteModel:
+    def load_remote(
+        self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]
+    ) -> RemoteModel:
         """As `load`, on a machine behind RPC.
 
         Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.compilers.remote_model import PROBE_TEXT_BYTES, PROBE_WORD_BYTES
+from op_profiler.compilers.remote_model import PROBE_ARGUMENT_BYTES, PROBE_TEXT_BYTES
 from op_profiler.compilers.tvm_build import load_tvm
 
 
@@ -16,7 +16,7 @@ def read() -> Any:
 
     @T.prim_func(private=True, s_tir=True)
     def read(path_handle: T.handle, text_handle: T.handle, count_handle: T.handle) -> None:
-        path = T.match_buffer(path_handle, (PROBE_WORD_BYTES,), "uint8")
+        path = T.match_buffer(path_handle, (PROBE_ARGUMENT_BYTES,), "uint8")
         text = T.match_buffer(text_handle, (PROBE_TEXT_BYTES,), "uint8")
         count = T.match_buffer(count_handle, (1,), "int32")
         file = T.bind(T.call_extern("int32", "open", T.address_of(path[0]), 0))
@@ -33,7 +33,7 @@ def set_threads() -> Any:
 
     @T.prim_func(private=True, s_tir=True)
     def set_threads(value_handle: T.handle, answer_handle: T.handle) -> None:
-        value = T.match_buffer(value_handle, (PROBE_WORD_BYTES,), "uint8")
+        value = T.match_buffer(value_handle, (PROBE_ARGUMENT_BYTES,), "uint8")
         answer = T.match_buffer(answer_handle, (1,), "int32")
         answer[0] = T.call_extern("int32", "setenv", "TVM_NUM_THREADS", T.address_of(value[0]), 1)
 

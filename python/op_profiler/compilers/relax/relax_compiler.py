@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.loop_nest import LoopNest
     from op_profiler.compilers.relax.library import VmLibrary
     from op_profiler.compilers.relax.pipeline import Lowered
-    from op_profiler.compilers.remote_model import Remote, RemoteModel
+    from op_profiler.compilers.remote_model import RemoteMachine, RemoteModel
     from op_profiler.compilers.sum_of_products import SumOfProducts
     from op_profiler.compilers.tvm_types import (
         DeviceArray,
@@ -166,10 +166,12 @@ class RelaxCompiler(Compiler):
         built = built_model(finished, lowered.kernels, model, _called(lowered), started)
         return _with_attention(built, model, target)
 
-    def load_remote(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> RemoteModel:
+    def load_remote(
+        self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]
+    ) -> RemoteModel:
         from op_profiler.compilers.relax.remote import RemoteVm
 
-        return RemoteVm(compiled, remote, inputs)
+        return RemoteVm(compiled, machine, inputs)
 
     def probe_code(self, target: Target) -> RuntimeModule:
         from op_profiler.compilers.relax.remote import probe_code

@@ -3,7 +3,7 @@ their own, in the shapes that they have in the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel, PlannedTensor
 from op_profiler.compilers.relax.decoder.library import DecoderLibrary
-from op_profiler.compilers.remote_model import Remote
+from op_profiler.compilers.remote_model import RemoteKernel, RemoteMachine
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, Target
 from op_profiler.errors import MeasureError
@@ -26,14 +26,14 @@ class RemoteVm:
     What lies there: every tensor of the model by itself, and the weights a second time in the virtual machine's code.
     """
 
-    profiles = False
+    has_profiler = False
 
-    def __init__(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> None:
+    def __init__(self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]) -> None:
         if isinstance(compiled.library, DecoderLibrary):
             raise MeasureError("steps of a decoder run on this machine only: their KV cache tells its kernels here")
         (code,) = compiled.library.executable.mod.imports
-        self._device = remote.device
-        self.library = remote.upload(code)
+        self._device = machine.device
+        self.library = machine.upload(code)
         self._inputs = dict(inputs)
         self._planned = compiled.tensors
         values = dict(inputs) | {name: one.numpy() for name, one in compiled.library.weights.items()}
@@ -41,13 +41,13 @@ class RemoteVm:
         for tensor in compiled.tensors:
             self.buffers.append(self._tensor(tensor, values))
         self._answers = [self.buffers[number] for number in compiled.outputs]
-        self.kernels: Sequence[tuple[str, str, Sequence[DeviceArray]]] = [
-            (c.name, c.label, [self.buffers[n] for n in (*c.reads, *c.writes)]) for c in compiled.calls
+        self.kernels = [
+            RemoteKernel(c.name, c.label, [self.buffers[n] for n in (*c.reads, *c.writes)]) for c in compiled.calls
         ]
         self._functions = [self.library.get_function(call.name) for call in compiled.calls]
         for function, (_, _, arrays) in zip(self._functions, self.kernels):  # indices that a kernel reads are real ones
             function(*arrays)
-        self._machine = self._started(remote, compiled)
+        self._vm = self._started(machine, compiled)
 
     def _tensor(self, planned: PlannedTensor, values: dict[str, np.ndarray]) -> Any:
         tvm = load_tvm()
@@ -57,33 +57,33 @@ class RemoteVm:
             return self.buffers[planned.view_of]._create_view(planned.shape, planned.dtype)  # type: ignore[attr-defined]
         return tvm.runtime.empty(planned.shape, planned.dtype, self._device)
 
-    def _started(self, remote: Remote, compiled: CompiledModel) -> Any:
+    def _started(self, machine: RemoteMachine, compiled: CompiledModel) -> Any:
         """A ``relax.VirtualMachine`` over there that ran once; None where the runtime has none."""
         try:
-            remote.session.get_function(_LOADS_MACHINES)
+            machine.session.get_function(_LOADS_MACHINES)
         except (AttributeError, RuntimeError):
             return None
-        machine = load_tvm().relax.VirtualMachine(remote.upload(compiled.library.executable.mod), self._device)
-        self._give(machine)
-        machine.invoke_stateful(_MAIN)
-        return machine
+        vm = load_tvm().relax.VirtualMachine(machine.upload(compiled.library.executable.mod), self._device)
+        self._give(vm)
+        vm.invoke_stateful(_MAIN)
+        return vm
 
-    def _give(self, machine: Any) -> None:
+    def _give(self, vm: Any) -> None:
         tensor = load_tvm().runtime.tensor
-        machine.set_input(_MAIN, *[tensor(value, self._device) for value in self._inputs.values()])
+        vm.set_input(_MAIN, *[tensor(value, self._device) for value in self._inputs.values()])
 
     @property
     def outputs(self) -> list[DeviceArray]:
-        if self._machine is None:
+        if self._vm is None:
             return self._answers
-        found = self._machine.get_outputs(_MAIN)
+        found = self._vm.get_outputs(_MAIN)
         return [found] if hasattr(found, "numpy") else list(found)
 
     @property
-    def whole(self) -> Callable[[], float] | None:
-        if self._machine is None:
+    def timed_run(self) -> Callable[[], float] | None:
+        if self._vm is None:
             return None
-        evaluator = self._machine.time_evaluator("invoke_stateful", self._device, number=1, repeat=1)
+        evaluator = self._vm.time_evaluator("invoke_stateful", self._device, number=1, repeat=1)
         return lambda: float(evaluator(_MAIN).results[0]) * 1e6
 
     def set_input(self, name: str, value: np.ndarray) -> None:
@@ -91,21 +91,21 @@ class RemoteVm:
         for planned, buffer in zip(self._planned, self.buffers):
             if planned.given == name:
                 buffer.copyfrom(value)
-        if self._machine is not None:
-            self._give(self._machine)
+        if self._vm is not None:
+            self._give(self._vm)
 
     def run(self) -> None:
-        if self._machine is not None:
-            self._machine.invoke_stateful(_MAIN)
+        if self._vm is not None:
+            self._vm.invoke_stateful(_MAIN)
             return
         for function, (_, _, arrays) in zip(self._functions, self.kernels):
             function(*arrays)
 
-    def profiled(self) -> list[tuple[str, float]]:
+    def profile(self) -> list[tuple[str, float]]:
         raise MeasureError("the virtual machine has no profiler")
 
-    def release(self, *, lost: bool) -> None:
-        del self.buffers, self.kernels, self._answers, self._functions, self._machine, self.library
+    def release(self, *, session_lost: bool) -> None:
+        del self.buffers, self.kernels, self._answers, self._functions, self._vm, self.library
 
 
 def probe_code(target: Target) -> Any:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.loop_nest import LoopNest
     from op_profiler.compilers.relay.chosen import ChosenSchedules
-    from op_profiler.compilers.remote_model import Remote, RemoteModel
+    from op_profiler.compilers.remote_model import RemoteMachine, RemoteModel
     from op_profiler.compilers.sum_of_products import SumOfProducts
     from op_profiler.compilers.tvm_types import (
         DeviceArray,
@@ -137,10 +137,12 @@ class RelayCompiler(Compiler):
         loaded = VmKernels(compiled, device, list(inputs.values()))
         return loaded, operators_at_run_time(compiled, loaded)
 
-    def load_remote(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> RemoteModel:
+    def load_remote(
+        self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]
+    ) -> RemoteModel:
         from op_profiler.compilers.relay.remote import RemoteGraph
 
-        return RemoteGraph(compiled, remote, inputs)
+        return RemoteGraph(compiled, machine, inputs)
 
     def probe_code(self, target: Target) -> RuntimeModule:
         from op_profiler.compilers.relay.remote import probe_code

@@ -10,45 +10,45 @@ import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.executor_graph import expose_every_tensor
-from op_profiler.compilers.remote_model import PROBE_TEXT_BYTES, PROBE_WORD_BYTES, Remote
+from op_profiler.compilers.remote_model import PROBE_ARGUMENT_BYTES, PROBE_TEXT_BYTES, RemoteKernel, RemoteMachine
 from op_profiler.compilers.tvm_build import load_tvm
-from op_profiler.compilers.tvm_types import DeviceArray, RemoteSession, RuntimeModule, Target
+from op_profiler.compilers.tvm_types import RemoteSession, RuntimeModule, Target
 from op_profiler.errors import MeasureError
 
 
 class RemoteGraph:
     """A graph executor over there (a `RemoteModel`), the debug executor where the machine has one."""
 
-    def __init__(self, compiled: CompiledModel, remote: Remote, inputs: dict[str, np.ndarray]) -> None:
+    def __init__(self, compiled: CompiledModel, machine: RemoteMachine, inputs: dict[str, np.ndarray]) -> None:
         from tvm.contrib import graph_executor
 
         tvm = load_tvm()
         factory = compiled.library
         graph = json.loads(factory.get_graph_json())
         expose_every_tensor(graph)
-        self._device = remote.device
-        self.library = remote.upload(factory.get_lib())
-        self._module = self._create(remote.session, json.dumps(graph))
+        self._device = machine.device
+        self.library = machine.upload(factory.get_lib())
+        self._module = self._create(machine.session, json.dumps(graph))
         self._executor = graph_executor.GraphModule(self._module)
         self._executor.set_input(**factory.get_params())
         for name, value in inputs.items():
-            self._executor.set_input(name, tvm.nd.array(value, remote.device))
+            self._executor.set_input(name, tvm.nd.array(value, machine.device))
         self._run = self._module["run"]
         buffers = [self._executor.get_output(number) for number in range(len(compiled.tensors))]
         self.buffers = buffers
         self.outputs = [buffers[number] for number in compiled.outputs]
-        self.kernels: Sequence[tuple[str, str, Sequence[DeviceArray]]] = [
-            (c.name, c.label, [buffers[n] for n in (*c.reads, *c.writes)]) for c in compiled.calls
+        self.kernels = [
+            RemoteKernel(c.name, c.label, [buffers[n] for n in (*c.reads, *c.writes)]) for c in compiled.calls
         ]
 
     def _create(self, session: RemoteSession, graph: str) -> RuntimeModule:
         device = self._device.device_type % 128, self._device.device_id
-        for name, profiles in (("tvm.graph_executor_debug.create", True), ("tvm.graph_executor.create", False)):
+        for name, has_profiler in (("tvm.graph_executor_debug.create", True), ("tvm.graph_executor.create", False)):
             try:
                 create = session.get_function(name)
             except (AttributeError, RuntimeError):
                 continue
-            self.profiles = profiles
+            self.has_profiler = has_profiler
             return create(graph, self.library, *device)
         raise MeasureError("its runtime has no graph executor")
 
@@ -59,16 +59,16 @@ class RemoteGraph:
         self._run()
 
     @property
-    def whole(self) -> Callable[[], float]:
+    def timed_run(self) -> Callable[[], float]:
         evaluator = self._module.time_evaluator("run", self._device, number=1, repeat=1)
         return lambda: float(evaluator().results[0]) * 1e6
 
-    def profiled(self) -> list[tuple[str, float]]:
+    def profile(self) -> list[tuple[str, float]]:
         report = json.loads(self._module["profile_rpc"]())
         return [(call["Name"]["string"], float(call["Duration (us)"]["microseconds"])) for call in report["calls"]]
 
-    def release(self, *, lost: bool) -> None:
-        for array in self.buffers if lost else ():
+    def release(self, *, session_lost: bool) -> None:
+        for array in self.buffers if session_lost else ():
             array.is_view = True  # TVM frees no views, and would print an error for every array
         del self.buffers, self.kernels, self.outputs
         del self._run, self._executor, self._module, self.library
@@ -84,7 +84,7 @@ def probe_code(target: Target) -> Any:
 
 def _reader(tvm: Any) -> tuple[Any, list[Any]]:
     te, tir = tvm.te, tvm.tir
-    path = te.placeholder((PROBE_WORD_BYTES,), "uint8", "path")
+    path = te.placeholder((PROBE_ARGUMENT_BYTES,), "uint8", "path")
 
     def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> object:
         builder = tir.ir_builder.create()
@@ -101,7 +101,7 @@ def _reader(tvm: Any) -> tuple[Any, list[Any]]:
 
 def _setter(tvm: Any) -> tuple[Any, list[Any]]:
     te, tir = tvm.te, tvm.tir
-    value = te.placeholder((PROBE_WORD_BYTES,), "uint8", "value")
+    value = te.placeholder((PROBE_ARGUMENT_BYTES,), "uint8", "value")
 
     def body(inputs: Sequence[Any], outputs: Sequence[Any]) -> object:
         builder = tir.ir_builder.create()

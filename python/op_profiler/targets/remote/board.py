@@ -14,7 +14,7 @@ import numpy as np
 
 from op_profiler.compilers.compiled_model import CompiledModel
 from op_profiler.compilers.compiler import compiler_in_use
-from op_profiler.compilers.remote_model import Remote
+from op_profiler.compilers.remote_model import RemoteMachine
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.errors import BoardLostError, MeasureError
@@ -114,7 +114,7 @@ class Board:
         What was loaded goes first: an array that is freed when its session is over cannot tell the board so.
         """
         for loaded in self._loaded:
-            loaded.release(lost=self._lost)
+            loaded.release(session_lost=self._lost)
         del self.connection.session, self.runtime, self.threads
         self.probe = None
         gc.collect()  # objects of TVM hold each other too, and the session with them
@@ -188,21 +188,21 @@ class BoardKernels:
         session = board.connection.session
         send = functools.partial(upload, session, target=board.target)
         try:
-            self._model = compiler_in_use().load_remote(compiled, Remote(session, board.runtime, send), inputs)
+            self._model = compiler_in_use().load_remote(compiled, RemoteMachine(session, board.runtime, send), inputs)
         except MeasureError as error:
             raise MeasureError(f"{board.address}: {error}") from error
         self._library, self._kernels = self._model.library, self._model.kernels
         self._evaluators: dict[tuple[str, Cache], Callable[..., Any]] = {}
-        self._whole = self._model.whole
+        self._timed_run = self._model.timed_run
 
-    def release(self, *, lost: bool) -> None:
+    def release(self, *, session_lost: bool) -> None:
         """Free what lies on the board; nothing can be run any more.
 
         Args:
-            lost: there is no board to be told.
+            session_lost: there is no board to be told.
         """
-        self._model.release(lost=lost)
-        del self._evaluators, self._whole, self._kernels, self._library, self._model
+        self._model.release(session_lost=session_lost)
+        del self._evaluators, self._timed_run, self._kernels, self._library, self._model
 
     @property
     def labels(self) -> list[str]:
@@ -220,10 +220,10 @@ class BoardKernels:
 
     def time_model(self) -> float:
         """NaN where the board's runtime cannot run the model as a whole."""
-        if self._whole is None:
+        if self._timed_run is None:
             return float("nan")
         with self._board.running("timing the model"):
-            return self._whole()
+            return self._timed_run()
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
         if cache == "model" and self._in_place():
@@ -233,11 +233,11 @@ class BoardKernels:
         return [self._alone(i, state) if wanted else float("nan") for i, wanted in enumerate(timed)]
 
     def _in_place(self) -> bool:
-        return self._model.profiles and self._board.threads.hold_under_profiler
+        return self._model.has_profiler and self._board.threads.hold_under_profiler
 
     def _profiled(self) -> list[float]:
         with self._board.running("profiling the model"):
-            told = self._model.profiled()
+            told = self._model.profile()
         names = [name for name, _, _ in self._kernels]
         calls = [call for call in told if call[0] in set(names)]
         if [name for name, _ in calls] != names:
@@ -284,7 +284,7 @@ class BoardKernels:
         if cache == "model":
             if self._in_place():
                 return "in-graph"
-            why = "with these threads" if self._model.profiles else "what its compiler makes"
+            why = "with these threads" if self._model.has_profiler else "what its compiler makes"
             return f"repeat: the board cannot profile {why}"
         return "repeat" if cache == "hot" else "clflush"
 

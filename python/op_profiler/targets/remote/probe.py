@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from op_profiler.compilers.compiler import compiler_in_use
-from op_profiler.compilers.remote_model import PROBE_TEXT_BYTES, PROBE_WORD_BYTES
+from op_profiler.compilers.remote_model import PROBE_ARGUMENT_BYTES, PROBE_TEXT_BYTES
 from op_profiler.compilers.tvm_build import llvm_version, load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, RemoteSession, RuntimeModule, Target
 from op_profiler.measure.measurement import Device
@@ -70,7 +70,7 @@ class Probe:
 
     def _text(self, text: str) -> DeviceArray:
         """A C string on the machine."""
-        encoded = np.zeros(PROBE_WORD_BYTES, "uint8")
+        encoded = np.zeros(PROBE_ARGUMENT_BYTES, "uint8")
         encoded[: len(text)] = list(text.encode())
         return self._array(encoded)
 

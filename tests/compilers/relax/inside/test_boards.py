@@ -21,7 +21,7 @@ from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relax import tvm_package
 from op_profiler.compilers.relax.relax_compiler import RELAX
 from op_profiler.compilers.relax.remote import RemoteVm
-from op_profiler.compilers.remote_model import Remote
+from op_profiler.compilers.remote_model import RemoteMachine
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.errors import MeasureError
 from op_profiler.targets.machine import Place
@@ -128,12 +128,12 @@ def test_a_runtime_without_the_virtual_machine_has_kernels_and_no_whole(
             return connection.session.get_function(name)
 
     session, device = connection.session, connection.session.device("cpu", 0)
-    remote = Remote(WithoutMachine(), device, lambda code: upload(session, code, target))  # type: ignore[arg-type]
-    sent = RemoteVm(compiled, remote, INPUTS)
-    assert sent.whole is None
+    machine = RemoteMachine(WithoutMachine(), device, lambda code: upload(session, code, target))  # type: ignore[arg-type]
+    sent = RemoteVm(compiled, machine, INPUTS)
+    assert sent.timed_run is None
     sent.run()
     np.testing.assert_array_equal(sent.outputs[0].numpy(), expected)
-    sent.release(lost=False)
+    sent.release(session_lost=False)
 
 
 @pytest.mark.slow  # a server that takes what is sent stands above
