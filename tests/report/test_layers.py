@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,6 +57,10 @@ def test_time_by_layer(report: ModelReport, capsys: pytest.CaptureFixture[str]) 
     assert _row(text, "encoder.0.fc") == ["60.0%", "encoder.0.fc", "1", "60.0"]
     assert _row(text, "not known") == ["20.0%", "not known", "1", "20.0"]
     assert _row(_shown(report, capsys, 1), "encoder") == ["80.0%", "encoder", "2", "80.0"]
+
+
+def test_where_no_layer_is_known_a_sentence_says_so(report: ModelReport, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "names no layers" in _shown(dataclasses.replace(report, layers={}), capsys, 0)
 
 
 def test_the_summary_tells_them(report: ModelReport) -> None:

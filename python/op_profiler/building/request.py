@@ -11,6 +11,7 @@ from typing import get_args
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
 from op_profiler.compilers.abilities import require
+from op_profiler.compilers.importers import check_importer
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, check_pipeline, pipeline_identity
 from op_profiler.errors import UnknownNameError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
@@ -102,6 +103,7 @@ class BuildRequest:
         if self.model.past is not None:
             require(self.compiler, "decode", "--prefill" if self.model.past == 0 else "--decode")
         compiler.check(self)
+        check_importer(self.model.importer, compiler)
         if self.model.batch_size < 1:
             raise UsageError(f"--batchsize {self.model.batch_size} is out of range; give 1 or more")
 

@@ -11,6 +11,7 @@ import typer
 from op_profiler import json_text
 from op_profiler.cli import options
 from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.importers import AUTO
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.dataset import DEFAULT_DB
 
@@ -99,6 +100,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     target: options.Target = "llvm",
     compiler: options.Compiler = DEFAULT_COMPILER,
     pipeline: options.Pipeline = DEFAULT_PIPELINE,
+    importer: options.Importer = AUTO,
     precision: Annotated[
         str,
         typer.Option(
@@ -289,6 +291,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         batch_size=batchsize,
         input_names=values.parse_names("--inputname", inputname) if inputname else (),
         input_shapes=values.parse_shapes("--inputshape", inputshape) if inputshape else (),
+        importer=importer,
     )
     build = BuildRequest(
         model=model,

@@ -10,6 +10,7 @@ import typer
 
 from op_profiler.cli import options
 from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers.importers import AUTO
 from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
         ),
     ] = "llvm",
     compiler: options.Compiler = DEFAULT_COMPILER,
+    importer: options.Importer = AUTO,
     modelsource: options.ModelSource = "local",
     batchsize: options.BatchSize = 1,
     sequence_length: options.SequenceLength = None,
@@ -123,7 +125,7 @@ def corun(  # noqa: PLR0913 - the options are the interface
     check_writable({"--save-plan": save_plan, "--trace": trace, "--json": json_file, "--report": report})
     targets = values.parse_targets(target)
     request = CorunRequest(
-        models=values.parse_models(models, modelsource, batchsize, sequence_length),
+        models=values.parse_models(models, modelsource, batchsize, sequence_length, importer),
         targets=targets,
         compiler=compiler,
         place=values.parse_place(host, port, device_key, values.usual_key(targets)),

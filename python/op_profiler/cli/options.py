@@ -40,6 +40,14 @@ Pipeline = Annotated[
         rich_help_panel=_MODEL,
     ),
 ]
+Importer = Annotated[
+    str,
+    typer.Option(
+        help="Who reads the model: auto; with --compiler relax also relay or relax (torch.export, ONNX, TFLite). "
+        "There auto takes relay, and relax where that refuses.",
+        rich_help_panel=_MODEL,
+    ),
+]
 Threads = Annotated[
     str | None,
     typer.Option(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from op_profiler.cli import options
-from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
+from op_profiler.compilers.importers import AUTO, check_importer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +72,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         typer.Option(help="What the model is lowered for; default: the predictor's device.", rich_help_panel="Device"),
     ] = None,
     compiler: options.Compiler = DEFAULT_COMPILER,
+    importer: options.Importer = AUTO,
     precision: Annotated[str, typer.Option(help="float32 or float16.", rich_help_panel="Device")] = "float32",
     threads: Annotated[str, typer.Option(help="Thread counts that were measured.", rich_help_panel="Device")] = "1",
     device: Annotated[
@@ -143,8 +145,10 @@ def predict(  # noqa: PLR0913 - the options are the interface
         input_names=names,
         input_shapes=shapes,
         sequence_length=sequence_length,
+        importer=importer,
     )
     require(compiler, "predict", "predict")
+    check_importer(importer, COMPILERS.get(compiler))
     use_compiler(compiler)
     counts = values.parse_counts("--threads", threads)
     FRONTENDS.get(source).check(request)

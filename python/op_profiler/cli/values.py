@@ -200,7 +200,7 @@ def parse_place(host: str | None, port: int | None, key: str | None, usual_key: 
 
 
 def parse_models(
-    models: Sequence[str], default: str, batch_size: int, sequence_length: int | None
+    models: Sequence[str], default: str, batch_size: int, sequence_length: int | None, importer: str
 ) -> tuple[ModelRequest, ...]:
     """What to load for each of several models, which all have the same batch size; for names see `source_and_name`.
 
@@ -213,7 +213,7 @@ def parse_models(
     named = [source_and_name(model, default) for model in models]
     lengths = lengths_of([(FRONTENDS.get(source), name) for source, name in named], sequence_length)
     return tuple(
-        ModelRequest(source=source, name=name, batch_size=batch_size, sequence_length=length)
+        ModelRequest(source=source, name=name, batch_size=batch_size, sequence_length=length, importer=importer)
         for (source, name), length in zip(named, lengths, strict=True)
     )
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from op_profiler.compilers import COMPILERS, DEFAULT_COMPILER
+from op_profiler.compilers.importers import AUTO
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE
 from op_profiler.compilers.runtime_contract import RuntimeContract
 from op_profiler.compilers.tuning_contract import TuningContract
@@ -54,6 +55,7 @@ class Compiler(RuntimeContract, TuningContract):
         beyond_collecting: what it can do beside lowering, building and measuring models: some of `abilities.ABILITIES`.
         pipelines: names of its ways from models to kernels. Where there are several it takes a user's too, and goes
             the way of `op_profiler.compilers.pipelines.pipeline_in_use`.
+        importers: who may read a model for it, `AUTO` first, which is its own choice.
         linking: package of its TVM with ``cc`` and ``tar``, which make files of compiled code.
         needs: what it needs of TVM and how to get it: a sentence for who has none that it can use.
         only_calls_tell_loops: a description of an operator does not tell the loops of its kernel, a call in a lowered
@@ -65,6 +67,7 @@ class Compiler(RuntimeContract, TuningContract):
     takes_builds_of_targets: ClassVar[bool] = False
     beyond_collecting: ClassVar[frozenset[str]] = frozenset()
     pipelines: ClassVar[tuple[str, ...]] = (DEFAULT_PIPELINE,)
+    importers: ClassVar[tuple[str, ...]] = (AUTO,)
     linking: ClassVar[str] = "tvm.support"
     needs: ClassVar[str]
     only_calls_tell_loops: ClassVar[bool] = False

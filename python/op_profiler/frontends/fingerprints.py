@@ -13,12 +13,14 @@ from typing import Any
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.imported_model import ImportedModel
+from op_profiler.compilers.importers import AUTO
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 
 _LOWERING = 1  # raise it when this package lowers the same model differently
 _TVM_PACKAGES = ("xtc-tvm-python-bindings", "apache-tvm")
+_LATER = {"past": None, "importer": AUTO}  # fields that came later, and what says nothing
 
 
 def fingerprint(request: ModelRequest, *, packages: Iterable[str] = (), files: Iterable[Path] = ()) -> str:
@@ -50,9 +52,9 @@ def fingerprint_of(request: ModelRequest, model: ImportedModel) -> str:
 
 
 def _fields(request: ModelRequest) -> dict[str, Any]:
-    """Of a request; a field that came later is left out where it says nothing, for keys that datasets hold stay."""
+    """Of a request; one that came later is left out where it says nothing, since keys that datasets hold stay."""
     fields = dataclasses.asdict(request)
-    return fields if request.past is not None else {name: one for name, one in fields.items() if name != "past"}
+    return {name: one for name, one in fields.items() if name not in _LATER or one != _LATER[name]}
 
 
 def hash_files(files: Iterable[Path]) -> str:

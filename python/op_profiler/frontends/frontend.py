@@ -11,6 +11,7 @@ import abc
 import dataclasses
 from typing import TYPE_CHECKING, ClassVar
 
+from op_profiler.compilers.importers import AUTO
 from op_profiler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class ModelRequest:
         sequence_length: tokens per sequence for language models; None takes the source's default.
         past: of a step of a decoder, whose tokens those of `sequence_length` are: the tokens in front of them, which
             its cache holds (0: a prefill); None for a model as a whole.
+        importer: who reads it, of `Compiler.importers`.
     """
 
     source: str
@@ -39,6 +41,7 @@ class ModelRequest:
     input_shapes: tuple[tuple[int, ...], ...] = ()
     sequence_length: int | None = None
     past: int | None = None
+    importer: str = AUTO
 
     @property
     def title(self) -> str:

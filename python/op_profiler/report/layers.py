@@ -11,13 +11,16 @@ _MOST_ROWS = 40
 
 
 def layer_table(report: ModelReport, depth: int) -> object:
-    """A row a layer, the slowest at the largest thread count first; the rest in one row.
+    """A row a layer, the slowest at the largest thread count first; the rest in one row. Where none is known, a
+    sentence.
 
     Args:
         depth: parts of a layer's path that are kept; 0 for all.
     """
     from rich.table import Table
 
+    if not report.layers:
+        return "time by layer: the source of this model names no layers"
     counts = sorted(count for count, thread in report.threads.items() if thread.measurements)
     by_count = {count: {one.layer: one for one in report.by_layer(count, depth or None)} for count in counts}
     last = by_count[counts[-1]]

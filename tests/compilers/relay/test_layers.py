@@ -15,7 +15,7 @@ from op_profiler.compilers.relay.compiled_files import read_compiled, write_comp
 from op_profiler.compilers.relay.layers import with_layers
 from op_profiler.compilers.relay.lower import compile_model, optimize
 from op_profiler.compilers.relay.merge_parallel import merged
-from op_profiler.compilers.relay.successors import Graph, successors
+from op_profiler.compilers.successors import Graph, successors
 
 
 @pytest.fixture(scope="module")

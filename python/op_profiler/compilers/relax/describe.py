@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.relax.legalize import OP
 from op_profiler.compilers.relax.pipeline import Lowered
+from op_profiler.compilers.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule
 from op_profiler.operators.describe import Description
@@ -37,12 +39,13 @@ def occurrences_of(lowered: Lowered, attention: Sequence[Occurrence] = ()) -> li
     relax, call_tir, builtin = tvm.relax, tvm.ir.Op.get("relax.call_tir"), tvm.ir.Op.get("relax.call_dps_packed")
     kernels = {str(name.name_hint): function for name, function in lowered.kernels.functions_items()}
     found: list[Occurrence] = []
-    for binding in _bindings(lowered.fused["main"]):
+    for place, binding in enumerate(_bindings(lowered.fused["main"])):
         call = binding.value
         if not isinstance(call, relax.Call):
             continue
+        layers = lowered.layers.get(place, ())
         if call.op == builtin:
-            found += attention
+            found += [dataclasses.replace(one, layers=united(layers)) for one in attention]
             continue
         if call.op == call_tir:
             variable, arguments = call.args[0], list(call.args[1].fields)
@@ -51,8 +54,11 @@ def occurrences_of(lowered: Lowered, attention: Sequence[Occurrence] = ()) -> li
         else:
             continue
         label = str(variable.name_hint)
+        if label not in kernels:  # another pipeline has left it out since
+            continue
         constant = tuple(isinstance(argument, tvm.ir.GenericConst) for argument in arguments)
-        found.append(_occurrence(lowered.fused, lowered.fused[variable], label, kernels[label], call, constant))
+        description = _description(lowered.fused, lowered.fused[variable], label, call, constant)
+        found.append(_occurrence(description, label, kernels[label], call, layers))
     return found
 
 
@@ -60,9 +66,14 @@ def _bindings(function: Any) -> list[Any]:
     return [binding for block in function.body.blocks for binding in block.bindings]
 
 
-def _occurrence(
-    module: IRModule, function: Any, label: str, kernel: Any, call: Any, constant: tuple[bool, ...]
-) -> Occurrence:
+def _occurrence(description: Description, label: str, kernel: Any, call: Any, layers: Sequence[Names]) -> Occurrence:
+    anchor = description.anchor()
+    operator, signature = description.operator(tensors_of(call.ty)), description.anchor_signature()
+    named = united([*layers[anchor : anchor + 1], *layers])
+    return Occurrence(operator, label, kernel, description.constant, signature, named)
+
+
+def _description(module: IRModule, function: Any, label: str, call: Any, constant: tuple[bool, ...]) -> Description:
     """Of a Relax function that groups calls of TIR, or of one function of TIR that is called by itself."""
     tvm = load_tvm()
     outputs = tensors_of(call.ty)
@@ -77,7 +88,7 @@ def _occurrence(
         names = dict(zip(function.params, description.names))
         for binding in _bindings(function):
             names[binding.var] = _described(module, binding, names, description)
-    return Occurrence(description.operator(outputs), label, kernel, constant, description.anchor_signature())
+    return description
 
 
 def _described(module: IRModule, binding: Any, names: dict[Any, str], description: Description) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from op_profiler.compilers.relax.layers import LayerVariables
 from op_profiler.compilers.relax.relay_ops import CONVERTERS
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import kind_and_last_line
@@ -26,6 +27,7 @@ def read_graph(folder: Path) -> Any:
     builder = relax.BlockBuilder()
     inputs = {i["name"]: relax.Var(_name(i["name"]), relax.TensorType(i["shape"], i["dtype"])) for i in graph["inputs"]}
     made: list[Any] = []
+    variables = LayerVariables()
     with np.load(folder / "weights.npz") as weights:
 
         def value(argument: Sequence[Any]) -> Any:
@@ -42,11 +44,12 @@ def read_graph(folder: Path) -> Any:
         with builder.function("main", list(inputs.values())):
             with builder.dataflow():
                 for node in graph["nodes"]:
-                    made.append(_converted(builder, node, [value(argument) for argument in node["arguments"]]))
+                    arguments = [value(argument) for argument in node["arguments"]]
+                    made.append(_converted(builder, node, arguments, variables.name(tuple(node["layers"]))))
                 output = value(graph["output"])
                 output = builder.emit_output(relax.Tuple(output) if isinstance(output, list) else output)
             builder.emit_func_output(output)
-    return builder.get()
+    return variables.noted_on(builder.get())
 
 
 def _name(name: str) -> str:
@@ -58,14 +61,14 @@ def _field(value: Any, index: int) -> Any:
     return value[index] if isinstance(value, list) else relax.TupleGetItem(value, index)
 
 
-def _converted(builder: Any, node: dict[str, Any], arguments: list[Any]) -> Any:
+def _converted(builder: Any, node: dict[str, Any], arguments: list[Any], variable: str) -> Any:
     convert = CONVERTERS.get(node["op"])
     if convert is None:
         raise ModelError(f"Relay's op {node['op']} is not taken over into Relax")
     try:
         made = convert(load_tvm().relax.op, node["attrs"] | {"shapes": node["shapes"]}, arguments)
         same = isinstance(made, list) or any(made is argument for argument in arguments)
-        return made if same else builder.emit(made)
+        return made if same else builder.emit(made, variable)
     except Exception as error:  # TVM raises anything where shapes or attributes are none of its own
         raise ModelError(f"Relay's op {node['op']} is not taken over into Relax: {_why(error)}") from error
 

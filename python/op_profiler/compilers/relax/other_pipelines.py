@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.pipelines import load_function
+from op_profiler.compilers.relax.layers import layers_of_kernels
 from op_profiler.compilers.relax.legalize import note_ops
 from op_profiler.compilers.relax.pipeline import Lowered, compiled
 from op_profiler.compilers.tvm_build import load_tvm
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import IRModule, Target
 
 STOCK = "stock"
-_FUSED, _KERNELS = "FuseTIR", "CallTIRRewrite"
-"""Passes that a module is looked at before: its functions are grouped, and its kernels are all that it will be."""
+_UNFUSED, _FUSED, _KERNELS = "FuseOps", "FuseTIR", "CallTIRRewrite"
+"""Passes that a module is looked at before: it is lowered; its functions are grouped; its kernels are all there is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,7 @@ def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) ->
     @tvm.ir.instrument.pass_instrument
     class Watch:
         def run_before_pass(self, module: Any, info: Any) -> None:
-            if str(info.name) in (_FUSED, _KERNELS):
+            if str(info.name) in (_UNFUSED, _FUSED, _KERNELS):
                 seen.setdefault(str(info.name), module)
 
     with target, tvm.transform.PassContext(instruments=[Watch()]):
@@ -60,7 +61,10 @@ def run_pipeline(name: str, module: IRModule, target: Target, *, build: bool) ->
     executable = compiled(made, target) if build else None
     kernels = seen[_KERNELS]
     fused = seen.get(_FUSED, kernels)
-    return PipelineRun(Lowered(fused if _same_calls(fused, kernels) else kernels, kernels), executable)
+    if not _same_calls(fused, kernels):
+        return PipelineRun(Lowered(kernels, kernels), executable)
+    layers = layers_of_kernels(module, seen.get(_UNFUSED, fused), fused)
+    return PipelineRun(Lowered(fused, kernels, layers), executable)
 
 
 def _same_calls(fused: Any, kernels: Any) -> bool:

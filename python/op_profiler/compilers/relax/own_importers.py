@@ -1,11 +1,13 @@
-"""Models that Relay does not import, imported by Relax itself: through torch.export, from ONNX, from TFLite."""
+"""Models that Relax imports by itself: through torch.export, from ONNX, from TFLite."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.relax.imported_layers import NotedLayers, name_nodes
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError, OpProfilerError
 from op_profiler.frontends.importers.finish import unsupported
@@ -14,9 +16,26 @@ if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel, InputSpec
     from op_profiler.frontends.frontend import Frontend, ModelRequest
 
+_BY_ITSELF = "imported by Relax itself"
 
-def load_itself(frontend: Frontend, request: ModelRequest, refused: ModelError) -> ImportedModel:
+
+def load_itself(frontend: Frontend, request: ModelRequest) -> ImportedModel:
     """A model as its source has it, without Relay.
+
+    Raises:
+        ModelError: Relax does not import it.
+    """
+    try:
+        model = frontend.load(request)
+    except (AttributeError, ImportError) as error:
+        raise ModelError(
+            f"{request.name} is made of Relay's ops, and Relax has none of them; leave out --importer relax ({error})"
+        ) from error
+    return dataclasses.replace(model, notes=(*model.notes, _BY_ITSELF))
+
+
+def load_refused(frontend: Frontend, request: ModelRequest, refused: ModelError) -> ImportedModel:
+    """The same of a model that Relay does not import.
 
     Args:
         refused: what Relay said of it.
@@ -30,7 +49,7 @@ def load_itself(frontend: Frontend, request: ModelRequest, refused: ModelError) 
         if str(error) in str(refused):
             raise refused from error
         raise ModelError(f"{refused} (and Relax's own importer: {error})") from error
-    note = f"imported by Relax itself, since Relay does not: {refused}"
+    note = f"{_BY_ITSELF}, since Relay does not: {refused}"
     return dataclasses.replace(model, notes=(*model.notes, note))
 
 
@@ -47,41 +66,50 @@ def import_program(form: str, name: str, program: Any, inputs: Mapping[str, Any]
     """
     from op_profiler.frontends.importers.torch import quiet
 
+    load_tvm()
+    layers = NotedLayers()
     try:
         with quiet():
-            return _FORMS[form](program, inputs)
+            module = _FORMS[form](program, inputs, layers)
     except Exception as error:  # the importers raise anything, AssertionError and KeyError among them
         raise unsupported(name, error) from error
+    return layers.variables.noted_on(module)
 
 
-def _from_torch(program: Any, inputs: Mapping[str, Any]) -> Any:
+def _from_torch(program: Any, inputs: Mapping[str, Any], layers: NotedLayers) -> Any:
     import torch
     from tvm.relax.frontend.torch import from_exported_program
 
+    from op_profiler.frontends.importers.torch_layers import layer_of_node
+
     with torch.no_grad():
         exported = torch.export.export(program, tuple(inputs.values()))
-        return from_exported_program(exported, unwrap_unit_return_tuple=True)
+        with layers.of_torch(lambda node: layer_of_node(node, program)):
+            return from_exported_program(exported, unwrap_unit_return_tuple=True)
 
 
-def _from_onnx(program: Any, inputs: Mapping[str, InputSpec]) -> Any:
-    load_tvm()
+def _from_onnx(program: Any, inputs: Mapping[str, InputSpec], layers: NotedLayers) -> Any:
     from tvm.relax.frontend.onnx import from_onnx
 
-    return from_onnx(program, _shapes(inputs), {name: spec.dtype for name, spec in inputs.items()})
+    name_nodes(program.graph)
+    branches = any(node.op_type == "If" for node in program.graph.node)  # what is emitted at once is in none of them
+    with contextlib.nullcontext() if branches else layers.of_onnx():
+        return from_onnx(program, _shapes(inputs), {name: spec.dtype for name, spec in inputs.items()})
 
 
-def _from_tflite(program: Any, inputs: Mapping[str, InputSpec]) -> Any:
-    load_tvm()
+def _from_tflite(program: Any, inputs: Mapping[str, InputSpec], layers: NotedLayers) -> Any:
     from tvm.relax.frontend.tflite import from_tflite
 
-    return from_tflite(program, _shapes(inputs), {name: spec.dtype for name, spec in inputs.items()})
+    dtypes, converter = {name: spec.dtype for name, spec in inputs.items()}, layers.tflite_converter()
+    with layers.emitting():
+        return from_tflite(program, _shapes(inputs), dtypes, converter)
 
 
 def _shapes(inputs: Mapping[str, InputSpec]) -> dict[str, list[int]]:
     return {name: [int(size) for size in spec.shape if size is not None] for name, spec in inputs.items()}
 
 
-_FORMS: dict[str, Callable[[Any, Mapping[str, Any]], Any]] = {
+_FORMS: dict[str, Callable[[Any, Mapping[str, Any], NotedLayers], Any]] = {
     "torch": _from_torch,
     "onnx": _from_onnx,
     "tflite": _from_tflite,

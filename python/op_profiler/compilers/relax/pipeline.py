@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from op_profiler.compilers.relax import cuda_libraries, gpu, rules
+from op_profiler.compilers.relax.layers import KernelLayers, layers_of_kernels
 from op_profiler.compilers.relax.legalize import legalize_ops
 from op_profiler.compilers.relax.prepare import prepared
 from op_profiler.compilers.relax.vectors import vectors_of
@@ -25,10 +26,12 @@ class Lowered:
     Attributes:
         fused: functions of TIR with the ops that they come from, grouped into one Relax function a kernel.
         kernels: the same with one function of TIR a kernel, called from ``main`` in order.
+        layers: of the user's model, of what ``main`` of `fused` calls.
     """
 
     fused: IRModule
     kernels: IRModule
+    layers: KernelLayers = dataclasses.field(default_factory=dict)
 
 
 def lower(module: IRModule, target: Target) -> Lowered:
@@ -41,21 +44,20 @@ def lower(module: IRModule, target: Target) -> Lowered:
     tvm = load_tvm()
     transform, backend = tvm.relax.transform, tvm.relax.backend
     with target:
-        fused = tvm.transform.Sequential(
+        unfused = tvm.transform.Sequential(
             [
                 backend.DispatchSampling(),
                 backend.DispatchSortScan(),
                 legalize_ops(),
                 transform.AnnotateTIROpPattern(),
                 transform.FoldConstant(),
-                transform.FuseOps(),
-                transform.DeadCodeElimination(),
             ]
         )(prepared(module, target))
+        fused = tvm.transform.Sequential([transform.FuseOps(), transform.DeadCodeElimination()])(unfused)
         kernels = tvm.transform.Sequential(
             [transform.FuseTIR(), transform.DeadCodeElimination(), transform.RewriteDataflowReshape()]
         )(fused)
-    return Lowered(fused, kernels)
+    return Lowered(fused, kernels, layers_of_kernels(module, unfused, fused))
 
 
 def scheduled(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler
+from op_profiler.compilers.importers import AUTO
 from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
 from op_profiler.compilers.relax import cuda_libraries, tvm_package
 from op_profiler.compilers.relax.other_pipelines import STOCK
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from op_profiler.tuning.task import Task
     from op_profiler.tuning.tunable import Tunable
 
+_RELAY, _ITSELF = "relay", "relax"
 _TARGETS = ("llvm", "cuda", "pynq", "arm_cpu")
 _ERRORS = (RuntimeError, ValueError, TypeError, AttributeError, NotImplementedError, AssertionError, IndexError)
 """What passes of TVM raise where they refuse a model."""
@@ -57,8 +59,9 @@ class RelaxCompiler(Compiler):
     """One module of Relax a model, run by its virtual machine."""
 
     name = "relax"
-    beyond_collecting = frozenset({"corun", "decode", "tune", "compare", "predict"})
+    beyond_collecting = frozenset({"layers", "corun", "decode", "tune", "compare", "predict"})
     pipelines = (DEFAULT_PIPELINE, STOCK)
+    importers = (AUTO, _RELAY, _ITSELF)
     native_flags = ("-DTVM_FFI",)
     record_form = DATABASES
     tuner = "trees"
@@ -76,6 +79,8 @@ class RelaxCompiler(Compiler):
             self._check_gpu(request)
         if request.precision != "float32":
             raise UsageError("--compiler relax measures models as they are: --precision float32")
+        if request.model.past is not None and request.model.importer != AUTO:
+            raise UsageError("steps of decoders are made here, and not imported: leave out --importer")
         if request.place is not None and request.model.past is not None:
             raise UsageError("steps of decoders are measured on this machine only: leave out --host")
         if request.executor != "default":
@@ -112,15 +117,19 @@ class RelaxCompiler(Compiler):
 
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
         from op_profiler.compilers.relax.decoder.model import load_step
-        from op_profiler.compilers.relax.own_importers import load_itself
+        from op_profiler.compilers.relax.own_importers import load_itself, load_refused
         from op_profiler.compilers.relax.relay_models import load_from_relay
 
         if request.past is not None:
             return load_step(request)
+        if request.importer == _ITSELF:
+            return load_itself(frontend, request)
         try:
             return load_from_relay(request)
         except ModelError as refused:
-            return load_itself(frontend, request, refused)
+            if request.importer == _RELAY:
+                raise
+            return load_refused(frontend, request, refused)
 
     def import_program(self, form: str, name: str, program: object, inputs: Mapping[str, object]) -> IRModule | None:
         from op_profiler.compilers.relax import own_importers

@@ -8,7 +8,7 @@ from typing import Any
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.relay.layers import Layers
-from op_profiler.compilers.relay.successors import Names, united
+from op_profiler.compilers.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Function, IRModule, Node
 from op_profiler.operators.describe import Description

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from op_profiler.compilers.relay.rewriting import main_of, rebuilt
-from op_profiler.compilers.relay.successors import Graph, Names, successors
+from op_profiler.compilers.successors import Graph, Names, successors
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Function, IRModule, Named, Node
 
@@ -32,7 +32,7 @@ class Layers:
         graph = _graph(main_of(module), self._number)
         if graph is None:
             return module
-        found = {place: _names_in_span(call) for place, call in enumerate(graph.calls)}
+        found = {place: layers_in_span(call) for place, call in enumerate(graph.calls)}
         copy = tvm.IRModule(module.functions, module.type_definitions)
         self._give(copy, graph, found)
         return copy
@@ -118,7 +118,8 @@ _LEAVE_ALONE = frozenset({"InferType", "sequential", "PlanDevices"})
 _SEPARATOR = "\n"  # of the names of a call that came of several
 
 
-def _names_in_span(call: Call) -> Names:
+def layers_in_span(call: Call) -> Names:
+    """Those of a call that came of several, as `Layers.named` writes them."""
     return tuple(name for name in layer_in_span(call).split(_SEPARATOR) if name)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from op_profiler.compilers.plain_values import plain
 from op_profiler.compilers.relay.extract import attributes, tensors
+from op_profiler.compilers.relay.layers import layers_in_span
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import DeviceArray, IRModule, Node
 from op_profiler.errors import ModelError
@@ -20,8 +21,8 @@ GRAPH, WEIGHTS = "graph.json", "weights.npz"
 def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) -> None:
     """Write the graph of ``main`` as `GRAPH` and its constants as `WEIGHTS`.
 
-    The graph has ``inputs`` (names, shapes), ``nodes`` (op, attributes, arguments, shapes of the
-    outputs, in execution order) and ``output``.
+    The graph has ``inputs`` (names, shapes), ``nodes`` (op, attributes, arguments, shapes of the outputs, layers, in
+    execution order) and ``output``.
     An argument is ``["input", name]``, ``["weight", name]``, ``["node", number]``, ``["field", argument, number]`` or
     ``["tuple", arguments]``.
 
@@ -53,7 +54,8 @@ def write_graph(folder: Path, module: IRModule, params: dict[str, DeviceArray]) 
             arguments = [known[argument] for argument in node.args]
             shape = [list(spec.shape) for spec in tensors(node.checked_type)]
             attrs = _attributes(node.attrs)
-            nodes.append({"op": str(node.op.name), "attrs": attrs, "arguments": arguments, "shapes": shape})
+            about = {"op": str(node.op.name), "attrs": attrs, "arguments": arguments, "shapes": shape}
+            nodes.append(about | {"layers": layers_in_span(node)})
         elif isinstance(node, relay.Tuple):
             known[node] = ["tuple", [known[field] for field in node.fields]]
         elif isinstance(node, relay.TupleGetItem):

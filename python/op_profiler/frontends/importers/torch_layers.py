@@ -109,6 +109,19 @@ def _of_exported(program: Any, nodes: list[Any]) -> list[str]:
     return [layers.get(int(found[-1]), "") if found else "" for found in lines]
 
 
+def layer_of_node(node: Any, model: Any) -> str:
+    """The module that a node of a program exported by torch.export is of.
+
+    Args:
+        node: ``torch.fx.Node``.
+        model: what was exported.
+    """
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return ""  # of what decomposing an operator put in
+    return _module_of(str(list(stack.values())[-1][0])) or _name_of(model)
+
+
 def _module_of(scope: str) -> str:
     """``__module.encoder/__module.encoder.layer`` names the module ``encoder.layer``."""
     parts = scope.rpartition("/")[2].removeprefix("__module").split(".")

@@ -44,6 +44,8 @@ def test_an_onnx_file_that_relay_refuses_is_imported_and_says_so(tmp_path: Path)
     load_tvm()
     model = RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file)))
     assert any("imported by Relax itself" in note and "GroupNormalization" in note for note in model.notes)
+    with pytest.raises(ModelError, match="GroupNormalization"):
+        RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file), importer="relay"))
     assert [(spec.name, spec.shape, spec.dtype) for spec in model.inputs] == [("input.1", (2, 4, 6), "float32")]
     data = rng.standard_normal((2, 4, 6)).astype("float32")
     groups = data.reshape(2, 2, 12)
@@ -91,6 +93,43 @@ def test_a_module_of_torch_with_counted_truth_values_is_imported_through_torch_e
     counted, doubled = outputs_of(model, {"data": data.numpy()})
     np.testing.assert_array_equal(counted, (data.numpy() > 0).cumsum(-1))
     np.testing.assert_allclose(doubled, 2 * data.numpy())
+
+
+def test_what_is_made_of_relay_s_ops_is_not_for_relax_alone() -> None:
+    load_tvm()
+    for source, name in (("simple", "conv2d"), ("local", "mlp")):
+        request = ModelRequest(source=source, name=name, importer="relax")
+        with pytest.raises(ModelError, match=f"{name} is made of Relay's ops.*leave out --importer relax"):
+            RELAX.load_model(FRONTENDS.get(source), request)
+
+
+def test_who_imports_a_model_is_part_of_what_it_is() -> None:
+    requests = [ModelRequest(source="local", name="mlp", importer=name) for name in RELAX.importers]
+    assert len({FRONTENDS.get("local").fingerprint(request) for request in requests}) == 3
+    assert FRONTENDS.get("local").fingerprint(requests[0]) == FRONTENDS.get("local").fingerprint(
+        ModelRequest(source="local", name="mlp")
+    )
+
+
+def test_ops_that_layouts_do_not_go_through_are_written_in_others(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper, kind, rng = onnx.helper, onnx.TensorProto.FLOAT, np.random.default_rng(0)
+    values = [helper.make_tensor_value_info(name, kind, [1, 16, 6, 6]) for name in ("x", "y")]
+    weight = rng.standard_normal((16, 16, 1, 1)).astype("float32")
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"]),
+        helper.make_node("Dropout", ["c"], ["d"]),
+        helper.make_node("Sum", ["d", "x", "c"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [onnx.numpy_helper.from_array(weight, "w")])
+    file = tmp_path / "sums.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), str(file))
+    load_tvm()
+    model = RELAX.load_model(FRONTENDS.get("file"), ModelRequest(source="file", name=str(file), importer="relax"))
+    assert "imported by Relax itself" in model.notes
+    data = rng.standard_normal((1, 16, 6, 6)).astype("float32")
+    expected = 2 * np.einsum("oi,bihw->bohw", weight[:, :, 0, 0], data) + data
+    np.testing.assert_allclose(outputs_of(model, {"x": data})[0], expected, atol=1e-4)
 
 
 def test_a_fingerprint_is_the_same_in_a_process_that_has_not_got_this_tvm() -> None:

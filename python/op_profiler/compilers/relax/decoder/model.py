@@ -9,6 +9,7 @@ import psutil
 
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
 from op_profiler.compilers.relax.decoder.step import Step, has_small_sizes, requested_step
+from op_profiler.compilers.relax.layers import LayerVariables
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
@@ -64,18 +65,19 @@ class _Builder:
         self._relax = load_tvm().relax
         self._op = self._relax.op
         self._builder = self._relax.BlockBuilder()
+        self._variables = LayerVariables()
 
     def module(self) -> Any:
         relax, builder = self._relax, self._builder
         tokens, cache = self._inputs()
         with builder.function("main", [tokens, cache]):
             with builder.dataflow():
-                data = self._emit(
-                    self._op.take(self._weight(self._decoder.vocabulary, self._decoder.hidden), tokens, 0)
-                )
+                table = self._weight(self._decoder.vocabulary, self._decoder.hidden)
+                data = self._emit("model.embed_tokens", self._op.take(table, tokens, 0))
                 for layer in range(self._decoder.layers):
                     data = self._layer(layer, data, cache)
-                output = builder.emit_output(self._product(self._norm(self._last(data)), self._decoder.vocabulary))
+                normed = self._norm("model.norm", self._last(data))
+                output = builder.emit_output(self._product("lm_head", normed, self._decoder.vocabulary))
             builder.emit_func_output(output)
         main = builder.get().get_global_var("main")
         tokens, cache = self._inputs()
@@ -88,7 +90,7 @@ class _Builder:
             for number in sequences:
                 self._builtin("kv_state_popn", cache, relax.prim_value(number), relax.prim_value(self._step.tokens))
             builder.emit_func_output(answer)
-        return builder.get()
+        return self._variables.noted_on(builder.get())
 
     def _inputs(self) -> tuple[Any, Any]:
         relax = self._relax
@@ -99,41 +101,46 @@ class _Builder:
         function = relax.ExternFunc(f"vm.builtin.{name}")
         self._builder.emit(relax.Call(function, list(arguments), ty_args=[relax.AnyType()]))
 
-    def _emit(self, value: Any) -> Any:
-        return self._builder.emit(value)
+    def _emit(self, layer: str, value: Any) -> Any:
+        """Layers have the names of transformers' modules."""
+        return self._builder.emit(value, self._variables.name((layer,)))
 
     def _weight(self, *shape: int) -> Any:
         return self._relax.const((self._random.standard_normal(shape, dtype="float32") * _DEVIATION).astype("float32"))
 
-    def _product(self, data: Any, columns: int) -> Any:
-        return self._emit(self._op.matmul(data, self._weight(int(data.ty.shape[1]), columns)))
+    def _product(self, layer: str, data: Any, columns: int) -> Any:
+        return self._emit(layer, self._op.matmul(data, self._weight(int(data.ty.shape[1]), columns)))
 
-    def _norm(self, data: Any) -> Any:
+    def _norm(self, layer: str, data: Any) -> Any:
         scale = self._relax.const(np.ones(self._decoder.hidden, dtype="float32"))
-        return self._emit(self._op.nn.rms_norm(data, scale, axes=[-1], epsilon=self._decoder.epsilon))
+        return self._emit(layer, self._op.nn.rms_norm(data, scale, axes=[-1], epsilon=self._decoder.epsilon))
 
     def _layer(self, number: int, data: Any, cache: Any) -> Any:
         relax, op, sizes, rows = self._relax, self._op, self._decoder, self._step.rows
         heads = sizes.heads + 2 * sizes.kv_heads
-        projected = self._product(self._norm(data), heads * sizes.head_size)
+        layer = f"model.layers.{number}"
+        attention, mlp = f"{layer}.self_attn", f"{layer}.mlp"
+        normed = self._norm(f"{layer}.input_layernorm", data)
+        projected = self._product(attention, normed, heads * sizes.head_size)
         if sizes.biased:
-            projected = self._emit(op.add(projected, self._weight(heads * sizes.head_size)))
-        split = self._emit(op.reshape(projected, (rows, heads, sizes.head_size)))
+            projected = self._emit(attention, op.add(projected, self._weight(heads * sizes.head_size)))
+        split = self._emit(attention, op.reshape(projected, (rows, heads, sizes.head_size)))
         scale = relax.prim_value(float(sizes.head_size**-0.5))
         made = relax.TensorType((rows, sizes.heads, sizes.head_size), "float32")
-        attended = self._emit(
-            relax.call_dps_packed(ATTENTION, [cache, relax.prim_value(number), scale, split], out_ty=made)
-        )
-        joined = self._emit(op.reshape(attended, (rows, sizes.heads * sizes.head_size)))
-        data = self._emit(op.add(data, self._product(joined, sizes.hidden)))
-        normed = self._norm(data)
-        gate = self._emit(op.nn.silu(self._product(normed, sizes.intermediate)))
-        inner = self._emit(op.multiply(gate, self._product(normed, sizes.intermediate)))
-        return self._emit(op.add(data, self._product(inner, sizes.hidden)))
+        call = relax.call_dps_packed(ATTENTION, [cache, relax.prim_value(number), scale, split], out_ty=made)
+        attended = self._emit(attention, call)
+        joined = self._emit(attention, op.reshape(attended, (rows, sizes.heads * sizes.head_size)))
+        data = self._emit(layer, op.add(data, self._product(f"{attention}.o_proj", joined, sizes.hidden)))
+        normed = self._norm(f"{layer}.post_attention_layernorm", data)
+        gate = self._product(f"{mlp}.gate_proj", normed, sizes.intermediate)
+        active = self._emit(f"{mlp}.act_fn", op.nn.silu(gate))
+        inner = self._emit(mlp, op.multiply(active, self._product(f"{mlp}.up_proj", normed, sizes.intermediate)))
+        return self._emit(layer, op.add(data, self._product(f"{mlp}.down_proj", inner, sizes.hidden)))
 
     def _last(self, data: Any) -> Any:
         """Of each sequence the last token: only what follows it is wanted."""
         tokens, rows = self._step.tokens, self._step.rows
         if tokens == 1:
             return data
-        return self._emit(self._op.strided_slice(data, axes=[0], begin=[tokens - 1], end=[rows], strides=[tokens]))
+        last = self._op.strided_slice(data, axes=[0], begin=[tokens - 1], end=[rows], strides=[tokens])
+        return self._emit("model", last)

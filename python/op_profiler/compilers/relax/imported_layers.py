@@ -1,0 +1,152 @@
+"""The layers of what Relax's own importers make, noted while they work: modules of torch, nodes of ONNX, and tensors of
+TFLite, as Relay's importers tell them.
+
+The importers name no layers. Each goes through the operators of its source one by one, so what it emits meanwhile
+belongs to the one that it is busy with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from op_profiler.compilers.relax.layers import LayerVariables
+from op_profiler.compilers.tvm_build import load_tvm
+
+
+class NotedLayers:
+    """The layers of a module that is being imported.
+
+    Attributes:
+        current: layer of the operator that is imported now; empty where it has none.
+        variables: what is emitted gets its names of.
+    """
+
+    def __init__(self) -> None:
+        self.current = ""
+        self.variables = LayerVariables()
+
+    @contextlib.contextmanager
+    def emitting(self) -> Iterator[None]:
+        """Let variables that are emitted meanwhile be named by their layers.
+
+        Those of ONNX and TFLite leave the last call of an operator to whoever reads it; here it is emitted at once.
+        """
+        relax = load_tvm().relax
+        builder = relax.BlockBuilder
+        emit, normalize = builder.emit, builder.normalize
+
+        def named(self_: Any, value: Any, name_hint: str = "") -> Any:
+            layers = (self.current,) if self.current else ()
+            return emit(self_, value, name_hint or self.variables.name(layers))
+
+        def emitted(self_: Any, value: Any) -> Any:
+            made = normalize(self_, _with_calls(value, lambda call: named(self_, call)) if self.current else value)
+            tensors = isinstance(made, relax.Call) and isinstance(made.ty, relax.TensorType)
+            return named(self_, made) if tensors and self.current else made
+
+        builder.emit, builder.normalize = named, emitted
+        try:
+            yield
+        finally:
+            builder.emit, builder.normalize = emit, normalize
+
+    @contextlib.contextmanager
+    def of_torch(self, layer_of: Callable[[Any], str]) -> Iterator[None]:
+        """While an exported program is imported.
+
+        Args:
+            layer_of: the layer of a ``torch.fx.Node``.
+        """
+        from tvm.relax.frontend.torch import exported_program_translator
+
+        usual = exported_program_translator.ExportedProgramImporter
+        noted = self
+
+        class Importer(usual):  # type: ignore[misc, valid-type]  # TVM has no types
+            def create_convert_map(self) -> dict[str, Any]:
+                return {name: self._noting(convert) for name, convert in super().create_convert_map().items()}
+
+            def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
+                def converted(node: Any, *rest: Any) -> Any:
+                    noted.current = layer_of(node)
+                    return convert(node, *rest)
+
+                return converted
+
+        exported_program_translator.ExportedProgramImporter = Importer
+        try:
+            with self.emitting():
+                yield
+        finally:
+            exported_program_translator.ExportedProgramImporter = usual
+
+    @contextlib.contextmanager
+    def of_onnx(self) -> Iterator[None]:
+        """While a graph of ONNX whose nodes have names is imported."""
+        from tvm.relax.frontend.onnx import onnx_frontend
+
+        importer = onnx_frontend.ONNXGraphImporter
+        convert = importer._convert_operator
+
+        def converted(self_: Any, name: str, inputs: Any, attrs: Any, opset: int) -> Any:
+            self.current = str(attrs["tvm_custom"]["name"])
+            return convert(self_, name, inputs, attrs, opset)
+
+        importer._convert_operator = converted
+        try:
+            with self.emitting():
+                yield
+        finally:
+            importer._convert_operator = convert
+
+    def tflite_converter(self) -> Any:
+        """A converter of operators for ``from_tflite``."""
+        from tvm.relax.frontend.tflite import tflite_frontend
+
+        noted = self
+
+        class Converter(tflite_frontend.OperatorConverter):
+            def __init__(self, *arguments: Any) -> None:
+                super().__init__(*arguments)
+                converts: dict[str, Any] = vars(self)["convert_map"]
+                self.convert_map = {name: self._noting(convert) for name, convert in converts.items()}
+
+            def _noting(self, convert: Callable[..., Any]) -> Callable[..., Any]:
+                def converted(op: Any) -> Any:
+                    tensors = [one.tensor_idx for one in self.get_output_tensors(op)]
+                    name_of = tflite_frontend.get_tensor_name
+                    noted.current = ", ".join(name_of(self.subgraph, number) for number in tensors)
+                    return convert(op=op)
+
+                return converted
+
+        return Converter
+
+
+def _with_calls(value: Any, emit: Callable[[Any], Any]) -> Any:
+    """A tuple of fields of calls, such as what a batch norm gives, with these calls emitted, each once."""
+    relax = load_tvm().relax
+    emitted: dict[Any, Any] = {}
+
+    def replaced(part: Any) -> Any:
+        if isinstance(part, relax.Tuple):
+            return relax.Tuple([replaced(field) for field in part.fields])
+        if not isinstance(part, relax.TupleGetItem) or not isinstance(part.tuple_value, relax.Call):
+            return part
+        call = part.tuple_value
+        if call not in emitted:
+            emitted[call] = emit(call)
+        return relax.TupleGetItem(emitted[call], part.index)
+
+    return replaced(value)
+
+
+def name_nodes(graph: Any) -> None:
+    """Give the nodes of an ONNX graph that have no name the one that Relay's importer gives them."""
+    counts: dict[str, int] = {}
+    for node in graph.node:
+        if not node.name:
+            node.name = f"{node.op_type}_{counts.setdefault(node.op_type, 0)}"
+            counts[node.op_type] += 1

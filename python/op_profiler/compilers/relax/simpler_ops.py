@@ -1,0 +1,120 @@
+"""Ops in other ops: those that other passes do not take, as importers write them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from op_profiler.compilers.relax.rewrite import Constant, Rewrite
+from op_profiler.compilers.tvm_build import load_tvm
+
+
+def _clip(builder: Any, constant: Constant, call: Any) -> Any:
+    """ConvertLayout knows no ``clip`` and would put layout transforms around it."""
+    relax = load_tvm().relax
+    data, *bounds = call.args
+    low, high = (relax.const(float(bound.value), data.ty.dtype) for bound in bounds)
+    return relax.op.minimum(relax.op.maximum(data, low), high)
+
+
+def _cumsum(builder: Any, constant: Constant, call: Any) -> Any:
+    """TVM adds truth values as they are, which LLVM refuses; masks of language models are counted so."""
+    relax = load_tvm().relax
+    (data,), attrs = call.args, call.attrs
+    if str(data.ty.dtype) != "bool":
+        return call
+    made = str(call.ty.dtype)
+    counted = relax.op.astype(data, "int64" if made == "bool" else made)
+    return relax.op.cumsum(counted, attrs.axis, str(counted.attrs.dtype), attrs.exclusive)
+
+
+def _sinh(builder: Any, constant: Constant, call: Any) -> Any:
+    """This TVM makes no code of it for processors."""
+    op, half, x = load_tvm().relax.op, load_tvm().relax.const(0.5, call.ty.dtype), call.args[0]
+    return op.multiply(op.subtract(op.exp(x), op.exp(op.negative(x))), half)
+
+
+def _cosh(builder: Any, constant: Constant, call: Any) -> Any:
+    op, half, x = load_tvm().relax.op, load_tvm().relax.const(0.5, call.ty.dtype), call.args[0]
+    return op.multiply(op.add(op.exp(x), op.exp(op.negative(x))), half)
+
+
+def _stack(builder: Any, constant: Constant, call: Any) -> Any:
+    """ConvertLayout refuses models that stack along a new last axis."""
+    op, axis = load_tvm().relax.op, int(call.attrs.axis or 0) % len(call.ty.shape)
+    return op.concat([op.expand_dims(each, axis) for each in _fields(builder, call.args[0])], axis)
+
+
+def _fields(builder: Any, value: Any) -> list[Any]:
+    """Of a tuple."""
+    relax = load_tvm().relax
+    known = builder.lookup_binding(value) if isinstance(value, relax.Var) else value
+    if isinstance(known, relax.Tuple):
+        return list(known.fields)
+    return [relax.TupleGetItem(value, at) for at in range(len(value.ty.fields))]
+
+
+def _permute_dims(builder: Any, constant: Constant, call: Any) -> Any:
+    """ConvertLayout refuses axes that are counted from the last one."""
+    op, axes = load_tvm().relax.op, [int(axis) for axis in call.attrs.axes or ()]
+    below = any(axis < 0 for axis in axes)
+    return op.permute_dims(call.args[0], [axis % len(axes) for axis in axes]) if below else call
+
+
+def _batch_norm(builder: Any, constant: Constant, call: Any) -> Any:
+    """One that no convolution took in is one product and one sum."""
+    relax = load_tvm().relax
+    data, *statistics = call.args
+    values = [value for value in map(constant, statistics) if value is not None]
+    if call.attrs.training or len(values) != len(statistics):
+        return call
+    gamma, beta, mean, variance = values
+    scale = (gamma if call.attrs.scale else 1.0) / np.sqrt(variance + call.attrs.epsilon)
+    shift = (beta if call.attrs.center else 0.0) - mean * scale
+    rank = len(data.ty.shape)
+    shape = [-1 if i == int(call.attrs.axis) % rank else 1 for i in range(rank)]
+    factor, summand = (relax.const(one.reshape(shape).astype(gamma.dtype)) for one in (scale, shift))
+    return relax.Tuple([relax.op.add(relax.op.multiply(data, factor), summand), *statistics[2:]])
+
+
+def _dropout(builder: Any, constant: Constant, call: Any) -> Any:
+    """It does nothing in a trained model; ConvertLayout refuses a model with one."""
+    relax = load_tvm().relax
+    return relax.Tuple([call.args[0], relax.op.ones_like(call.args[0])])
+
+
+def _broadcast_to(builder: Any, constant: Constant, call: Any) -> Any:
+    """To the shape that it has, as the importer of ONNX writes sums of several tensors; ConvertLayout refuses it."""
+    load_tvm()
+    import tvm_ffi
+
+    data = call.args[0]
+    return data if tvm_ffi.structural_equal(data.ty, call.ty) else call
+
+
+def plain_sum(builder: Any, constant: Constant, call: Any) -> Any:
+    """Over tensors that were stacked for it, as the importer of ONNX writes it: one sum after the other."""
+    relax = load_tvm().relax
+    stacked = call.args[0]
+    stacked = builder.lookup_binding(stacked) if isinstance(stacked, relax.Var) else stacked
+    if getattr(getattr(stacked, "op", None), "name", "") != "relax.stack" or call.attrs.keepdims:
+        return call
+    if [int(axis) for axis in call.attrs.axis or ()] != [int(stacked.attrs.axis or 0)]:
+        return call
+    return functools.reduce(relax.op.add, _fields(builder, stacked.args[0]))
+
+
+SIMPLER_OPS: dict[str, Rewrite] = {
+    "relax.clip": _clip,
+    "relax.cumsum": _cumsum,
+    "relax.cosh": _cosh,
+    "relax.sinh": _sinh,
+    "relax.stack": _stack,
+    "relax.permute_dims": _permute_dims,
+    "relax.nn.batch_norm": _batch_norm,
+    "relax.nn.dropout": _dropout,
+    "relax.broadcast_to": _broadcast_to,
+}
+"""By the name of the op."""
