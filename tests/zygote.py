@@ -230,9 +230,9 @@ def command(order: dict[str, Any], nursery: Nursery) -> None:
     from op_profiler.cli import main
 
     if order["forks_workers"]:
-        from op_profiler.collection import supervisor
+        from op_profiler.collection import worker_process
 
-        vars(supervisor)["subprocess"] = nursery
+        vars(worker_process)["subprocess"] = nursery
     os._exit(outcome(main))
 
 

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from op_profiler.child_processes import python_path
 from op_profiler.collection import lookup
+from op_profiler.collection.progress import Progress
 from op_profiler.collection.request import CollectRequest, Studies
 from op_profiler.collection.studies.report import StudyReport
 from op_profiler.collection.summary import ModelReport, ThreadReport
+from op_profiler.collection.worker_process import Outcome, run_worker
 from op_profiler.collection.worker_task import Work, WorkerTask
 from op_profiler.dataset.engine import utc_now
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends.frontend import Frontend
-from op_profiler.measure.turns import COMMAND, told_command
 from op_profiler.schedules import records
 
 if TYPE_CHECKING:
@@ -35,61 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_CRASHES = 20
 _MOST_STUDY_CRASHES = 3
-# Which part of a model's time each stage takes, roughly (resnet-18); it feeds the estimate of the progress bar.
-_STAGES = {
-    "loading TVM": (0.0, 0.03),
-    "lowering": (0.03, 0.05),
-    "fusing": (0.05, 0.5),
-    "compiling": (0.05, 0.7),
-    "loading": (0.7, 0.72),
-    "checking": (0.72, 0.75),
-    "calibrating": (0.05, 0.1),
-    "comparing with float32": (0.75, 0.75),
-    "measuring": (0.75, 1.0),
-    "measuring operators alone": (0.5, 1.0),
-    "tuning": (0.05, 1.0),
-    "timing the vendor's kernels": (0.2, 1.0),
-}
 _WHOLE = (0.0, 1.0)
-# Python looks for modules in the current folder first; a torch.py that lies there by chance is not the library.
-_WORKER = "import sys; del sys.path[0]; from op_profiler.collection.worker import main; sys.exit(main())"
-
-
-class Progress(Protocol):
-    """Where a collection says what it is doing."""
-
-    def start(self, models: int) -> None: ...
-    def step(self, description: str, done_models: float) -> None: ...
-    def stop(self) -> None: ...
-    def note(self, text: str) -> None: ...
-    def problem(self, text: str) -> None: ...
-
-
-@dataclasses.dataclass
-class _Outcome:
-    """How a worker ended.
-
-    Attributes:
-        stage: what it did last.
-        operator: workload key of the operator that it announced last in that stage.
-        one_by_one: why the model cannot be measured as a whole; None if it can.
-        excluded: operators, by workload key, that take their machine down, and how.
-        crash: the signal or exit code that ended it unannounced.
-        result: of work that answers with one.
-        model_key: identity of the model in the dataset, once that is known.
-    """
-
-    stage: str = "starting"
-    model_key: str = ""
-    operator: str | None = None
-    notes: tuple[str, ...] = ()
-    one_by_one: str | None = None
-    excluded: dict[str, str] = dataclasses.field(default_factory=dict)
-    error: str | None = None
-    code: int = 0
-    crash: str | None = None
-    done: bool = False
-    result: list[dict[str, Any]] | None = None
 
 
 class Collection:
@@ -176,10 +112,10 @@ class Collection:
         report = self._one(frontend, request, progress, index, (0.7, 0.8)) if named else base
         return dataclasses.replace(report, base=base, studies=found)
 
-    def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+    def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> Outcome:
         """One piece of work that answers with a result; what is stored on the way is not done again after a crash."""
         for _ in range(_MOST_STUDY_CRASHES):
-            outcome = _run_worker(task, progress, index, span)
+            outcome = run_worker(task, progress, index, span)
             if outcome.crash is None:
                 break
         return outcome
@@ -200,7 +136,7 @@ class Collection:
         except OpProfilerError as error:
             return ModelReport(request, error=str(error), error_code=error.exit_code)
         if found is not None and (request.dry_run or found.answered >= set(request.build.threads)):
-            outcome = _Outcome(done=True, model_key=found.key)
+            outcome = Outcome(done=True, model_key=found.key)
         else:
             outcome = self._work_with_resources(WorkerTask(request, since=started), progress, index, span)
         return self._report(request, outcome, started)
@@ -214,7 +150,7 @@ class Collection:
 
     def _work_with_resources(
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
-    ) -> _Outcome:
+    ) -> Outcome:
         """Workers inherit what this process is given; it is restored here, whatever happens to them."""
         from op_profiler.resources import applied
         from op_profiler.resources.resource import ResourceError
@@ -223,13 +159,13 @@ class Collection:
             with applied(task.request.measuring.resources):
                 return self._work(task, progress, index, span)
         except ResourceError as error:
-            return _Outcome(error=str(error), code=error.exit_code)
+            return Outcome(error=str(error), code=error.exit_code)
 
-    def _work(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
+    def _work(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> Outcome:
         """Workers until the task is carried out: a new one after each crash, without the operator that crashed."""
         key = ""
         for _ in range(_MOST_CRASHES):
-            outcome = _run_worker(task, progress, index, span)
+            outcome = run_worker(task, progress, index, span)
             key = outcome.model_key = outcome.model_key or key
             if outcome.one_by_one is not None and not task.one_by_one:
                 task = dataclasses.replace(
@@ -248,7 +184,7 @@ class Collection:
         outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
         return outcome
 
-    def _report(self, request: CollectRequest, outcome: _Outcome, started: str) -> ModelReport:
+    def _report(self, request: CollectRequest, outcome: Outcome, started: str) -> ModelReport:
         """What the dataset now says about this model; what was stored since `started` was measured by this run,
         or by one that it waited for."""
         key = outcome.model_key
@@ -312,7 +248,7 @@ def build_only(request: CollectRequest, progress: Progress) -> str:
     Raises:
         OpProfilerError: it cannot be built, or has no form as files.
     """
-    outcome = _run_worker(WorkerTask(request, work="build"), progress, 0, _WHOLE)
+    outcome = run_worker(WorkerTask(request, work="build"), progress, 0, _WHOLE)
     if outcome.crash is not None:
         raise OpProfilerError(f"the process died ({outcome.crash}) while {outcome.stage}")
     if outcome.result is None:
@@ -330,73 +266,3 @@ def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:
         if thread.timing is not None and (error := thread.timing.whole_model.error) is not None
     }
     return "; ".join(errors) or None
-
-
-def _run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> _Outcome:
-    """One worker process from its start to its end.
-
-    Args:
-        span: the part of the model's work that this is, from 0 to 1.
-    """
-    outcome = _Outcome()
-    read_end, write_end = os.pipe()
-    with tempfile.NamedTemporaryFile("w+", prefix="op_profiler-worker-", suffix=".log", delete=False) as log:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, str(write_end)],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            pass_fds=(write_end,),
-            env={**os.environ, "PYTHONPATH": python_path(), COMMAND: told_command()},
-        )
-    os.close(write_end)
-    try:
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), process.stdin:  # it died before it read: a crash like others
-            process.stdin.write(msgspec.json.encode(task))
-        with os.fdopen(read_end) as events:
-            for line in events:
-                _take(json.loads(line), outcome, task, progress, index, span)
-        code = process.wait()
-    except BaseException:
-        process.kill()
-        process.wait()
-        Path(log.name).unlink(missing_ok=True)
-        raise
-    if not outcome.done and outcome.error is None and outcome.one_by_one is None:
-        outcome.crash = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    if outcome.crash or outcome.code == EXIT_ENVIRONMENT:
-        progress.problem(f"the worker's log: {log.name}")
-    else:
-        Path(log.name).unlink(missing_ok=True)
-    return outcome
-
-
-def _take(
-    event: dict[str, Any],
-    outcome: _Outcome,
-    task: WorkerTask,
-    progress: Progress,
-    index: int,
-    span: tuple[float, float],
-) -> None:
-    """Note one announcement of a worker."""
-    if "stage" in event:
-        outcome.stage = event["stage"]
-        outcome.operator = event.get("operator")
-        begin, end = _STAGES.get(outcome.stage, (0.0, 1.0))
-        share = begin + (end - begin) * float(event.get("share", 0.0))
-        what = f"{outcome.stage} {event['detail']}" if "detail" in event else outcome.stage
-        progress.step(f"{task.request.build.model.title}: {what}", index + span[0] + (span[1] - span[0]) * share)
-    outcome.model_key = event.get("model_key", outcome.model_key)
-    outcome.result = event.get("result", outcome.result)
-    outcome.notes = tuple(event.get("notes", outcome.notes))
-    outcome.one_by_one = event.get("one_by_one", outcome.one_by_one)
-    outcome.excluded |= event.get("excluded", {})
-    outcome.error = event.get("error", outcome.error)
-    if "note" in event:
-        progress.note(event["note"])
-    if "problem" in event:
-        progress.problem(event["problem"])
-    outcome.code = int(event.get("code", outcome.code))
-    outcome.done = bool(event.get("done", outcome.done))

@@ -23,7 +23,7 @@ from op_profiler.fleet.tasks import Answer, CollectTask, Task
 if TYPE_CHECKING:
     from distributed import Future
 
-    from op_profiler.collection.supervisor import Progress
+    from op_profiler.collection.progress import Progress
     from op_profiler.fleet.cluster import Cluster
 
 _WAIT_SECONDS = settings.WAIT_SECONDS

@@ -6,12 +6,12 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 
+from op_profiler.collection.progress import Progress
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.calibrate import Calibrated
 from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import SampleReport
 from op_profiler.collection.summary import ModelReport
-from op_profiler.collection.supervisor import Progress
 from op_profiler.errors import DatasetError, OpProfilerError, UsageError
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.dispatch import Dispatch, Ended

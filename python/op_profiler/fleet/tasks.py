@@ -18,7 +18,8 @@ from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
-    from op_profiler.collection.supervisor import Collection, Progress
+    from op_profiler.collection.progress import Progress
+    from op_profiler.collection.supervisor import Collection
 
 
 class _Collecting(msgspec.Struct, frozen=True):

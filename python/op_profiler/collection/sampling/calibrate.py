@@ -12,7 +12,8 @@ from op_profiler.dataset.engine import absolute_address
 from op_profiler.errors import DatasetError
 
 if TYPE_CHECKING:
-    from op_profiler.collection.supervisor import Collection, Progress
+    from op_profiler.collection.progress import Progress
+    from op_profiler.collection.supervisor import Collection
     from op_profiler.predict.latency.examples import Examples
 
 

@@ -18,7 +18,8 @@ from op_profiler.frontends.frontend import ModelRequest
 
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
-    from op_profiler.collection.supervisor import Collection, Progress
+    from op_profiler.collection.progress import Progress
+    from op_profiler.collection.supervisor import Collection
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
     from op_profiler.compilers.tvm_types import Target

@@ -1,0 +1,137 @@
+"""A worker process: started with a task, listened to until it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from op_profiler.child_processes import python_path
+from op_profiler.collection.progress import Progress
+from op_profiler.collection.worker_task import WorkerTask
+from op_profiler.errors import EXIT_ENVIRONMENT
+from op_profiler.measure.turns import COMMAND, told_command
+
+# Which part of a model's time each stage takes, roughly (resnet-18); it feeds the estimate of the progress bar.
+_STAGES = {
+    "loading TVM": (0.0, 0.03),
+    "lowering": (0.03, 0.05),
+    "fusing": (0.05, 0.5),
+    "compiling": (0.05, 0.7),
+    "loading": (0.7, 0.72),
+    "checking": (0.72, 0.75),
+    "calibrating": (0.05, 0.1),
+    "comparing with float32": (0.75, 0.75),
+    "measuring": (0.75, 1.0),
+    "measuring operators alone": (0.5, 1.0),
+    "tuning": (0.05, 1.0),
+    "timing the vendor's kernels": (0.2, 1.0),
+}
+# Python looks for modules in the current folder first; a torch.py that lies there by chance is not the library.
+_WORKER = "import sys; del sys.path[0]; from op_profiler.collection.worker import main; sys.exit(main())"
+
+
+@dataclasses.dataclass
+class Outcome:
+    """How a worker ended.
+
+    Attributes:
+        stage: what it did last.
+        operator: workload key of the operator that it announced last in that stage.
+        one_by_one: why the model cannot be measured as a whole; None if it can.
+        excluded: operators, by workload key, that take their machine down, and how.
+        crash: the signal or exit code that ended it unannounced.
+        result: of work that answers with one.
+        model_key: identity of the model in the dataset, once that is known.
+    """
+
+    stage: str = "starting"
+    model_key: str = ""
+    operator: str | None = None
+    notes: tuple[str, ...] = ()
+    one_by_one: str | None = None
+    excluded: dict[str, str] = dataclasses.field(default_factory=dict)
+    error: str | None = None
+    code: int = 0
+    crash: str | None = None
+    done: bool = False
+    result: list[dict[str, Any]] | None = None
+
+
+def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> Outcome:
+    """One worker process from its start to its end.
+
+    Args:
+        span: the part of the model's work that this is, from 0 to 1.
+    """
+    outcome = Outcome()
+    read_end, write_end = os.pipe()
+    with tempfile.NamedTemporaryFile("w+", prefix="op_profiler-worker-", suffix=".log", delete=False) as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _WORKER, str(write_end)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            pass_fds=(write_end,),
+            env={**os.environ, "PYTHONPATH": python_path(), COMMAND: told_command()},
+        )
+    os.close(write_end)
+    try:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin:  # it died before it read: a crash like others
+            process.stdin.write(msgspec.json.encode(task))
+        with os.fdopen(read_end) as events:
+            for line in events:
+                _take(json.loads(line), outcome, task, progress, index, span)
+        code = process.wait()
+    except BaseException:
+        process.kill()
+        process.wait()
+        Path(log.name).unlink(missing_ok=True)
+        raise
+    if not outcome.done and outcome.error is None and outcome.one_by_one is None:
+        outcome.crash = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if outcome.crash or outcome.code == EXIT_ENVIRONMENT:
+        progress.problem(f"the worker's log: {log.name}")
+    else:
+        Path(log.name).unlink(missing_ok=True)
+    return outcome
+
+
+def _take(
+    event: dict[str, Any],
+    outcome: Outcome,
+    task: WorkerTask,
+    progress: Progress,
+    index: int,
+    span: tuple[float, float],
+) -> None:
+    """Note one announcement of a worker."""
+    if "stage" in event:
+        outcome.stage = event["stage"]
+        outcome.operator = event.get("operator")
+        begin, end = _STAGES.get(outcome.stage, (0.0, 1.0))
+        share = begin + (end - begin) * float(event.get("share", 0.0))
+        what = f"{outcome.stage} {event['detail']}" if "detail" in event else outcome.stage
+        progress.step(f"{task.request.build.model.title}: {what}", index + span[0] + (span[1] - span[0]) * share)
+    outcome.model_key = event.get("model_key", outcome.model_key)
+    outcome.result = event.get("result", outcome.result)
+    outcome.notes = tuple(event.get("notes", outcome.notes))
+    outcome.one_by_one = event.get("one_by_one", outcome.one_by_one)
+    outcome.excluded |= event.get("excluded", {})
+    outcome.error = event.get("error", outcome.error)
+    if "note" in event:
+        progress.note(event["note"])
+    if "problem" in event:
+        progress.problem(event["problem"])
+    outcome.code = int(event.get("code", outcome.code))
+    outcome.done = bool(event.get("done", outcome.done))
