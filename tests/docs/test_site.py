@@ -113,5 +113,11 @@ def test_links_of_the_files_beside_the_code_lead_somewhere() -> None:
         assert [target for target in targets if not (page.parent / target).exists()] == [], page.name
 
 
+def test_the_front_pages_lead_to_every_tutorial() -> None:
+    tutorials = {page.name for page in (ROOT / "docs" / "tutorials").glob("*.md")}
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md"):
+        assert tutorials - set(re.findall(r"tutorials/(\w+\.md)", page.read_text())) == set(), page
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 200

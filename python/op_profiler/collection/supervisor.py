@@ -12,7 +12,7 @@ from op_profiler.collection.progress import Progress
 from op_profiler.collection.request import CollectRequest, Studies
 from op_profiler.collection.studies.report import StudyReport
 from op_profiler.collection.summary import ModelReport, ThreadReport
-from op_profiler.collection.worker_process import Outcome, run_worker
+from op_profiler.collection.worker_process import WorkerOutcome, run_worker
 from op_profiler.collection.worker_task import Work, WorkerTask
 from op_profiler.dataset.engine import utc_now
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
@@ -112,7 +112,7 @@ class Collection:
         report = self._one(frontend, request, progress, index, (0.7, 0.8)) if named else base
         return dataclasses.replace(report, base=base, studies=found)
 
-    def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> Outcome:
+    def _study(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
         """One piece of work that answers with a result; what is stored on the way is not done again after a crash."""
         for _ in range(_MOST_STUDY_CRASHES):
             outcome = run_worker(task, progress, index, span)
@@ -136,7 +136,7 @@ class Collection:
         except OpProfilerError as error:
             return ModelReport(request, error=str(error), error_code=error.exit_code)
         if found is not None and (request.dry_run or found.answered >= set(request.build.threads)):
-            outcome = Outcome(done=True, model_key=found.key)
+            outcome = WorkerOutcome(done=True, model_key=found.key)
         else:
             outcome = self._work_with_resources(WorkerTask(request, since=started), progress, index, span)
         return self._report(request, outcome, started)
@@ -150,7 +150,7 @@ class Collection:
 
     def _work_with_resources(
         self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]
-    ) -> Outcome:
+    ) -> WorkerOutcome:
         """Workers inherit what this process is given; it is restored here, whatever happens to them."""
         from op_profiler.resources import applied
         from op_profiler.resources.resource import ResourceError
@@ -159,9 +159,9 @@ class Collection:
             with applied(task.request.measuring.resources):
                 return self._work(task, progress, index, span)
         except ResourceError as error:
-            return Outcome(error=str(error), code=error.exit_code)
+            return WorkerOutcome(error=str(error), code=error.exit_code)
 
-    def _work(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> Outcome:
+    def _work(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
         """Workers until the task is carried out: a new one after each crash, without the operator that crashed."""
         key = ""
         for _ in range(_MOST_CRASHES):
@@ -184,7 +184,7 @@ class Collection:
         outcome.error, outcome.code = f"{_MOST_CRASHES} worker processes died; {outcome.crash}", EXIT_ENVIRONMENT
         return outcome
 
-    def _report(self, request: CollectRequest, outcome: Outcome, started: str) -> ModelReport:
+    def _report(self, request: CollectRequest, outcome: WorkerOutcome, started: str) -> ModelReport:
         """What the dataset now says about this model; what was stored since `started` was measured by this run,
         or by one that it waited for."""
         key = outcome.model_key

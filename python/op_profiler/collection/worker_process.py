@@ -41,7 +41,7 @@ _WORKER = "import sys; del sys.path[0]; from op_profiler.collection.worker impor
 
 
 @dataclasses.dataclass
-class Outcome:
+class WorkerOutcome:
     """How a worker ended.
 
     Attributes:
@@ -67,13 +67,13 @@ class Outcome:
     result: list[dict[str, Any]] | None = None
 
 
-def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> Outcome:
+def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
     """One worker process from its start to its end.
 
     Args:
         span: the part of the model's work that this is, from 0 to 1.
     """
-    outcome = Outcome()
+    outcome = WorkerOutcome()
     read_end, write_end = os.pipe()
     with tempfile.NamedTemporaryFile("w+", prefix="op_profiler-worker-", suffix=".log", delete=False) as log:
         process = subprocess.Popen(
@@ -109,7 +109,7 @@ def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[flo
 
 def _take(
     event: dict[str, Any],
-    outcome: Outcome,
+    outcome: WorkerOutcome,
     task: WorkerTask,
     progress: Progress,
     index: int,
