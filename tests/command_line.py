@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import pytest
+
+from .nursery import Nursery
 
 ROOT = Path(__file__).resolve().parents[1]
 _PREPARED = ("relay", "relax")  # compilers whose commands are forked; the first one is the default
@@ -40,7 +46,7 @@ def op_profiler(
         TimeoutExpired: it did not end.
     """
     compiler = _compiler_of(arguments)
-    zygote = _zygote(compiler if compiler in _PREPARED else _PREPARED[0])
+    zygote, _ = _zygote(compiler if compiler in _PREPARED else _PREPARED[0])
     assert zygote.stdin is not None and zygote.stdout is not None
     with tempfile.TemporaryDirectory() as outputs:
         out, err = Path(outputs, "out"), Path(outputs, "err")
@@ -75,15 +81,30 @@ def _compiler_of(arguments: Sequence[str]) -> str:
     return words[words.index("--compiler") + 1] if "--compiler" in words[:-1] else _PREPARED[0]
 
 
+@contextlib.contextmanager
+def forked_workers() -> Iterator[None]:
+    """Collections of this process have their workers forked, as those of commands have. They measure in a hurry."""
+    from op_profiler.collection import worker_process
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_process, "subprocess", _zygote(_PREPARED[0])[1])
+        yield
+
+
 @functools.cache
-def _zygote(compiler: str) -> subprocess.Popen[str]:
-    """One a process of the tests and a compiler, whose TVM it holds."""
-    process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("zygote.py"))],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "OP_PROFILER_COMPILER": compiler},
-        text=True,
-    )
+def _zygote(compiler: str) -> tuple[subprocess.Popen[str], Nursery]:
+    """One a process of the tests and a compiler, whose TVM it holds; and the nursery for this process."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("zygote.py")), str(theirs.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "OP_PROFILER_COMPILER": compiler},
+            text=True,
+        )
+    nursery = Nursery(ours)
     atexit.register(process.communicate)  # closes its input, which ends it
-    return process
+    atexit.register(nursery.close)  # first
+    return process, nursery

@@ -36,18 +36,24 @@ os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "OPENBLAS_N
 
 
 LONGEST = (
-    *("boards/", "compilers/relax/test_relax.py", "packaging/test_style.py", "dataset/", "predict/latency/", "report/"),
-    *("malformed/test_options.py", "malformed/test_models.py", "parallel/corun/test_collaborate.py"),
-    *("tuning/test_tuning.py", "fleet/test_faults.py", "fleet/test_cluster.py", "fleet/test_builds.py", "test_api.py"),
-    *("frontends/test_torch.py", "frontends/test_sources.py", "frontends/test_local.py", "collection/test_failures.py"),
-    *("collection/test_collection.py", "collection/studies/test_tune.py", "parallel/corun/test_run.py"),
+    *("boards/", "compilers/relax/", "packaging/test_style.py", "frontends/", "dataset/", "predict/latency/", "report/"),
+    *("malformed/", "parallel/corun/test_collaborate.py", "tuning/test_tuning.py", "fleet/", "test_api.py"),
+    *("collection/test_failures.py", "collection/test_collection.py", "collection/studies/test_tune.py"),
+    *("parallel/corun/test_run.py", "registry/test_plugins.py", "docs/"),
 )
-"""Files of a third of a minute and more, and folders that one process runs, which have to begin first."""
+"""Files of a third of a minute and more, and folders with such, which have to begin first."""
 
 
-TOGETHER = ("boards", "dataset", "predict/latency", "report")
-"""Folders that one process runs, since their files share what takes long to make: the board's runtime, PostgreSQL, a
-fitted predictor, a collection and a browser. Other files are handed out one by one."""
+TOGETHER = (
+    ("boards/",),  # the board's runtime
+    ("dataset/",),  # PostgreSQL
+    ("predict/latency/",),  # a fitted predictor
+    ("report/",),  # a collection and a browser
+    ("frontends/",),  # torch and transformers
+    ("compilers/relax/test_relax.py", "gpu/test_relax.py"),  # a process with Relax's TVM that commands are forked from
+    ("malformed/test_files.py", "malformed/test_predictors.py", "malformed/test_tables.py"),  # a file of every kind
+)
+"""What one process runs, since its files share what takes long to make. Other files are handed out one by one."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -56,12 +62,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFolder(LoadScopeScheduling):
+    class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::")[0]
-            return next((folder for folder in TOGETHER if file.startswith(f"tests/{folder}/")), file)
+            name = file.removeprefix("tests/")
+            return next((places[0] for places in TOGETHER if name.startswith(places)), file)
 
-    return ByFolder(config, log)
+    return Together(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

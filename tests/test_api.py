@@ -13,7 +13,7 @@ import pytest
 import op_profiler
 from op_profiler.errors import OpProfilerError
 
-from .hurry import hurried_path
+from .command_line import forked_workers
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +21,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where the examples write, one after the other: those that measure the same have to do it once. No example asks
     how sure a time is."""
     folder = tmp_path_factory.mktemp("examples")
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, forked_workers():
         patch.chdir(folder)
-        patch.setenv("PYTHONPATH", hurried_path())
         for name, fewer in (("FEWEST_PAIRS", 4), ("_COPY_SECONDS", 0.0)):
             patch.setattr(f"op_profiler.comparison.turns.{name}", fewer)
         yield folder

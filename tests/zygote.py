@@ -14,18 +14,18 @@ import json
 import os
 import pkgutil
 import resource
+import select
 import signal
 import socket
-import subprocess
 import sys
-import time
 import traceback
 import types
 from collections.abc import Callable, Iterable
-from typing import IO, Any
+from typing import Any
 
 import op_profiler
 from hurry import measure_in_a_hurry
+from nursery import Nursery
 from op_profiler.errors import MissingPackageError
 
 IN_WORKERS = "OP_PROFILER_TESTS_IN_WORKERS"
@@ -109,40 +109,35 @@ def load(libraries: Iterable[str]) -> bool:
             else:
                 importlib.import_module(name)
     if missing:
-        gc.collect()
-        gc.freeze()  # else a collection in a child copies all of this
+        freeze()
     return bool(missing)
 
 
-class Nursery:
-    """A process that worker processes of collections are forked from, one after the other, and in a supervisor's place
-    the module `subprocess`, whose `Popen` asks it for one. All commands share it: to fork it again for each would cost
-    as much as to fork the command."""
+def freeze() -> None:
+    """Else a collection in a child copies all that is here."""
+    gc.collect()
+    gc.freeze()
 
-    PIPE, STDOUT = subprocess.PIPE, subprocess.STDOUT
 
-    def __init__(self) -> None:
-        self._orders, theirs = socket.socketpair()
+class Workers:
+    """A process that worker processes of collections are forked from, one after the other.
+
+    Args:
+        orders: where it reads them; it ends when nobody can write any.
+        others: what it has to close, so that it sees that.
+    """
+
+    def __init__(self, orders: socket.socket, *others: socket.socket) -> None:
         self._pid = os.fork()
         if self._pid == 0:
-            self._orders.close()
-            self._serve(theirs)
-        theirs.close()
+            for other in others:
+                other.close()
+            self._serve(orders)
+        orders.close()
 
     def end(self) -> None:
-        self._orders.close()
         os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
-
-    def Popen(self, command: list[str], *, stdout: IO[str], env: dict[str, str], **_: Any) -> Forked:  # noqa: N802
-        stdin, ours = os.pipe()
-        answers, theirs = os.pipe()
-        order = {"environment": env, "folder": os.getcwd(), "most_bytes": resource.getrlimit(resource.RLIMIT_AS)}
-        events = int(command[-1])
-        socket.send_fds(self._orders, [json.dumps(order).encode()], [stdin, stdout.fileno(), events, theirs])
-        os.close(stdin)
-        os.close(theirs)
-        return Forked(os.fdopen(answers), os.fdopen(ours, "wb"))
 
     def _serve(self, orders: socket.socket) -> None:
         while True:
@@ -166,32 +161,14 @@ class Nursery:
             os.dup2(source, descriptor)
         os.chdir(order["folder"])
         resource.setrlimit(resource.RLIMIT_AS, order["most_bytes"])
+        threads = os.environ["TVM_NUM_THREADS"]  # as `load_tvm` set it
         os.environ.clear()
-        os.environ.update(order["environment"])
+        os.environ.update({"TVM_NUM_THREADS": threads, **order["environment"]})
         sys.argv = ["-c", str(events)]
         exec(os.environ.get(IN_WORKERS, ""), {})
         from op_profiler.collection.worker import main
 
         os._exit(outcome(main))
-
-
-class Forked:
-    """A worker, as far as a supervisor asks."""
-
-    def __init__(self, answers: IO[str], stdin: IO[bytes]) -> None:
-        self.stdin = stdin
-        self._answers = answers
-        self._pid = int(self._answers.readline())
-        self._code: int | None = None
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
-
-    def wait(self) -> int:
-        if self._code is None:
-            self._code = int(self._answers.readline())
-        return self._code
 
 
 def outcome(main: Callable[[], int | None]) -> int:
@@ -207,6 +184,19 @@ def outcome(main: Callable[[], int | None]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     return code if isinstance(code, int) else 0 if code is None else 1
+
+
+class OwnNursery(Nursery):
+    """Of the commands, which share it: to fork it again for each would cost as much as to fork the command."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        super().__init__(ours)
+        self._workers = Workers(theirs, ours)
+
+    def end(self) -> None:
+        self.close()
+        self._workers.end()
 
 
 def command(order: dict[str, Any], nursery: Nursery) -> None:
@@ -238,12 +228,11 @@ def command(order: dict[str, Any], nursery: Nursery) -> None:
 
 def wait(child: int, seconds: float) -> int | None:
     """Its exit code, less than 0 for a signal; None where it was still running, and was ended."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.005)
+    ending = os.pidfd_open(child)
+    ended, *_ = select.select([ending], [], [], seconds)
+    os.close(ending)
+    if ended:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None
@@ -256,19 +245,21 @@ def serve() -> None:
     make_commands()
     hurry()
     warm_up()
-    nursery = Nursery()
+    freeze()
+    Workers(socket.socket(fileno=int(sys.argv[1])))  # of the tests' process itself
+    nursery = OwnNursery()
     for line in sys.stdin:
         order = json.loads(line)
         if load(order["libraries"]):
             nursery.end()
-            nursery = Nursery()
+            nursery = OwnNursery()
         child = os.fork()
         if child == 0:
             command(order, nursery)
         code = wait(child, order["seconds"])
         if code is None or code < 0:  # a worker of its may still run
             nursery.end()
-            nursery = Nursery()
+            nursery = OwnNursery()
         answers.write(json.dumps(code) + "\n")
         answers.flush()
     nursery.end()

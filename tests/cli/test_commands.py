@@ -150,16 +150,16 @@ def test_two_options_cannot_name_the_same_file(tmp_path: Path) -> None:
 
 
 def test_models_are_listed() -> None:
-    done, _ = run(MAIN, "models", "--json")
+    done = op_profiler("models", "--json", environment=WIDE)
     names = json.loads(done.stdout)
     assert {"resnet-18", "mobilenet", "lstm"} <= set(names["local"])
     assert "conv2d" in names["simple"]
-    listed, _ = run(COLLECTOR, "--modelname", "list")
+    listed = op_profiler("collect", "--modelname", "list", environment=WIDE)
     assert "resnet-18" in listed.stdout.split()
 
 
 def test_devices_tells_the_build() -> None:
-    done, _ = run(MAIN, "devices", "--local", "--json")
+    done = op_profiler("devices", "--local", "--json", environment=WIDE)
     about = json.loads(done.stdout)
     assert about["tvm"]["tvm_version"] and about["tvm"]["llvm_version"]
     assert "LLVM" in about["tvm"]["built_with"] and "CUDA" not in about["tvm"]["built_with"]

@@ -124,7 +124,6 @@ _SWEEP = ("corun", "--cluster", "tcp://127.0.0.1:9")
         ((*_SWEEP, "mlp", "--rounds", "0"), "--rounds 0 is out of range"),
         ((*_SWEEP, "mlp", "--costs", "guessed"), "unknown costs 'guessed'"),
         ((*_SWEEP, "mlp", "--policy", "collaborate", "--costs", "predicted"), "leave --costs at measured"),
-        ((*_SWEEP, "mlp", "--merge", "--compiler", "relax"), "--merge is not there for --compiler relax"),
         ((*_SWEEP, "mlp", "--streams", "2"), "--streams is for --target cuda"),
         ((*_SWEEP, "mlp", "--needs", "64GB"), "avx512f,EPYC,60GiB"),
         ((*_SWEEP, "mlp"), "no scheduler answers"),

@@ -34,8 +34,7 @@ from op_profiler.frontends.sample import kept_batches, read_batch
 from op_profiler.report.collection import Screen
 from op_profiler.schedules.records import Conditions, Record, keep
 
-from ...command_line import op_profiler
-from ...hurry import hurried_path
+from ...command_line import forked_workers, op_profiler
 
 CONFIG = Path(__file__).resolve().parents[3] / "collector" / "configs" / "conv.in"
 
@@ -235,10 +234,7 @@ def _winograd(point: Conv2d, target: Any) -> Record:
     return Record(str(target), spec.template, spec.arguments, config, (1e-5,), conditions=Conditions(1))
 
 
-def test_only_records_that_its_operators_ask_for_make_a_batch_another(
-    target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", hurried_path())
+def test_only_records_that_its_operators_ask_for_make_a_batch_another(target: Any, tmp_path: Path) -> None:
     point, foreign = Conv2d(1, 16, 8, 8, 16, 3, 1), Conv2d(1, 16, 8, 8, 32, 3, 1)
     build = BuildRequest(model=ModelRequest(source="sample", name=""), schedules=str(tmp_path))
     request = CollectRequest(build=build, measuring=Measuring(rounds=3), db=f"sqlite:///{tmp_path / 's.db'}")
@@ -247,7 +243,7 @@ def test_only_records_that_its_operators_ask_for_make_a_batch_another(
 
     def measure() -> run.SampleReport:
         batches = run.batches_of_points(iter([point]), "records", 0)
-        with Collection(request.db) as collection:
+        with forked_workers(), Collection(request.db) as collection:
             return run.measure_batches(
                 batches, request, collection, Screen(quiet=True), count=None, budget_seconds=None
             )

@@ -1,4 +1,4 @@
-"""What stands in `inside` runs in a process that uses the compiler relax, which `test_relax.py` starts."""
+"""What stands in `inside` runs in a process that uses the compiler relax, which `test_inside.py` starts."""
 
 from __future__ import annotations
 

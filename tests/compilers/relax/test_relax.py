@@ -1,14 +1,12 @@
-"""The compiler relax, in processes of its own: this one uses the TVM with Relay."""
+"""Commands under the compiler relax."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
 import json
-import os
 import sqlite3
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,25 +16,11 @@ from op_profiler.compilers.relax import tvm_package
 
 from ...command_line import op_profiler
 
-INSIDE = Path(__file__).parent / "inside"
-
 
 @pytest.fixture(scope="module", autouse=True)
 def installed() -> None:
     if tvm_package.version() is None:
         pytest.skip(f"there is no TVM with Relax in {tvm_package.folder()}: {tvm_package.INSTALL}")
-
-
-@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
-def test_what_stands_inside_passes(which: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "0", "-q", "-m", which, "-p", "no:cacheprovider", str(INSIDE)],
-        env={**os.environ, "OP_PROFILER_COMPILER": "relax"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-6000:] + ran.stderr[-2000:]
 
 
 def _collect(*options: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -135,8 +119,12 @@ def test_what_it_cannot_do_is_refused_with_a_sentence(options: tuple[str, ...], 
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [(("--merge",), "--merge"), (("--target", "cuda"), "corun --target cuda")],
-    ids=["merge", "GPU"],
+    [
+        (("--merge",), "--merge"),
+        (("--merge", "--cluster", "tcp://127.0.0.1:9"), "--merge is not there"),
+        (("--target", "cuda"), "corun --target cuda"),
+    ],
+    ids=["merge", "merge on a cluster", "GPU"],
 )
 def test_plans_that_it_has_not_are_refused_before_anything(options: tuple[str, ...], told: str, tmp_path: Path) -> None:
     ran = op_profiler("corun", "mlp", "--compiler", "relax", *options, folder=tmp_path)

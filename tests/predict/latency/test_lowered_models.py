@@ -14,6 +14,8 @@ from op_profiler.errors import ModelError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.predict.latency.lowered_models import LoweredModel, lowered_model
 
+from ...command_line import op_profiler
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -57,15 +59,13 @@ def test_a_damaged_file_is_lowered_again(cache: Path, damage: object) -> None:
 
 
 def test_the_second_prediction_needs_no_tvm(tmp_path: Path) -> None:
-    def run(**environment: str) -> str:
-        line = [sys.executable, "-c", "from op_profiler.cli import main; main()", "predict", "mlp", "--quiet"]
-        done = subprocess.run(line, capture_output=True, text=True, check=False, env=os.environ | environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    first = run()
+    first = op_profiler("predict", "mlp", "--quiet")
+    assert first.returncode == 0, first.stderr
     (tmp_path / "tvm.py").write_text("raise ImportError('not this time')")
-    assert run(PYTHONPATH=os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])) == first
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    line = [sys.executable, "-c", "from op_profiler.cli import main; main()", "predict", "mlp", "--quiet"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
+    assert (done.returncode, done.stdout) == (0, first.stdout), done.stderr
 
 
 def test_a_model_that_computes_nothing_has_no_time(tmp_path: Path) -> None:
