@@ -36,8 +36,8 @@ os.environ |= {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "OPENBLAS_N
 
 
 LONGEST = (
-    *("boards/", "compilers/relax/", "packaging/test_style.py", "frontends/", "dataset/", "predict/latency/", "report/"),
-    *("malformed/", "parallel/corun/test_collaborate.py", "tuning/test_tuning.py", "fleet/", "test_api.py"),
+    *("boards/", "compilers/relax/", "packaging/test_style.py", "frontends/", "dataset/", "predict/latency/"),
+    *("report/", "malformed/", "parallel/corun/test_collaborate.py", "tuning/test_tuning.py", "fleet/", "test_api.py"),
     *("collection/test_failures.py", "collection/test_collection.py", "collection/studies/test_tune.py"),
     *("parallel/corun/test_run.py", "registry/test_plugins.py", "docs/"),
 )
