@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,23 @@ def path(collected: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def shared(chromium: Any, path: Path) -> Iterator[Opened]:
+    """The page, opened once for the tests that leave it as it was."""
+    opened = Opened(chromium.new_page())
+    opened.open(path)
+    yield opened
+    opened.check()
+    opened.page.close()
+
+
 def names(page: Any) -> list[str]:
     found: list[str] = page.locator('.tabulator-row .tabulator-cell[tabulator-field="title"]').all_inner_texts()
     return found
 
 
-def test_changes_are_drawn_and_told(opened: Opened, path: Path) -> None:
-    page = opened.open(path)
+def test_changes_are_drawn_and_told(shared: Opened) -> None:
+    page = shared.page
     assert "3 changes are real, of 4 compared: 2 slower, 1 faster" in page.locator("#comparison .verdict").inner_text()
     assert names(page) == ["the whole model", "dense", "softmax", HOSTILE.removeprefix("fused_"), "add", "relu"]
     told = page.locator("#comparison").inner_text()
@@ -88,10 +99,9 @@ def test_the_table_sorts_filters_and_searches(opened: Opened, path: Path) -> Non
     page.wait_for_selector("text=No row fits.")
 
 
-def test_it_prints(opened: Opened, path: Path) -> None:
+def test_it_prints(shared: Opened) -> None:
     pytest.importorskip("pypdf")
-    opened.open(path)
-    text = opened.printed()
+    text = shared.printed()
     for mark in ("the whole model", "softmax", "+12.0 %", "change of the time", "failed after: broken"):
         assert mark in text, mark
 

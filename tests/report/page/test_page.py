@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,22 @@ def path(collected: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def shared(chromium: Any, path: Path) -> Iterator[Opened]:
+    """The page, opened once for the tests that leave it as it was: to open it is most of their time."""
+    opened = Opened(chromium.new_page())
+    opened.open(path)
+    yield opened
+    opened.check()
+    opened.page.close()
+
+
 def names(page: Any) -> list[str]:
     return [row.inner_text() for row in page.query_selector_all(".tabulator-row a.operator")]
 
 
-def test_every_section_has_its_marks(opened: Opened, path: Path) -> None:
-    page = opened.open(path)
+def test_every_section_has_its_marks(shared: Opened) -> None:
+    page = shared.page
     assert page.title().startswith("mlp")
     assert page.locator("#overview .card").count() == 1
     assert len(names(page)) == 4
@@ -52,8 +63,8 @@ def test_every_section_has_its_marks(opened: Opened, path: Path) -> None:
     page.wait_for_selector('.graph[data-boxes="4"] canvas')
 
 
-def test_the_graph_finds_zooms_and_opens(opened: Opened, path: Path) -> None:
-    page = opened.open(path)
+def test_the_graph_finds_zooms_and_opens(shared: Opened) -> None:
+    page = shared.page
     graph = page.locator('.graph[data-boxes="4"]')
     graph.wait_for()
     page.get_by_label("Find in the graph").fill("softmax")
@@ -66,6 +77,9 @@ def test_the_graph_finds_zooms_and_opens(opened: Opened, path: Path) -> None:
     place = page.evaluate(TAP_FIRST)
     page.mouse.click(place["x"], place["y"])
     page.wait_for_selector("dialog[open] h2")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+    page.get_by_label("Find in the graph").fill("")
 
 
 def test_the_table_sorts_filters_and_searches(opened: Opened, path: Path) -> None:
@@ -84,8 +98,8 @@ def test_the_table_sorts_filters_and_searches(opened: Opened, path: Path) -> Non
     page.wait_for_selector("text=No operator fits.")
 
 
-def test_a_row_opens_its_operator_and_keys_lead_on_and_back(opened: Opened, path: Path) -> None:
-    page = opened.open(path)
+def test_a_row_opens_its_operator_and_keys_lead_on_and_back(shared: Opened) -> None:
+    page = shared.page
     page.locator(".tabulator-row a.operator").first.press("Enter")
     dialog = page.locator("dialog[open]")
     dialog.wait_for()
@@ -108,9 +122,9 @@ def test_a_row_opens_its_operator_and_keys_lead_on_and_back(opened: Opened, path
     assert "op=" not in page.url and first in names(page)
 
 
-def test_all_areas_have_colours_of_kinds(opened: Opened, path: Path) -> None:
+def test_all_areas_have_colours_of_kinds(shared: Opened) -> None:
     """Of groups too: where their operators are too small to be drawn, they are seen."""
-    colours = opened.open(path).evaluate(AREAS)
+    colours = shared.page.evaluate(AREAS)
     assert len(colours) > 4 and all(colours)
 
 
@@ -169,11 +183,11 @@ def test_a_telephone_needs_no_scrolling_aside(chromium: Any, path: Path, scheme:
     context.close()
 
 
-def test_it_prints_its_table_and_its_charts(opened: Opened, path: Path) -> None:
+def test_it_prints_its_table_and_its_charts(shared: Opened) -> None:
     pytest.importorskip("pypdf")
-    page = opened.open(path)
+    page = shared.page
     page.wait_for_selector('.graph[data-boxes="4"] canvas')
-    text = opened.printed()
+    text = shared.printed()
     for name in names(page):
         assert name in text
     for mark in ("µs a call", "GFLOP/s", "FLOP a byte", "of one run", "trial", "measured", "picture"):
