@@ -1,6 +1,6 @@
-"""How does a dataset of ten million measurements behave: opening, looking up, exporting, and its summary?
+"""How does a dataset of ten million measurements behave: opening, looking up, exporting, its summary, and memory?
 
-    python benchmarks/large_dataset.py [sqlite | postgresql ...] [--keep FILE]     (20 minutes, 10 GB; --keep goes on)
+    python benchmarks/large_dataset.py [sqlite | postgresql | memory ...] [--keep FILE]    (40 minutes, 10 GB; goes on)
 
 The measurements that ship are copied, with samples of their first three rounds so that the disk has room: each copy is
 of a device and a setting of its own. 50 devices have as many copies of every model. What slows the copying down is off
@@ -12,6 +12,9 @@ and compiles what the others use; PostgreSQL makes a connection each time. All e
 start to its end, whose most memory is told: exports of some devices, whole and as a folder of parts; what fitting and
 `evaluate` read, of a tenth of the rows and of all that was exported; datasets merged. The summary is what `op-profiler
 dataset` reads, the first time in a process.
+
+`memory` is of one machine whose dataset grows to five times its size: copies of all models and trials that ship, in
+SQLite. What takes the most memory is told at both sizes: it should be the same.
 
 Goal: open and look-up under 1 ms; a million rows exported in 30 s and under 1 GB; the summary in 2 s.
 """
@@ -45,6 +48,7 @@ _DEVICES = 50
 _ROUNDS = 3
 _LOOKED_UP = 200
 _EXPORTED_DEVICES = 5  # a tenth
+_GROWING = [int(rows * SHARE) for rows in (200_000, 1_000_000)]
 _OF_DEVICES = ("devices", "models", "model_operators")
 _OF_SETTINGS = ("settings",)
 _OF_BOTH = ("measurements", "model_timings")
@@ -53,7 +57,9 @@ Row = dict[str, Any]
 
 
 def measure(name: str) -> dict[str, Any]:
-    """One kind of database."""
+    """One kind of database, or how much memory a growing one takes."""
+    if name == "memory":
+        return {"look_ups": [], "work": growing()}
     with tempfile.TemporaryDirectory() as temporary, _address(name, Path(temporary)) as url:
         folder = Path(temporary)
         _say(f"{name}: {_ROWS:,} rows are made")
@@ -77,6 +83,25 @@ def measure(name: str) -> dict[str, Any]:
         return {"look_ups": [head | row for row in asked], "work": [head | row for row in worked]}
 
 
+def growing() -> list[Row]:
+    """What takes the most memory, at two sizes of a dataset."""
+    found = []
+    with tempfile.TemporaryDirectory() as temporary:
+        imported = _imported(Path(temporary), trials=True)
+        for size in _GROWING:
+            url = f"sqlite:///{temporary}/{size}.db"
+            rows = fill(url, imported, size, one_machine=True)
+            _say(f"one machine: {rows:,} rows")
+            for words, function in (
+                ("report of a model", report),
+                ("analyze", analyzed),
+                ("trials for explain and schedule", read_trials),
+                ("a fit", fitted),
+            ):
+                found.append({"database": "sqlite", "rows": rows} | _worked(words, *_apart(function, url)))
+    return found
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -90,17 +115,19 @@ def _address(name: str, folder: Path) -> Iterator[str]:
         yield f"sqlite:///{folder}/large.db"
 
 
-def _imported(folder: Path) -> str:
-    """The address of what ships, its samples cut."""
+def _imported(folder: Path, *, trials: bool = False) -> str:
+    """The address of what ships, its samples cut; also with the trials."""
     from sqlalchemy import text
 
     from op_profiler.dataset import Dataset, import_table
-    from op_profiler.shipped import shipped_operators
+    from op_profiler.shipped import shipped_operators, shipped_trials
 
     path, url = shipped_operators(), f"sqlite:///{folder}/shipped.db"
     assert path is not None, "results/operators.parquet is missing"
     with Dataset.open(url) as dataset:
         import_table(dataset, path, format="parquet")
+        if trials:
+            import_table(dataset, str(shipped_trials()), format="parquet")
         with dataset.transaction(), dataset.read() as connection:
             for table in _OF_BOTH:
                 rows = connection.execute(text(f"SELECT key, samples_us FROM {table}")).all()
@@ -109,8 +136,12 @@ def _imported(folder: Path) -> str:
     return url
 
 
-def fill(url: str, imported: str, wanted: int) -> int:
-    """Copies of what another dataset holds; how many measurements there are then."""
+def fill(url: str, imported: str, wanted: int, *, one_machine: bool = False) -> int:
+    """Copies of what another dataset holds; how many measurements there are then.
+
+    Args:
+        one_machine: each copy is of models of its own on the same devices, under the same settings.
+    """
     from sqlalchemy import text
 
     from op_profiler.dataset import Dataset, schema
@@ -130,7 +161,7 @@ def fill(url: str, imported: str, wanted: int) -> int:
                 for table in _OF_BOTH:
                     connection.execute(text(f"ALTER TABLE {table} SET UNLOGGED"))
         copies = max(wanted // own, 1)
-        _copy(dataset, copies)
+        _copy(dataset, copies, one_machine)
         with dataset.transaction(), dataset.read() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text("SET LOCAL maintenance_work_mem = '512MB'"))
@@ -147,10 +178,10 @@ def fill(url: str, imported: str, wanted: int) -> int:
     return rows
 
 
-def _copy(dataset: Any, copies: int) -> None:
+def _copy(dataset: Any, copies: int, one_machine: bool) -> None:
     from sqlalchemy import text
 
-    each, started = -(-copies // _DEVICES), time.monotonic()
+    each, started = 1 if one_machine else -(-copies // _DEVICES), time.monotonic()
     for number in range(copies):
         device, setting = divmod(number, each)
         tables = (_OF_DEVICES if not setting else ()) + (_OF_SETTINGS if not device else ()) + _OF_BOTH
@@ -158,12 +189,14 @@ def _copy(dataset: Any, copies: int) -> None:
             if connection.dialect.name == "postgresql":
                 connection.exec_driver_sql("SET LOCAL session_replication_role = replica")  # checks no references
             for table in tables:
-                connection.execute(text(_copied(table, f"x{device:04x}", f"y{setting:04x}")))
+                if table == "devices" and one_machine:
+                    continue
+                connection.execute(text(_copied(table, f"x{device:04x}", f"y{setting:04x}", one_machine)))
         if number % 25 == 24:
             _say(f"{number + 1} of {copies} copies in {time.monotonic() - started:.0f} s")
 
 
-def _copied(name: str, device: str, setting: str) -> str:
+def _copied(name: str, device: str, setting: str, one_machine: bool) -> str:
     """An INSERT of one more copy of what was imported: its keys begin with marks that no key has."""
     from op_profiler.dataset import schema
 
@@ -174,6 +207,8 @@ def _copied(name: str, device: str, setting: str) -> str:
         "model_key": f"'{device}' || substr(model_key, 6)",
         "settings_key": f"'{setting}' || substr(settings_key, 6)",
     }
+    if one_machine:
+        del changed["device_key"]
     columns = [column.name for column in schema.metadata.tables[name].columns]
     values = [changed.get(column, column) for column in columns]
     return f"INSERT INTO {name} ({', '.join(columns)}) SELECT {', '.join(values)} FROM own_{name}"
@@ -295,6 +330,52 @@ def read_for_a_fit(path: str) -> Row:
     return {"rows": len(found) + sum(found.left_out.values())}
 
 
+def report(url: str) -> Row:
+    """The page of a model, and which other models there are to choose from."""
+    from op_profiler.dataset import Dataset
+    from op_profiler.report.page.report import write_model_report
+
+    with Dataset.open(url, read_only=True) as dataset, tempfile.TemporaryDirectory() as folder:
+        written = write_model_report(Path(folder, "report.html"), dataset, ["resnet-18"])
+        assert written.models[0].operators
+        return {"rows": dataset.counts()["measurements"]}
+
+
+def analyzed(url: str) -> Row:
+    """What ``op-profiler analyze`` finds of a few factors."""
+    from op_profiler.analysis.correlations import correlations
+    from op_profiler.analysis.table import factor_table, load_rows
+    from op_profiler.analysis.turnaround import turnarounds
+
+    table = factor_table(load_rows(url, None))
+    assert correlations(table, ["flops", "threads"])
+    assert turnarounds(table, "threads")
+    return {"rows": len(table.frame) + table.not_drawn + table.left_out}
+
+
+def read_trials(url: str) -> Row:
+    """What ``op-profiler explain`` and ``schedule`` read."""
+    from op_profiler.analysis.explain.other_times import KnownSchedules
+    from op_profiler.dataset import Dataset
+    from op_profiler.predict.schedules.ranking import examples
+    from op_profiler.predict.schedules.suggestions import load_trials
+
+    assert KnownSchedules.read(url, shipped=False, threads=2).best
+    assert examples(load_trials(url, None, _say))
+    with Dataset.open(url, read_only=True) as dataset:
+        return {"rows": dataset.counts()["measurements"]}
+
+
+def fitted(url: str) -> Row:
+    """The default predictor, with two folds in place of five, which take the same memory one after the other."""
+    from op_profiler.predict.latency.fit import fit
+    from op_profiler.predict.latency.open_predictor import examples_for
+
+    examples = examples_for(db=url, device=None, note=_say)
+    fit(examples, folds=2)
+    return {"rows": len(examples) + sum(examples.left_out.values())}
+
+
 def merge(folder: str) -> Row:
     """A dataset into an empty one."""
     from op_profiler.dataset.formats.combined import combine
@@ -308,7 +389,7 @@ def merge(folder: str) -> Row:
 
 
 def main() -> None:
-    run = run_of(__file__, __doc__, measure, ["sqlite", "postgresql"])
+    run = run_of(__file__, __doc__, measure, ["sqlite", "postgresql", "memory"])
     tables: dict[str, list[Row]] = {"look_ups": [], "work": []}
     for found in run.found:
         for name, rows in found.result.items():

@@ -189,3 +189,21 @@ def test_databases_and_parquet_files_are_merged_in_any_combination(
         combine([whole, table], whole)
     with pytest.raises(DatasetError, match="there is no"):
         combine([str(tmp_path / "missing.parquet")], address)
+
+
+def test_files_are_merged_into_a_server(other: Dataset, postgres_url: str, example: Any, tmp_path: Path) -> None:
+    table, address = str(tmp_path / "table.parquet"), f"sqlite:///{tmp_path}/other.db"
+    example.fill(other)
+    export_table(other, Path(table), format="parquet")
+    combine([table, address], postgres_url)
+    written = combine([address, table], postgres_url)
+    assert written["measurements"] == written["models"] == written["operators"] == 0
+    with Dataset.open(postgres_url, read_only=True) as merged:
+        assert everything(merged)["measurements"] == everything(other)["measurements"]
+        assert list(flat_rows(merged)) == list(flat_rows(other))
+
+
+def test_a_file_is_one_of_the_sources_however_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="is one of the sources"):
+        combine(["sqlite:///a.db"], f"sqlite:///{tmp_path}/a.db")

@@ -80,6 +80,27 @@ def test_roles_read_or_write(postgres_url: str, example: Any) -> None:
         dataset.record(example.row(settings=example.changed(streams=2)))
 
 
+def test_a_role_that_wrote_may_be_left_reading_only(postgres_url: str, example: Any) -> None:
+    Dataset.open(postgres_url).close()
+    address = allow(postgres_url, "narrowed", writes=True)
+    narrowed = sqlalchemy.make_url(allow(postgres_url, "narrowed", writes=False))
+    allow(postgres_url, str(sqlalchemy.make_url(postgres_url).username), writes=False)  # who made the tables keeps them
+    with Dataset.open(postgres_url) as dataset:
+        example.add_model(dataset)
+    url = narrowed.set(password=sqlalchemy.make_url(address).password).render_as_string(hide_password=False)
+    with Dataset.open(url, read_only=True) as reader:
+        assert len(reader.models()) == 1
+    with sqlalchemy.create_engine(url.replace("postgresql:", "postgresql+psycopg:")).connect() as rack:
+        for statement in (
+            "DELETE FROM measurements",
+            "INSERT INTO op_profiler_schema VALUES (9, '')",
+            "DROP TABLE models",
+        ):
+            with pytest.raises(sqlalchemy.exc.ProgrammingError, match="permission denied|must be owner"):
+                rack.exec_driver_sql(statement)
+            rack.rollback()
+
+
 def test_a_file_has_no_roles(sqlite_url: str) -> None:
     with pytest.raises(UsageError, match="roles are for postgresql"):
         allow(sqlite_url, "guest", writes=False)

@@ -24,7 +24,7 @@ SETTINGS = ("threads", "cache", "precision", "executor", "parallel_type", "strea
 PLACE = ("device_key", "model_key")
 """Where it ran: the device, and the model around it (empty outside a model)."""
 
-MOST_ROWS = 100_000
+MOST_ROWS = 50_000
 """Of more measurements, operators are drawn."""
 
 _KEYS = ("operator_key", "operator_name", "anchor", "schedule_key", "origin", *PLACE, *SETTINGS)

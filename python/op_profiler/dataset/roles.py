@@ -44,7 +44,10 @@ def allow(db: str, role: str, *, writes: bool) -> str:
             connection.exec_driver_sql(f"CREATE ROLE {name} LOGIN PASSWORD '{_hashed(connection, role, password)}'")
         place = connection.execute(text("SELECT quote_ident(current_schema())")).scalar_one()
         connection.exec_driver_sql(f"GRANT USAGE ON SCHEMA {place} TO {name}")
+        mine = connection.execute(text("SELECT current_user = :role"), {"role": role}).scalar_one()
         for table in schema.metadata.sorted_tables:
+            if not mine:  # what it may do no more; to the role that made the tables they belong in any case
+                connection.exec_driver_sql(f"REVOKE ALL ON {table.name} FROM {name}")
             rights = _WRITES if writes and table is not schema.schema_version else _READS
             connection.exec_driver_sql(f"GRANT {rights} ON {table.name} TO {name}")
     shown = url.set(drivername="postgresql", username=role, password=password)

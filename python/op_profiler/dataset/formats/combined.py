@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from op_profiler.dataset.engine import parse_url
+from op_profiler.dataset.engine import absolute_address, parse_url
 from op_profiler.dataset.formats.exporting import export_table
 from op_profiler.dataset.formats.importing import import_table, refuse_nothing
 from op_profiler.dataset.merging import merge
@@ -55,7 +55,7 @@ def is_parquet(place: str) -> bool:
 def _same(one: str, other: str) -> bool:
     if is_parquet(one) or is_parquet(other):
         return is_parquet(one) and is_parquet(other) and Path(one).resolve() == Path(other).resolve()
-    return parse_url(one) == parse_url(other)
+    return parse_url(absolute_address(one)) == parse_url(absolute_address(other))
 
 
 def _merged(sources: Sequence[str], into: str) -> dict[str, int]:
