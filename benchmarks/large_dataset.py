@@ -127,7 +127,9 @@ def _imported(folder: Path, *, trials: bool = False) -> str:
     with Dataset.open(url) as dataset:
         import_table(dataset, path, format="parquet")
         if trials:
-            import_table(dataset, str(shipped_trials()), format="parquet")
+            searched = shipped_trials()
+            assert searched is not None, "results/schedule_trials.parquet is missing"
+            import_table(dataset, searched, format="parquet")
         with dataset.transaction(), dataset.read() as connection:
             for table in _OF_BOTH:
                 rows = connection.execute(text(f"SELECT key, samples_us FROM {table}")).all()
