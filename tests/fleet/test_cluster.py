@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import subprocess
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,10 +136,24 @@ def test_what_cannot_work_is_refused(words: tuple[str, ...], sentence: str, tmp_
     assert done.returncode in (2, 5) and sentence in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_cluster_of_this_machine_alone() -> None:
+def test_a_cluster_of_this_machine_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else comes in: another user of the machine reaches its ports, but has no certificate of it."""
+    before = _listening(psutil.Process())
     with Cluster("local:2") as cluster:
         found = cluster.workers()
         assert [machine for machine, _ in found.values()] == [this_machine()] * 2
+        for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+            assert {address for address, _ in _listening(process) - before} <= {"127.0.0.1"}
+        assert {urllib.parse.urlsplit(address).scheme for address in (cluster.address, *found)} == {"tls"}
+        make(tmp_path / "stranger", ["localhost"])
+        monkeypatch.setenv(TLS, str(tmp_path / "stranger"))
+        with pytest.raises(MeasureError, match="no scheduler answers"):
+            Cluster(cluster.address)
+
+
+def _listening(process: psutil.Process) -> set[tuple[str, int]]:
+    connections = process.net_connections("tcp")
+    return {(at.laddr.ip, at.laddr.port) for at in connections if at.status == psutil.CONN_LISTEN}
 
 
 def test_nothing_is_reached_from_elsewhere_and_metrics_are_told(shared: str) -> None:
@@ -148,8 +163,7 @@ def test_nothing_is_reached_from_elsewhere_and_metrics_are_told(shared: str) -> 
         scheduler_process = psutil.Process(cluster.client.run_on_scheduler(os.getpid))
     for process in (worker_process, worker_process.parent(), scheduler_process):
         assert process is not None
-        told = {at.laddr.ip for at in process.net_connections("tcp") if at.status == psutil.CONN_LISTEN}
-        assert told == {"127.0.0.1"}
+        assert {address for address, _ in _listening(process)} == {"127.0.0.1"}
     (worker,) = state_of(shared)["workers"]
     with urllib.request.urlopen(worker["metrics"]) as page:
         assert b"dask_worker_tasks" in page.read()

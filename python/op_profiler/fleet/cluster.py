@@ -52,7 +52,7 @@ class Cluster:
             self.address, self._security = name, settings.security(name)
         else:
             self._own = _own_cluster(name)
-            self.address, self._security = self._own.scheduler_address, settings.security(self._own.scheduler_address)
+            self.address, self._security = self._own.scheduler_address, self._own.security
         self.client = self._connect()
 
     def __enter__(self) -> Cluster:
@@ -123,10 +123,17 @@ def _own_cluster(name: str) -> DaskCluster | KubernetesCluster:
     kind, _, rest = name.partition(":")
     if kind == "local" and rest.isdecimal() and int(rest) > 0:
         from distributed import LocalCluster
+        from distributed.security import Security
 
-        options = worker_options(this_machine())
         return LocalCluster(
-            n_workers=int(rest), threads_per_worker=1, host="127.0.0.1", dashboard_address=None, **_local(options)
+            n_workers=int(rest),
+            threads_per_worker=1,
+            host="127.0.0.1",
+            protocol="tls",
+            security=Security.temporary(),  # other users of this machine reach its ports, too
+            dashboard_address=None,
+            worker_dashboard_address="127.0.0.1:0",
+            **_local(worker_options(this_machine())),
         )
     if kind == "slurm" and rest:
         from op_profiler.fleet.slurm import slurm_cluster

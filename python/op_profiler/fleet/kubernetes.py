@@ -45,11 +45,13 @@ class KubernetesCluster:
 
     Attributes:
         scheduler_address: as seen from here.
+        security: the certificates of both.
     """
 
     def __init__(self, spec: dict[str, Any], namespace: str | None) -> None:
         from kr8s.objects import Secret, new_class
 
+        self.security = settings.security("tls://")
         self._stack = contextlib.ExitStack()
         try:
             with _plainly():

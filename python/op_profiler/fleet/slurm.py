@@ -37,7 +37,7 @@ def slurm_cluster(path: Path) -> DaskCluster:
     """
     options = _read(path)
     jobs = take_count(options, "jobs", path)
-    scheduler = {"dashboard": False, "dashboard_address": ":0"} | options.pop("scheduler_options", {})
+    scheduler = {"dashboard": False, "dashboard_address": "127.0.0.1:0"} | options.pop("scheduler_options", {})
     try:
         return _jobs_of_dask()(
             n_workers=jobs,
