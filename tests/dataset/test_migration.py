@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sqlite3
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy
-from sqlalchemy import Table
+from sqlalchemy import Table, event
 
-from op_profiler.dataset import Dataset, flat_rows, keys, migrations, schema
+from op_profiler.dataset import Dataset, engine, flat_rows, keys, migrations, schema
 from op_profiler.dataset.engine import parse_url
 from op_profiler.dataset.row import Model
 from op_profiler.errors import DatasetError
@@ -66,7 +69,8 @@ def test_an_upgraded_dataset_has_the_columns_of_a_new_one(old: str, sqlite_url: 
     assert columns(old) == columns(sqlite_url)
 
 
-def test_what_the_newest_version_got_before_its_release_is_added(url: str) -> None:
+def test_what_the_newest_version_got_before_its_release_is_added(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_closed", {})  # one that another test closed knows that all columns were there
     with Dataset.open(url), sqlalchemy.create_engine(parse_url(url)).begin() as connection:
         connection.exec_driver_sql("DROP TABLE explanations")
         connection.exec_driver_sql("ALTER TABLE models DROP COLUMN reads")
@@ -152,14 +156,12 @@ def test_keys_are_those_of_version_3(example: Any) -> None:
     assert len(asked | {"61fd2d52874a946749ef4af3735e147c"}) == len(RESOURCE_FIELDS) + 1
 
 
-def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) -> None:
-    """Made from today's tables by taking away what version 1 did not have."""
-    import sqlalchemy
-
+@pytest.fixture
+def old_on_server(postgres_url: str, example: Any) -> str:
+    """Version 1 on PostgreSQL, made from today's tables by taking away what it did not have."""
     with Dataset.open(postgres_url) as dataset:
         example.fill(dataset)
-    engine = sqlalchemy.create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.begin() as connection:
+    with sqlalchemy.create_engine(parse_url(postgres_url)).begin() as connection:
         for name in FACTOR_NAMES:
             connection.exec_driver_sql(f"ALTER TABLE schedules DROP COLUMN factor_{name}")
         connection.exec_driver_sql("ALTER TABLE model_operators DROP COLUMN schedule_key")
@@ -180,8 +182,59 @@ def test_postgresql_of_version_1_is_upgraded(postgres_url: str, example: Any) ->
             connection.exec_driver_sql(f"ALTER TABLE model_timings DROP COLUMN {name}")
         connection.exec_driver_sql("ALTER TABLE devices DROP COLUMN machine_id")
         connection.exec_driver_sql("UPDATE op_profiler_schema SET version = 1")
-    with Dataset.open(postgres_url) as dataset:
+    return postgres_url
+
+
+def test_postgresql_of_version_1_is_upgraded(old_on_server: str, example: Any) -> None:
+    with Dataset.open(old_on_server) as dataset:
         assert len(list(flat_rows(dataset))) == 2
         assert dataset.coruns() == []
         assert len(dataset.rows(schema.failures.select())) == 1
         dataset.add_device(dataclasses.replace(example.device, processor="unnamed", cores=None))
+
+
+WRITE = """
+with Dataset.open(sys.argv[1]) as dataset:
+    example.add_model(dataset, sys.argv[2])
+    dataset.record(example.row(model_key=sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_upgrades_race_with_each_other_and_with_a_writer_of_the_old_version(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, start: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """It writes when they come, and goes on when one of them has upgraded the tables under it."""
+    if kind == "sqlite":
+        url, path = f"sqlite:///{tmp_path}/old.db", tmp_path / "old.db"
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.executescript(Path(__file__).with_name("version1.sql").read_text())
+        lock = "BEGIN IMMEDIATE"
+    else:
+        url, lock = str(request.getfixturevalue("old_on_server")), f"SELECT pg_advisory_xact_lock({0x6F705F70})"
+    old_writer = sqlalchemy.create_engine(parse_url(url))
+    if kind == "sqlite":  # the driver would begin transactions by itself
+        event.listen(old_writer, "connect", lambda connection, _record: setattr(connection, "isolation_level", None))
+
+    def write(connection: sqlalchemy.Connection, key: str) -> None:
+        columns = "name, source, batch_size, precision, executor, target, notes, device_key, extracted, added_at"
+        connection.exec_driver_sql(
+            f"INSERT INTO models (key, {columns}) SELECT '{key}', {columns} FROM models WHERE key = 'm'"
+        )
+
+    with old_writer.begin() as connection:
+        connection.exec_driver_sql(lock)
+        write(connection, "old")
+        newer = [start(WRITE, url, f"new{number}") for number in range(3)]
+        assert newer[0].poll() is None
+    for process in newer:
+        _, errors = process.communicate(timeout=900)
+        assert process.returncode == 0, errors
+    with old_writer.begin() as connection:
+        connection.exec_driver_sql(lock)
+        write(connection, "older")
+    old_writer.dispose()
+    with Dataset.open(url, read_only=True) as dataset, dataset.read() as connection:
+        assert migrations.stored_version(connection) == schema.VERSION
+        assert {model.key for model in dataset.models()} == {"m", "old", "older", "new0", "new1", "new2"}
+        assert dataset.counts()["measurements"] == 2 + 3 and len(dataset.failures()) == 1

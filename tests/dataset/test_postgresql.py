@@ -101,6 +101,19 @@ def test_a_role_that_wrote_may_be_left_reading_only(postgres_url: str, example: 
             rack.rollback()
 
 
+def test_only_who_made_the_tables_upgrades_them(postgres_url: str, example: Any) -> None:
+    with Dataset.open(postgres_url) as dataset:
+        example.fill(dataset)
+        rack = allow(postgres_url, "upgrader", writes=True)
+        with dataset.transaction(), dataset.read() as connection:
+            connection.exec_driver_sql("ALTER TABLE models DROP COLUMN reads")
+    with pytest.raises(DatasetError, match="must be owner of"):
+        Dataset.open(rack)
+    Dataset.open(postgres_url).close()
+    with Dataset.open(rack) as dataset:
+        assert [model.reads for model in dataset.models()] == [None]
+
+
 def test_a_file_has_no_roles(sqlite_url: str) -> None:
     with pytest.raises(UsageError, match="roles are for postgresql"):
         allow(sqlite_url, "guest", writes=False)
