@@ -207,8 +207,8 @@ def test_upgrades_race_with_each_other_and_with_a_writer_of_the_old_version(
     """It writes when they come, and goes on when one of them has upgraded the tables under it."""
     if kind == "sqlite":
         url, path = f"sqlite:///{tmp_path}/old.db", tmp_path / "old.db"
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            connection.executescript(Path(__file__).with_name("version1.sql").read_text())
+        with contextlib.closing(sqlite3.connect(path)) as made:
+            made.executescript(Path(__file__).with_name("version1.sql").read_text())
         lock = "BEGIN IMMEDIATE"
     else:
         url, lock = str(request.getfixturevalue("old_on_server")), f"SELECT pg_advisory_xact_lock({0x6F705F70})"
