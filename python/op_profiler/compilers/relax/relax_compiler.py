@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from op_profiler.measure.in_place import BoundKernel
     from op_profiler.measure.kernels import GraphKernels
     from op_profiler.operators.operator import Operator
-    from op_profiler.schedules.schedule import Schedule
     from op_profiler.schedules.usable_records import UsableRecords
     from op_profiler.targets.machine import LoadedModel, TimedModel
     from op_profiler.tuning.candidate import TaskSpec
@@ -338,15 +337,12 @@ def _with_attention(built: BuiltModel, model: ImportedModel, target: Target) -> 
     """The same with the kernels of attention where it is a step of a decoder; no record is of one of these."""
     from op_profiler.compilers.relax.decoder import attention, library
     from op_profiler.compilers.relax.decoder.step import Step
-    from op_profiler.compilers.relax.pipeline import scheduled
 
     step = Step.of(model.mod)
     if step is None:
         return built
-    schedules: dict[str, Schedule] = {}
-    started, kernels = time.perf_counter(), attention.kernels(step.decoder)
-    if pipeline_in_use() == DEFAULT_PIPELINE:
-        kernels, schedules = scheduled(kernels, target)
+    started, is_ours = time.perf_counter(), pipeline_in_use() == DEFAULT_PIPELINE
+    kernels, schedules = attention.scheduled(step.decoder, target) if is_ours else (attention.kernels(step.decoder), {})
     with _refused(model.name):
         made = library.with_attention(built, step, kernels, schedules, target)
     seconds = built.compiled.build_seconds + time.perf_counter() - started

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -156,3 +157,24 @@ def test_a_cache_that_memory_does_not_hold_is_refused(folder: Path) -> None:
     request = ModelRequest(source="transformers", name=str(folder), sequence_length=1, past=10**12)
     with pytest.raises(ModelError, match="fewer --past"):
         load_step(request)
+
+
+@pytest.mark.parametrize("embeds", [0, 1])
+def test_the_rotary_embedding_is_that_of_tvm(embeds: int) -> None:
+    tvm = load_tvm()
+    decoder = dataclasses.replace(read_decoder("qwen2", tokens=5), heads=6, kv_heads=2, head_size=10, theta=5e3)
+    target, name = resolve_target("llvm"), attention.symbol(attention.ROPE)
+    ours, schedules = attention.scheduled(decoder, target)
+    assert schedules[name].template == "rope.relax"
+    random, made = np.random.default_rng(0), []
+    qkv = random.standard_normal((5, 10, 10)).astype("float32")
+    positions = np.array([0, 1, 7, 300, 3000], dtype="int32")
+    for kernels in (ours, attention.kernels(decoder)):
+        function = tvm.compile(tvm.IRModule({name: kernels[name]}), target).mod.get_function(name, True)
+        outputs = [tvm.runtime.empty((5, heads, 10), "float32") for heads in (6, 2, 2)]
+        function(tvm.runtime.tensor(qkv), tvm.runtime.tensor(positions), *outputs, embeds)
+        made.append([output.numpy() for output in outputs])
+    for found, expected in zip(*made, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_array_equal(made[0][2], qkv[:, 8:])
+    assert np.array_equal(made[0][0], qkv[:, :6]) == (not embeds)

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.relax import pipeline
+from op_profiler.compilers.relax.decoder import rope
 from op_profiler.compilers.relax.decoder.step import Decoder, Step
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_types import IRModule, Target
 from op_profiler.operators.describe import Description
 from op_profiler.operators.operator import TensorSpec
+from op_profiler.schedules.schedule import Schedule
 
 ROPE, APPEND = "attention.rope", "attention.append"
 DECODE, PREFILL, PREFILL_PAST, MERGE = (
@@ -49,6 +53,15 @@ def kernels(one: Decoder) -> Any:
         COPY_PAGE: kv_cache._copy_single_page_cpu(one.kv_heads, PAGE, one.head_size, dtype),
     }
     return tvm.IRModule({symbol(name): made[name].with_attr("global_symbol", symbol(name)) for name in made})
+
+
+def scheduled(one: Decoder, target: Target) -> tuple[IRModule, dict[str, Schedule]]:
+    """The same under default schedules, with a rotary embedding of our own, and what was done to each by its symbol."""
+    tvm, place = load_tvm(), symbol(ROPE)
+    own = rope.rope(one.theta, one.heads, one.kv_heads, one.head_size).with_attr("global_symbol", place)
+    functions = {name.name_hint: function for name, function in kernels(one).functions_items()}
+    made, schedules = pipeline.scheduled(tvm.IRModule(functions | {place: own}), target)
+    return made, schedules | {place: rope.SCHEDULE}
 
 
 def symbol(name: str) -> str:
