@@ -148,24 +148,24 @@ class CompilerSuite:
         merged, kinds = compiler.merge_parallel(model)
         assert kinds == () and [spec.name for spec in merged.inputs] == [spec.name for spec in model.inputs]
 
-    def test_what_can_be_tuned_are_the_anchors_of_heavy_operators(
-        self, compiler: Compiler, model: ImportedModel, target: Target
-    ) -> None:
+    def test_every_heavy_operator_can_be_tuned(self, compiler: Compiler, model: ImportedModel, target: Target) -> None:
         if "tune" not in compiler.beyond_collecting:
             pytest.skip(f"{compiler.name} does not tune")
         items, occurrences = compiler.tunables(model, target, None)
         heavy = {o.operator.key for o in occurrences if o.operator.anchor in HEAVY}
-        assert {key for item in items for key in item.operators} == heavy
-        assert all(item.tasks and item.anchor.anchor in HEAVY for item in items)
+        assert heavy <= {key for item in items for key in item.operators}
+        assert all(item.tasks for item in items)
         one, _ = compiler.tunables(model, target, {items[0].operators[0]})
         assert [item.anchor.key for item in one] == [items[0].anchor.key]
 
-    def test_only_heavy_operators_have_tasks_in_place(
-        self, compiler: Compiler, built: BuiltModel, target: Target
+    def test_what_can_be_tuned_has_tasks_in_place(
+        self, compiler: Compiler, model: ImportedModel, built: BuiltModel, target: Target
     ) -> None:
         tunes = "tune" in compiler.beyond_collecting
-        for occurrence in built.compiled.occurrences:
-            assert bool(compiler.tasks(occurrence, target)) == (tunes and occurrence.operator.anchor in HEAVY)
+        occurrences = built.compiled.occurrences
+        found = {one.operator.key for one in occurrences if compiler.tasks(one, target)}
+        items = compiler.tunables(model, target, None)[0] if tunes else []
+        assert found == {key for item in items for key in item.operators}
 
     def test_a_built_model_is_read_back(self, compiler: Compiler, built: BuiltModel, tmp_path: Path) -> None:
         written = built.compiled

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.compilers.relax.vectors import divisor
+from op_profiler.compilers.relax.vectors import Vectors, divisor, vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
 
 _SMALLEST_BLOCK = 4
 """With smaller blocks most of a vector is empty; the width is vectorized then, and layouts stay as they are."""
-_SPATIAL = 2
+_NARROW = 4  # a tile of less than that part of the registers is
 
 
 def blocked_layouts(call: Any, lanes: int) -> list[str] | None:
@@ -41,6 +41,18 @@ def _size(dim: Any) -> int | None:
     return None if value is None else int(value)
 
 
+def registers_of(vectors: Vectors, block: int) -> int:
+    """How many blocks of channels the registers hold, beside what they are summed from."""
+    return max(vectors.accumulators * vectors.lanes // max(block, vectors.lanes), 1)
+
+
+def computed_width(width: int, registers: int) -> int:
+    """Columns that are computed of an output: some more where its width, such as a prime, has narrow tiles only."""
+    if width <= registers or _NARROW * divisor(width, registers) >= registers:
+        return width
+    return min(-(-width // tile) * tile for tile in range(registers // 2, registers + 1))
+
+
 def legalize(builder: Any, call: Any) -> Any:
     """A call of TIR for a ``relax.nn.conv2d``; as this TVM has it where the layouts are not blocked."""
     load_tvm()
@@ -64,6 +76,9 @@ def legalize(builder: Any, call: Any) -> Any:
         )
     strides, padding, dilation = ([int(v) for v in field] for field in (attrs.strides, attrs.padding, attrs.dilation))
     depthwise = groups > 1 and int(call.args[1].ty.shape[1]) == 1 and int(call.args[1].ty.shape[4]) == 1
+    width, block = int(call.ty.shape[3]), int(call.ty.shape[4])
+    if not depthwise:  # that reads a vector for each that it sums, in tiles of any width
+        width = computed_width(width, registers_of(vectors_of(load_tvm().target.Target.current()), block))
     return builder.call_te(
         _blocked,
         call.args[0],
@@ -73,17 +88,25 @@ def legalize(builder: Any, call: Any) -> Any:
         dilation,
         groups,
         depthwise,
+        width,
         primfunc_name_hint="depthwise_conv2d_NCHWc" if depthwise else "conv2d_NCHWc",
     )
 
 
 def _blocked(
-    data: Any, weight: Any, strides: list[int], padding: list[int], dilation: list[int], groups: int, depthwise: bool
+    data: Any,
+    weight: Any,
+    strides: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    depthwise: bool,
+    computed: int,
 ) -> Any:
     """data (n, channels / b, h, w, b), weight (out / c, channels / groups / b, kh, kw, b, c); gives blocks too.
 
     In a depthwise convolution each block of channels is computed from the same block, and the weight's third last but
-    one dimension is 1.
+    one dimension is 1. `computed` columns are summed, of which the output has the first ones.
     """
     load_tvm()
     from tvm import te, topi
@@ -93,39 +116,48 @@ def _blocked(
     out_blocks, in_blocks, kernel_height, kernel_width, in_block, out_block = weight.shape
     out_height = (height + top + bottom - dilation[0] * (kernel_height - 1) - 1) // strides[0] + 1
     out_width = (width + left + right - dilation[1] * (kernel_width - 1) - 1) // strides[1] + 1
+    right = max(right, (computed - 1) * strides[1] + dilation[1] * (kernel_width - 1) + 1 - int(width) - left)
     padded = data
-    if any(padding):
+    if any((top, left, bottom, right)):
         padded = topi.nn.pad(data, [0, 0, top, left, 0], [0, 0, bottom, right, 0], name="data_pad")
     kh = te.reduce_axis((0, kernel_height), name="kh")
     kw = te.reduce_axis((0, kernel_width), name="kw")
-    shape = (batch, out_blocks, out_height, out_width, out_block)
+    shape = (batch, out_blocks, out_height, computed, out_block)
 
-    def row(i: Any) -> Any:
-        return i * strides[0] + kh * dilation[0]
-
-    def column(j: Any) -> Any:
-        return j * strides[1] + kw * dilation[1]
+    def read(n: Any, block: Any, i: Any, j: Any, lane: Any) -> Any:
+        return padded[n, block, i * strides[0] + kh * dilation[0], j * strides[1] + kw * dilation[1], lane]
 
     if depthwise:
-        return te.compute(
+        made = te.compute(
             shape,
             lambda n, oc, oh, ow, lane: te.sum(
-                padded[n, oc, row(oh), column(ow), lane] * weight[oc, 0, kh, kw, 0, lane], axis=[kh, kw]
+                read(n, oc, oh, ow, lane) * weight[oc, 0, kh, kw, 0, lane], axis=[kh, kw]
             ),
             name="conv2d",
         )
-    ic = te.reduce_axis((0, in_blocks), name="ic")
-    ici = te.reduce_axis((0, in_block), name="ici")
+        return _cut(made, out_width)
+    ic, ici = te.reduce_axis((0, in_blocks), name="ic"), te.reduce_axis((0, in_block), name="ici")
     of_group = out_blocks // groups
 
     def channel(c: Any) -> Any:
         return ic if groups == 1 else (c // of_group) * in_blocks + ic
 
-    return te.compute(
+    made = te.compute(
         shape,
         lambda n, oc, oh, ow, lane: te.sum(
-            padded[n, channel(oc), row(oh), column(ow), ici] * weight[oc, ic, kh, kw, ici, lane],
-            axis=[ic, kh, kw, ici],
+            read(n, channel(oc), oh, ow, ici) * weight[oc, ic, kh, kw, ici, lane], axis=[ic, kh, kw, ici]
         ),
         name="conv2d",
     )
+    return _cut(made, out_width)
+
+
+def _cut(made: Any, width: Any) -> Any:
+    """The first columns of what was computed."""
+    load_tvm()
+    from tvm import te
+
+    batch, blocks, height, computed, block = made.shape
+    if int(computed) == int(width):
+        return made
+    return te.compute((batch, blocks, height, width, block), lambda *at: made[at], name="cut")

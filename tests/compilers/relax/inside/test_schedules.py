@@ -54,6 +54,8 @@ BLOCKED, PLAIN = "conv2d_NCHWc", "conv"
         (BLOCKED, (1, 48, 9, 9), (48, 1, 3, 3), {"padding": 1, "groups": 48}),
         (BLOCKED, (1, 64, 8, 8), (64, 16, 3, 3), {"padding": (0, 1, 2, 1), "groups": 4}),
         (BLOCKED, (1, 8, 4, 33), (96, 8, 3, 3), {}),
+        (BLOCKED, (1, 16, 3, 39), (32, 16, 3, 3), {"padding": (0, 0, 1, 0)}),
+        (BLOCKED, (1, 32, 5, 73), (32, 16, 3, 3), {"groups": 2, "padding": 1, "strides": 2}),
         (PLAIN, (1, 12, 10, 10), (8, 6, 3, 3), {"groups": 2}),
         (PLAIN, (1, 3, 11, 23), (3, 3, 3, 3), {"padding": 1}),
     ],
@@ -71,6 +73,18 @@ def test_a_convolution_that_nothing_follows() -> None:
     check(module(shape, lambda b, relax, x: relax.op.nn.conv2d(x, constant(32, 32, 3, 3))), shape, BLOCKED)
 
 
+def test_convolutions_of_one_and_of_three_dimensions() -> None:
+    def one(builder: Any, relax: Any, data: Any) -> Any:
+        made = builder.emit(relax.op.nn.conv1d(data, constant(6, 5, 3), strides=2, padding=1, dilation=2))
+        return relax.op.nn.relu(relax.op.nn.conv1d_transpose(made, constant(6, 3, 4), strides=2))
+
+    def three(builder: Any, relax: Any, data: Any) -> Any:
+        return relax.op.nn.relu(relax.op.nn.conv3d(data, constant(4, 3, 2, 3, 3), strides=(1, 2, 1), padding=1))
+
+    check(module((2, 5, 19), one), (2, 5, 19), PLAIN)
+    check(module((1, 3, 4, 7, 9), three), (1, 3, 4, 7, 9), PLAIN)
+
+
 PHASES = "conv2d_transpose"
 
 
@@ -83,6 +97,7 @@ PHASES = "conv2d_transpose"
         (PHASES, (1, 3, 5, 4), (3, 7, 5, 2), {"strides": (3, 2), "padding": (0, 1, 2, 1)}),
         (PLAIN, (1, 6, 5, 7), (6, 4, 3, 3), {"strides": 2, "padding": 1}),
         (PLAIN, (1, 8, 5, 7), (8, 2, 4, 4), {"strides": 2, "padding": 1, "groups": 2}),
+        (PLAIN, (1, 6, 5, 7), (6, 4, 3, 2), {"strides": (1, 2), "padding": (1, 0), "dilation": (2, 1)}),
     ],
 )
 def test_transposed_convolutions(
@@ -168,29 +183,66 @@ def test_rows(shape: tuple[int, ...]) -> None:
     check(module(shape, body), shape, "rows")
 
 
+@pytest.mark.parametrize("shape", [(5, 33), (2, 3, 5, 8)])
+def test_norms_of_rows(shape: tuple[int, ...]) -> None:
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        made = [relax.op.nn.rms_norm(data, constant(shape[-1]), axes=[-1])]
+        if len(shape) == 4:
+            made.append(relax.op.nn.layer_norm(data, constant(*shape[2:]), constant(*shape[2:]), axes=[-2, -1]))
+            made.append(relax.op.nn.instance_norm(data, constant(3), constant(3), channel_axis=1, axes=[2, 3]))
+        return made
+
+    check(module(shape, body), shape, "rows")
+
+
+def test_softmax_over_channels_and_norms_of_groups_have_no_rows() -> None:
+    shape = (2, 6, 5, 7)
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        groups = relax.op.nn.group_norm(data, constant(6), constant(6), num_groups=3, channel_axis=1, axes=[2, 3])
+        return [relax.op.nn.softmax(data, axis=1), groups]
+
+    check(module(shape, body), shape)
+
+
 @pytest.mark.parametrize("shape", [(2, 5, 6, 16), (3, 2, 7, 13)])
 def test_reductions(shape: tuple[int, ...]) -> None:
-    """The mean of a row has its rule; the others have none."""
-    axes = [[2, 3], [1], [-1], [0, 1, 2, 3]]
-    last = ("mean", [-1])
-    others = [each for each in itertools.product(("mean", "max"), axes) if each != last]
+    """Those over the last axes go row by row; those over others vectorize the last axis."""
+    kinds = ("sum", "mean", "max", "min", "prod")
 
-    def body(made: Sequence[tuple[str, list[int]]]) -> Body:
-        return lambda b, relax, x: [getattr(relax.op, kind)(x, axis=axis, keepdims=True) for kind, axis in made]
+    def body(axes: Sequence[list[int]], keepdims: bool) -> Body:
+        made = list(itertools.product(kinds, axes))
+        return lambda b, relax, x: [getattr(relax.op, kind)(x, axis=axis, keepdims=keepdims) for kind, axis in made]
 
-    check(module(shape, body([last])), shape, "rows")
-    check(module(shape, body(others)), shape)
+    check(module(shape, body([[2, 3], [-1], [0, 1, 2, 3]], keepdims=True)), shape, "rows")
+    check(module(shape, body([[1], [0, 2]], keepdims=False)), shape, "reduction")
+    check(module(shape, body([[1, 3], [0, 1, 2, 3]], keepdims=False)), shape)
+
+
+def test_where_the_largest_value_is() -> None:
+    shape = (3, 5, 17)
+    check(module(shape, lambda b, relax, x: [relax.op.argmax(x, axis=axis) for axis in (1, 2)]), shape, "rows")
 
 
 def test_pooling_of_rows() -> None:
     shape = (2, 5, 11, 13)
-    options: list[dict[str, Any]] = [{"strides": 2, "padding": (1, 0, 2, 1)}, {"strides": (1, 3), "dilation": (1, 2)}]
+    options: list[dict[str, Any]] = [
+        {"strides": 2, "padding": (1, 0, 2, 1)},
+        {"strides": (1, 3), "dilation": (1, 2)},
+        {"strides": 2, "ceil_mode": True},
+    ]
 
     def body(builder: Any, relax: Any, data: Any) -> Any:
-        kinds = (relax.op.nn.max_pool2d, relax.op.nn.avg_pool2d)
-        return [kind(data, pool_size=(3, 2), **option) for kind in kinds for option in options]
+        op = relax.op.nn
+        made = [kind(data, pool_size=(3, 2), **one) for kind in (op.max_pool2d, op.avg_pool2d) for one in options]
+        return [*made, op.avg_pool2d(data, pool_size=3, padding=1, count_include_pad=True)]
 
-    check(module(shape, body), shape)
+    check(module(shape, body), shape, "reduction")
+
+
+def test_adaptive_pooling() -> None:
+    shape = (2, 5, 11, 13)
+    check(module(shape, lambda b, relax, x: [relax.op.nn.adaptive_avg_pool2d(x, size) for size in (1, (3, 4))]), shape)
 
 
 @pytest.mark.parametrize("kind", ["max_pool2d", "avg_pool2d"])
@@ -199,7 +251,7 @@ def test_pooling(kind: str) -> None:
         made = relax.op.nn.conv2d(data, constant(16, 16, 1, 1))
         return getattr(relax.op.nn, kind)(made, pool_size=3, strides=2, padding=1)
 
-    check(module((1, 16, 13, 9), body), (1, 16, 13, 9), BLOCKED)
+    check(module((1, 16, 13, 9), body), (1, 16, 13, 9), BLOCKED, "reduction")
 
 
 def test_a_batch_norm_that_no_convolution_takes_in() -> None:
@@ -229,4 +281,4 @@ def test_a_convolution_that_a_batch_norm_and_another_op_read_is_computed_once() 
 
 
 def test_a_network() -> None:
-    check(small_network(), (1, 16, 12, 12), BLOCKED, "matmul", "rows")
+    check(small_network(), (1, 16, 12, 12), BLOCKED, "reduction", "matmul", "rows")

@@ -45,10 +45,11 @@ def quick(target: Any) -> Any:
     return quickly_built(target)
 
 
-def tunable(target: Any, shape: tuple[int, ...], body: Any) -> Tunable:
-    """What can be tuned in a model of one heavy op."""
+def tunable(target: Any, shape: tuple[int, ...], body: Any, rule: str = "") -> Tunable:
+    """What can be tuned in a model of one op, or the one that gets a rule."""
     model = ImportedModel("one", "test", module(shape, body), {}, (InputSpec("data", shape),))
-    (item,), _ = compiler_in_use().tunables(model, target, None)
+    items, _ = compiler_in_use().tunables(model, target, None)
+    (item,) = [one for one in items if one.tasks[0].template.startswith(rule)]
     return item
 
 
@@ -68,6 +69,36 @@ def batched(builder: Any, relax: Any, data: Any) -> Any:
     return relax.op.matmul(data, relax.op.permute_dims(data, [0, 2, 1]))
 
 
+def transposed(builder: Any, relax: Any, data: Any) -> Any:
+    made = relax.op.nn.conv2d_transpose(data, constant(6, 24, 4, 4), strides=2, padding=1)
+    return relax.op.nn.relu(builder.emit(made))
+
+
+def pooling(builder: Any, relax: Any, data: Any) -> Any:
+    return relax.op.nn.max_pool2d(data, pool_size=(3, 2), strides=2, padding=1)
+
+
+def pooling_of_blocks(builder: Any, relax: Any, data: Any) -> Any:
+    made = builder.emit(relax.op.nn.conv2d(data, constant(48, 16, 1, 1)))
+    return relax.op.nn.avg_pool2d(made, pool_size=3, strides=1, padding=1)
+
+
+def sums(builder: Any, relax: Any, data: Any) -> Any:
+    return relax.op.sum(data, axis=[0, 2])
+
+
+def mean(builder: Any, relax: Any, data: Any) -> Any:
+    return relax.op.mean(data, axis=[2, 3])
+
+
+def softmax(builder: Any, relax: Any, data: Any) -> Any:
+    return relax.op.nn.softmax(data, axis=-1)
+
+
+def layer_norm(builder: Any, relax: Any, data: Any) -> Any:
+    return relax.op.nn.gelu(relax.op.nn.layer_norm(data, constant(40), constant(40), axes=[-1]))
+
+
 CASES = [
     ("conv2d_NCHWc", (2, 6, 9, 14), convolution((28, 6, 3, 3), padding=(1, 0, 2, 1), strides=2)),
     ("conv2d_NCHWc", (1, 24, 7, 10), convolution((24, 1, 3, 3), padding=2, groups=24, dilation=2)),
@@ -75,6 +106,13 @@ CASES = [
     ("conv", (1, 12, 10, 9), convolution((8, 6, 3, 3), groups=2, padding=1)),
     ("matmul", (7, 33), dense),
     ("matmul", (3, 12, 20), batched),
+    ("conv2d_transpose", (2, 6, 5, 7), transposed),
+    ("reduction", (2, 5, 11, 13), pooling),
+    ("reduction", (1, 16, 9, 6), pooling_of_blocks),
+    ("reduction", (3, 5, 4, 48), sums),
+    ("rows", (2, 6, 6, 8), mean),
+    ("rows", (6, 8, 64), softmax),
+    ("rows", (9, 40), layer_norm),
 ]
 
 
@@ -82,7 +120,7 @@ CASES = [
 def test_points_compute_what_the_kernel_does_before_it_is_scheduled(
     quick: Any, rule: str, shape: tuple[int, ...], body: Any
 ) -> None:
-    item = tunable(quick, shape, body)
+    item = tunable(quick, shape, body, rule)
     (spec,) = item.tasks
     assert spec == item.default and spec.template == f"{rule}.relax"
     task, tvm = spec.create(quick), load_tvm()
@@ -130,6 +168,23 @@ def test_what_the_knobs_do_stands_in_the_columns_of_the_dataset(target: Any) -> 
     assert factors.tile == {"oc": 1, "oh": 2, "ow": 3} and factors.split == {"ici": 4}
     assert factors.compute_at == "inline" and factors.unroll == "tile and reduction"
     assert factors.reorder == "n oc oh ow | ic kh kw ici.o ici.i" and factors.parallel == "n oc" and factors.fuse == 2
+
+
+def test_what_the_knobs_of_rows_do_stands_in_the_same_columns_and_records_of_them_are_used(target: Any) -> None:
+    shape = (6, 8, 64)
+    item = tunable(target, shape, softmax)
+    knobs = {"tile_row": 4, "split_k": 32, "fuse": 1, "compute_at": -1, "vectorize": 8, "unroll": 2}
+    record = _record(target, item, knobs)
+    model = ImportedModel("one", "test", module(shape, softmax), {}, (InputSpec("data", shape),))
+    built = compiler_in_use().build(model, target, UsableRecords.only(record))
+    found = built.schedules[item.anchor.key]
+    assert (found.template, found.origin, found.knobs) == ("rows.relax", "tuned", knobs)
+    factors = Factors(tile={"row": 4}, split={"k": 32}, fuse=1, compute_at="inline", vectorize=8)
+    assert found.factors == dataclasses.replace(factors, unroll="row", parallel="rows")
+    data = np.random.default_rng(1).standard_normal(shape).astype("float32")
+    (made,) = compiler_in_use().load(built.compiled, runtime_device(target), {"data": data}).output_arrays()
+    expected = np.exp(data) / np.exp(data).sum(axis=-1, keepdims=True)
+    np.testing.assert_allclose(made, expected, rtol=1e-4)
 
 
 @pytest.fixture(scope="module")

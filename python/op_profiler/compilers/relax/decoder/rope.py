@@ -67,17 +67,12 @@ def rope(theta: float, heads: int, kv_heads: int, size: int) -> Any:
                 for head in T.serial(heads):
                     for d in T.vectorized(half):
                         q[at, head, d] = cosine[d] * qkv[at, head, d] - sine[d] * qkv[at, head, d + half]
-                    for d in T.vectorized(half):
                         q[at, head, d + half] = cosine[d] * qkv[at, head, d + half] + sine[d] * qkv[at, head, d]
+                for head in T.serial(heads, keys):
+                    for d in T.vectorized(half):
+                        k[at, head - heads, d] = cosine[d] * qkv[at, head, d] - sine[d] * qkv[at, head, d + half]
+                        k[at, head - heads, d + half] = cosine[d] * qkv[at, head, d + half] + sine[d] * qkv[at, head, d]
                 for head in T.serial(kv_heads):
-                    for d in T.vectorized(half):
-                        k[at, head, d] = (
-                            cosine[d] * qkv[at, heads + head, d] - sine[d] * qkv[at, heads + head, d + half]
-                        )
-                    for d in T.vectorized(half):
-                        k[at, head, d + half] = (
-                            cosine[d] * qkv[at, heads + head, d + half] + sine[d] * qkv[at, heads + head, d]
-                        )
                     for d in T.vectorized(size):
                         v[at, head, d] = qkv[at, keys + head, d]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from op_profiler.compilers.relax.convolution import registers_of
 from op_profiler.compilers.relax.rules.blocks import (
     Unfit,
     anchor_of,
@@ -13,17 +14,15 @@ from op_profiler.compilers.relax.rules.blocks import (
     inline,
     name_of,
     spatial_count,
-    sum_in_registers,
 )
-from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
 from op_profiler.compilers.relax.rules.nest import Anchored, Axis, nest_of, reduction_of
+from op_profiler.compilers.relax.rules.template import ROOT
 from op_profiler.compilers.relax.transposed import NAME as PACKED_PHASES
 from op_profiler.compilers.relax.vectors import Vectors, divisor
-from op_profiler.schedules.factors import Factors
 
 _PADDED = ("pad", "dilate")
-_OPERANDS = 4  # registers that are left free where several blocks of channels are summed, each with a weight of its own
 _ROWS_OF_DEPTHWISE = 2  # it reads as many vectors as it sums, so half of the registers hold operands
+_OPERANDS = 4  # registers that are left free where several blocks of channels are summed, each with a weight of its own
 
 
 def blocked(schedule: Any, vectors: Vectors) -> Anchored:
@@ -37,9 +36,11 @@ def blocked(schedule: Any, vectors: Vectors) -> Anchored:
         raise Unfit("no blocked convolution")
     padded = inline(schedule, before, _PADDED)
     last = epilogue(schedule, anchor, after)
-    batch, chunks, height, width, block = (_size(schedule, loop) for loop in _loops(schedule, last, len("NCHWc")))
+    _loops(schedule, last, len("NCHWc"))
+    loops = schedule.get_loops(anchor)[: len("NCHWc")]
+    batch, chunks, height, width, block = (_size(schedule, loop) for loop in loops)
     reduction = reduction_of(schedule, anchor)
-    registers = max(vectors.accumulators * vectors.lanes // max(block, vectors.lanes), 1)
+    registers = registers_of(vectors, block)
     if len(reduction) == len("HW"):
         registers //= _ROWS_OF_DEPTHWISE
     columns = divisor(width, registers)
@@ -55,14 +56,14 @@ def blocked(schedule: Any, vectors: Vectors) -> Anchored:
     split = reduction[-1][0] if len(reduction) > len("HW") and reduction[-1][1] > 1 else None
     tile = {"oc": channels, "oh": rows, "ow": columns}
     order = ("n", "oc", "oh", "ow")
-    feeds = len(padded) == 1
+    feeds = ROOT if len(padded) == 1 else None
     nest = nest_of(
-        axes, order, tile, reduction, split, lanes=vectors.lanes, block=block, vectorize=block, producers=feeds
+        axes, order, tile, reduction, split, lanes=vectors.lanes, block=block, vectorize=block, compute_at=feeds
     )
     return Anchored(schedule, nest, anchor, last, padded)
 
 
-def transposed(schedule: Any, vectors: Vectors) -> Factors:
+def transposed(schedule: Any, vectors: Vectors) -> Anchored:
     """All phases of a transposed convolution: blocks of channels, then what follows it over the whole output.
 
     Raises:
@@ -73,27 +74,32 @@ def transposed(schedule: Any, vectors: Vectors) -> Factors:
         raise Unfit("no packed transposed convolution")
     padded = inline(schedule, before, _PADDED)
     copied = schedule.cache_write(anchor, 0, "local")
-    batch, channel, row, down, column, right, lane = schedule.get_loops(copied)
-    height, width, block = (_size(schedule, loop) for loop in (row, column, lane))
+    batch, chunks, height, down, width, right, block = (_size(schedule, loop) for loop in schedule.get_loops(copied))
     columns = divisor(width, vectors.accumulators)
     rows = divisor(height, vectors.accumulators // columns) if columns == width else 1
-    row_outer, row_inner = schedule.split(row, [None, rows])
-    column_outer, column_inner = schedule.split(column, [None, columns])
-    schedule.reorder(batch, channel, down, right, row_outer, column_outer, row_inner, column_inner, lane)
-    schedule.parallel(schedule.fuse(batch, channel, down, right, row_outer))
-    schedule.vectorize(lane)
-    schedule.compute_at(anchor, column_outer, preserve_unit_loops=True)
-    _, _, batch, channel, row, down, column, right, lane, *reduction = schedule.get_loops(anchor)
-    sum_in_registers(schedule, anchor, [batch, channel, down, right], reduction, [row, column, lane])
-    schedule_blocks(schedule, vectors, [*padded, after[-1]])
-    return Factors(
-        tile={"oc": block, "oh": rows, "ow": columns},
-        fuse=5,
-        compute_at="root" if padded else None,
-        vectorize=block,
-        unroll="oh ow",
-        parallel="n oc oh",
+    axes = (
+        Axis("n", batch, tiled=False),
+        Axis("oc", chunks),
+        Axis("oh", height),
+        Axis("ph", down, tiled=False, moves=False),
+        Axis("ow", width),
+        Axis("pw", right, tiled=False, moves=False),
+        Axis("lane", block),
     )
+    order = ("ph", "pw", "n", "oc", "oh", "ow")
+    reduction = reduction_of(schedule, anchor)
+    nest = nest_of(
+        axes,
+        order,
+        {"oc": 1, "oh": rows, "ow": columns},
+        reduction,
+        reduction[0][0] if reduction[0][1] > 1 else None,
+        lanes=vectors.lanes,
+        block=block,
+        vectorize=block,
+        compute_at=ROOT if len(padded) == 1 else None,
+    )
+    return Anchored(schedule, nest, anchor, copied, padded, following=after[-1:])
 
 
 def plain(schedule: Any, vectors: Vectors) -> Anchored:
@@ -119,9 +125,9 @@ def plain(schedule: Any, vectors: Vectors) -> Anchored:
     reduction = reduction_of(schedule, anchor)
     split = reduction[0][0] if reduction[0][1] > 1 else None
     tile = {"oc": channels, "ow": lanes} | dict.fromkeys([axis.name for axis in high], 1)
-    feeds = len(padded) == 1
+    feeds = ROOT if len(padded) == 1 else None
     nest = nest_of(
-        axes, order, tile, reduction, split, lanes=vectors.lanes, block=width, vectorize=lanes, producers=feeds
+        axes, order, tile, reduction, split, lanes=vectors.lanes, block=width, vectorize=lanes, compute_at=feeds
     )
     return Anchored(schedule, nest, anchor, last, padded)
 

@@ -28,14 +28,12 @@ from typing import Any
 
 from op_profiler.compilers.relax.rules.blocks import REDUCTION, sum_in_registers, vectorize_and_unroll
 from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
+from op_profiler.compilers.relax.rules.template import INLINE, ROOT, Knobs
 from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
 
-Knobs = Mapping[str, int]
-
 _MOST_REGISTERS = 32
 _MOST_UNROLLED = 512
-_ROOT, _INLINE = 0, -1
 _UNROLLED = ("none", "tile", "tile and reduction")
 
 
@@ -46,11 +44,13 @@ class Axis:
     Attributes:
         extent: None where only run time tells it.
         tiled: it may be in the register tile; the last axis always is.
+        moves: its outer loop may stand behind others.
     """
 
     name: str
     extent: int | None
     tiled: bool = True
+    moves: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Nest:
         found |= {"outer": list(range(len(self.outer_orders))), "fuse": list(range(1, self._loops + 1))}
         found["reorder"] = list(range(len(self.inner_orders)))
         if self.producers:
-            found["compute_at"] = [_ROOT, *range(1, self._loops + 1), _INLINE]
+            found["compute_at"] = [ROOT, *range(1, self._loops + 1), INLINE]
         found["vectorize"] = [width for width in {self.lanes, self.lanes // 2} if width and self.block % width == 0]
         found["unroll"] = [0, 1, 2]
         return {name: sorted({*values, self.default[name]}) for name, values in found.items()}
@@ -105,9 +105,10 @@ class Nest:
 
     @functools.cached_property
     def outer_orders(self) -> list[tuple[str, ...]]:
-        """Orders of the outer loops, the rule's first; those of extent 1 stay in front."""
-        moving = self._moving
-        fixed = tuple(name for name in self.order if name not in moving)
+        """Orders of the outer loops, the rule's first; those that do not move or are of extent 1 stay in front."""
+        still = {axis.name for axis in self.axes if not axis.moves}
+        moving = [name for name in self._moving if name not in still]
+        fixed = tuple(sorted((name for name in self.order if name not in moving), key=self._moving.__contains__))
         return [fixed + found for found in itertools.permutations(moving)]
 
     @property
@@ -133,7 +134,7 @@ class Nest:
         rows = math.prod(knobs.get(f"tile_{axis.name}", 1) for axis in self.axes[:-1])
         left = self._loops - knobs["fuse"] + 1
         fits = rows * math.ceil(columns / width) * math.ceil(width / self.lanes) <= _MOST_REGISTERS
-        return columns % width == 0 and fits and knobs.get("compute_at", _ROOT) <= left
+        return columns % width == 0 and fits and knobs.get("compute_at", ROOT) <= left
 
     @property
     def _loops(self) -> int:
@@ -158,7 +159,7 @@ class Nest:
         count = self.fused(knobs)
         where = None
         if self.producers:
-            named = {_ROOT: "root", _INLINE: "inline"}.get(knobs["compute_at"])
+            named = {ROOT: "root", INLINE: "inline"}.get(knobs["compute_at"])
             rest = [" ".join(order[:count]), *order[count:]]
             where = named or rest[min(knobs["compute_at"], len(rest)) - 1]
         return Factors(
@@ -175,12 +176,12 @@ class Nest:
 
 @dataclasses.dataclass(frozen=True)
 class Anchored:
-    """A function of TIR whose anchor was found, ready to be scheduled.
+    """A function whose anchor was found, nothing of whose loops was changed yet (a `Template`).
 
     Attributes:
-        schedule: ``tvm.s_tir.Schedule``, nothing of whose loops was changed yet.
         anchor, last: the block that sums, and the one that writes what becomes of the sum.
         feeding: blocks before the anchor that were not inlined.
+        following: blocks behind `last`, each scheduled by itself.
     """
 
     schedule: Any
@@ -188,15 +189,25 @@ class Anchored:
     anchor: Any
     last: Any
     feeding: Sequence[Any]
+    following: Sequence[Any] = ()
+
+    @property
+    def knobs(self) -> dict[str, list[int]]:
+        return self.nest.knobs
+
+    @property
+    def default(self) -> Knobs:
+        return self.nest.default
+
+    def is_valid(self, knobs: Knobs) -> bool:
+        return self.nest.is_valid(knobs)
+
+    def factors(self, knobs: Knobs) -> Factors:
+        return self.nest.factors(knobs)
 
     def apply(self, knobs: Knobs, vectors: Vectors) -> None:
-        """Schedule it by these values; once only.
-
-        Raises:
-            RuntimeError, ValueError, TypeError: they do not go together (`blocks.TVM_ERRORS`).
-        """
         schedule, nest = self.schedule, self.nest
-        if self.nest.producers and knobs["compute_at"] == _INLINE:
+        if self.nest.producers and knobs["compute_at"] == INLINE:
             schedule.compute_inline(self.feeding[0])
         outer = self._tile_output(knobs)
         schedule.compute_at(self.anchor, outer[-1], preserve_unit_loops=True)
@@ -204,6 +215,7 @@ class Anchored:
         axes, reduction = loops[: len(nest.axes)], loops[len(nest.axes) :]
         self._sum(knobs, axes, reduction)
         self._place_feeding(knobs, outer, vectors)
+        schedule_blocks(schedule, vectors, self.following)
 
     def _tile_output(self, knobs: Knobs) -> list[Any]:
         """Tile, order and fuse the loops of what is written; the outer loops that are left, the parallel one first."""
@@ -261,10 +273,10 @@ class Anchored:
 
     def _place_feeding(self, knobs: Knobs, outer: Sequence[Any], vectors: Vectors) -> None:
         schedule = self.schedule
-        where = knobs.get("compute_at", _ROOT)
-        if where == _INLINE:
+        where = knobs.get("compute_at", ROOT)
+        if where == INLINE:
             return
-        if where == _ROOT:
+        if where == ROOT:
             schedule_blocks(schedule, vectors, self.feeding)
             return
         (block,) = self.feeding
@@ -303,7 +315,7 @@ def nest_of(  # noqa: PLR0913 - what rules differ in
     lanes: int,
     block: int,
     vectorize: int,
-    producers: bool = False,
+    compute_at: int | None = None,
 ) -> Nest:
     """The nest of a rule that by default keeps its orders, does not split the reduction, unrolls the tile, and runs all
     outer loops but the last in parallel.
@@ -311,6 +323,7 @@ def nest_of(  # noqa: PLR0913 - what rules differ in
     Args:
         tile: by axis; of axes of extent 1 it is left out.
         vectorize: lanes of the default.
+        compute_at: where what feeds the sum is computed by default; None where nothing does.
     """
     moving = {axis.name for axis in axes if axis.extent != 1}
     last = axes[-1].name
@@ -318,5 +331,5 @@ def nest_of(  # noqa: PLR0913 - what rules differ in
     if split is not None:
         values[f"split_{split}"] = dict(reduction)[split]
     values |= {"outer": 0, "fuse": max(sum(name in moving for name in order[:-1]), 1), "reorder": 0}
-    values |= ({"compute_at": _ROOT} if producers else {}) | {"vectorize": vectorize, "unroll": 1}
-    return Nest(axes, order, reduction, split, lanes, block, producers, values)
+    values |= ({} if compute_at is None else {"compute_at": compute_at}) | {"vectorize": vectorize, "unroll": 1}
+    return Nest(axes, order, reduction, split, lanes, block, compute_at is not None, values)

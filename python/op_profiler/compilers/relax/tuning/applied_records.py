@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.compilers.relax.rules import SUFFIX, anchored
+from op_profiler.compilers.relax.rules import SUFFIX, template_of
 from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS
 from op_profiler.compilers.relax.tuning.automatic import PREFIX, factors_of_sketch
 from op_profiler.compilers.relax.tuning.workload import computation, workload_of
@@ -57,8 +57,8 @@ class AppliedRecords:
             return factors_of_sketch(record.knobs)
         if not record.template.endswith(SUFFIX) or not record.knobs:
             return Factors()
-        found = anchored(function, self._vectors, record.template.removesuffix(SUFFIX))
+        found = template_of(function, self._vectors, record.template.removesuffix(SUFFIX))
         try:
-            return found[1].nest.factors(record.knobs) if found is not None else Factors()
+            return found.factors(record.knobs) if found is not None else Factors()
         except (LookupError, TypeError):
             return Factors()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.compilers.relax.rules import SUFFIX, anchored
+from op_profiler.compilers.relax.rules import SUFFIX, template_of
 from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS
-from op_profiler.compilers.relax.rules.nest import Anchored
+from op_profiler.compilers.relax.rules.template import Template
 from op_profiler.compilers.relax.tuning.function_task import FunctionTask, Knobs
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_errors import last_line
@@ -34,25 +34,25 @@ class KernelTask(FunctionTask):
     def __init__(self, spec: TaskSpec, target: Target) -> None:
         super().__init__(spec, target)
         self._vectors = vectors_of(target)
-        self._nest = self._found().nest
-        self.knobs = self._nest.knobs
+        self._template = self._found()
+        self.knobs = self._template.knobs
 
     def is_valid(self, point: int) -> bool:
-        return self._nest.is_valid(self._values(point))
+        return self._template.is_valid(self._values(point))
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
-        return self._nest.factors(knobs)
+        return self._template.factors(knobs)
 
     def default(self) -> Schedule:
-        knobs = dict(self._nest.default)
-        return Schedule(self.spec.template, knobs, "trial", self._nest.factors(knobs))
+        knobs = dict(self._template.default)
+        return Schedule(self.spec.template, knobs, "trial", self._template.factors(knobs))
 
-    def _found(self) -> Anchored:
+    def _found(self) -> Template:
         name = self.spec.template.removesuffix(SUFFIX)
-        found = anchored(self._module["main"], self._vectors, name)
+        found = template_of(self._module["main"], self._vectors, name)
         if found is None:
             raise ModelError(f"{self.spec.template} has no knobs for this function")
-        return found[1]
+        return found
 
     def _scheduled(self, knobs: Knobs) -> Any:
         found = self._found()

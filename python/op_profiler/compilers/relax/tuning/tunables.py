@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from op_profiler.compilers.compiled_model import Occurrence
-from op_profiler.compilers.relax.rules import SUFFIX, anchored
+from op_profiler.compilers.relax.rules import SUFFIX, schedule_function, template_of
 from op_profiler.compilers.relax.tuning.automatic import PREFIX, sketches
 from op_profiler.compilers.relax.tuning.workload import arguments_of, module_of
 from op_profiler.compilers.relax.vectors import vectors_of
@@ -22,8 +22,11 @@ def spec_of(occurrence: Occurrence, target: Target) -> TaskSpec | None:
     """The task of an operator's kernel; None where its rule has no knobs, or it writes several tensors."""
     if not _is_one(occurrence):
         return None
-    found = anchored(occurrence.function, vectors_of(target))
-    return None if found is None else TaskSpec(f"{found[0]}{SUFFIX}", _arguments(occurrence))
+    vectors = vectors_of(target)
+    name = schedule_function(occurrence.function, vectors)[1].template
+    if template_of(occurrence.function, vectors, name.removesuffix(SUFFIX)) is None:
+        return None
+    return TaskSpec(name, _arguments(occurrence))
 
 
 def automatic_specs(occurrence: Occurrence, target: Target) -> tuple[TaskSpec, ...]:
@@ -36,7 +39,8 @@ def automatic_specs(occurrence: Occurrence, target: Target) -> tuple[TaskSpec, .
 
 
 def _is_one(occurrence: Occurrence) -> bool:
-    return occurrence.operator.anchor in HEAVY and len(occurrence.operator.outputs) == 1
+    """Whether it is a kernel of its own that writes one tensor; a search compares one."""
+    return occurrence.function is not None and len(occurrence.operator.outputs) == 1
 
 
 def _arguments(occurrence: Occurrence) -> tuple[object, ...]:
@@ -59,8 +63,12 @@ def tunables(
         if operator.key in found or (keys is not None and operator.key not in keys):
             continue
         default = spec_of(occurrence, target)
-        own = () if default is None else (default,)
-        tasks = automatic_specs(occurrence, target) if space == AUTOMATIC else own
+        if space != AUTOMATIC:
+            tasks: tuple[TaskSpec, ...] = () if default is None else (default,)
+        elif default is not None or operator.anchor in HEAVY:
+            tasks = automatic_specs(occurrence, target)
+        else:
+            tasks = ()
         if tasks:
             found[operator.key] = Tunable(operator, tasks, default, (operator.key,))
     return list(found.values())

@@ -1,0 +1,73 @@
+"""Pooling, and reductions over other axes than the last: what they write beside each other is computed as a vector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.compilers.relax.rules.blocks import (
+    Unfit,
+    anchor_of,
+    blocks_of,
+    epilogue,
+    extent,
+    has_bool,
+    inline,
+    reads_across,
+    spatial_count,
+)
+from op_profiler.compilers.relax.rules.elementwise import FEWEST_LANES
+from op_profiler.compilers.relax.rules.nest import Anchored, Axis, nest_of, reduction_of
+from op_profiler.compilers.relax.rules.template import INLINE, ROOT
+from op_profiler.compilers.relax.vectors import Vectors, divisor
+
+_PADDED = ("pad",)
+_MOST_PLACES, _MOST_VECTORS = 8, 4
+"""Of a tile: places of a block of channels, or vectors of a row."""
+
+
+def reduction(schedule: Any, vectors: Vectors) -> Anchored:
+    """One reduction of one tensor, in which the last axis of the output is not among those that it runs over.
+
+    Raises:
+        Unfit: it is none, or its last axis has no vectors.
+    """
+    before, anchor, after = anchor_of(schedule)
+    count = spatial_count(schedule, anchor)
+    if count == 0 or len(schedule.get(anchor).writes) != 1:
+        raise Unfit("no axis that stays, or several results")
+    if any(has_bool(schedule, block) for block in blocks_of(schedule)):
+        raise Unfit("truth values")
+    if reads_across(schedule, anchor):
+        raise Unfit("vectors that lie apart")
+    padded = inline(schedule, before, _PADDED)
+    last = epilogue(schedule, anchor, after)
+    sizes = [extent(schedule, loop) for loop in schedule.get_loops(last)]
+    known = [size for size in sizes if size is not None]
+    if len(known) != count or len(sizes) != count:
+        raise Unfit("what follows has other dimensions, or only run time tells them")
+    lanes = divisor(known[-1], vectors.lanes)
+    if lanes < FEWEST_LANES:
+        raise Unfit("short vectors")
+    axes = [Axis(f"ax{place}", size) for place, size in enumerate(known)]
+    names = [axis.name for axis in axes]
+    tile = {**dict.fromkeys(names, 1), names[-1]: lanes * divisor(known[-1] // lanes, _MOST_VECTORS)}
+    of_blocks = count > 1 and known[-1] == lanes  # of channels, which stay whole
+    if of_blocks:
+        del tile[names.pop()]
+        tile[names[-1]] = divisor(known[-2], _MOST_PLACES)
+    over = reduction_of(schedule, anchor)
+    longest, size = max(over, key=lambda one: one[1])
+    if not all(one[1] for one in over):
+        raise Unfit("a length that only run time tells")
+    nest = nest_of(
+        tuple(axes),
+        tuple(names),
+        tile,
+        over,
+        longest if size > 1 else None,
+        lanes=vectors.lanes,
+        block=known[-1],
+        vectorize=lanes,
+        compute_at=(INLINE if of_blocks else ROOT) if len(padded) == 1 else None,
+    )
+    return Anchored(schedule, nest, anchor, last, padded)
