@@ -1,6 +1,6 @@
 """Do Relay's rows help to predict Relax's networks? Every family of networks is held out, three times.
 
-    python benchmarks/relax_predictor.py DB         (some minutes; DB has the same networks under both compilers)
+    python benchmarks/relax_predictor.py DB         (DB, or sqlite:///DB, has the same networks under both compilers)
 
 The dataset comes of this machine, at about a minute a model, since the collector keeps the loops of Relax's kernels in
 the cache folder. A predictor needs 25 rows: a family is told as one of too few where fewer are left without it.
@@ -18,8 +18,10 @@ Goal: rows of both are closer than those of either.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +35,13 @@ if TYPE_CHECKING:
     from op_profiler.predict.latency.predictor import Predictor
 
 SIDES = ("relay", "relax", "both")
+NETWORKS = ("dcgan", "squeezenet_v1.1", "mobilenet", "resnet-18", "shufflenet_v2_x1_0", "mnasnet0_5")
 _FOLDS = 3
+
+
+def note(text: str) -> None:
+    """Tell at once what is done, also to a file."""
+    print(f"# {text}", flush=True)
 
 
 def both_compilers(db: str) -> Examples:
@@ -47,7 +55,7 @@ def both_compilers(db: str) -> Examples:
     from op_profiler.predict.latency.query import unknown_loops
     from op_profiler.predict.latency.steady_times import steady
 
-    examples = steady(load_examples(db=db))
+    examples = steady(load_examples(db=db, note=note))
     compilers = np.array([device.compiler for device in examples.devices])
     if sorted(compilers) != ["relax", "relay"]:
         raise DatasetError(f"{db} has devices of {', '.join(compilers) or 'nothing'}; one of each compiler is needed")
@@ -59,9 +67,9 @@ def both_compilers(db: str) -> Examples:
     for first, device in ((count, relax_device), (0, relay_device)):
         used = np.unique(examples.operator[compilers[examples.device] == device.compiler])
         use_compiler(device.compiler)  # relax's loops were kept, so its TVM is not asked
-        loops[first + used] = loops_of([examples.operators[at] for at in used], device.target, print)
+        loops[first + used] = loops_of([examples.operators[at] for at in used], device.target, note)
         known = np.isfinite(loops[first + used]).all(axis=1)
-        print(f"# loops of {int(known.sum())} of {len(used)} operators under {device.compiler}")
+        note(f"loops of {int(known.sum())} of {len(used)} operators under {device.compiler}")
     return dataclasses.replace(
         examples,
         operators=examples.operators * 2,
@@ -103,12 +111,17 @@ def predictions(examples: Examples, too_few: list[str]) -> Iterator[tuple[str, f
     families = np.array([family_of(name) for name in examples.models])
     of_relax = np.unique(examples.model[examples.device == 1])
     assert examples.loops is not None
-    for family in dict.fromkeys(families[of_relax]):
+    held_out = list(dict.fromkeys(families[of_relax]))
+    started = time.monotonic()
+    for number, family in enumerate(held_out, start=1):
         for side in SIDES:
+            note(
+                f"{time.monotonic() - started:.0f} s: {family} ({number} of {len(held_out)}), fitting to rows of {side}"
+            )
             try:
                 predictor = fitted(examples, side, families[examples.model] == family)
             except DatasetError as error:
-                print(f"# too few rows of {side} without {family}: {error}")
+                note(f"too few rows of {side} without {family}: {error}")
                 too_few.append(f"{family}: {side}")
                 continue
             for model in of_relax[families[of_relax] == family]:
@@ -131,11 +144,15 @@ def main() -> None:
 
     from op_profiler.predict.latency.held_out import HEAVY_US
 
-    print(provenance())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("db", metavar="DB", help="file, or SQLAlchemy address, of the dataset")
+    db = parser.parse_args().db
+    print(provenance(), flush=True)
     networks: list[dict[str, Any]] = []
     too_few: list[str] = []
     heavy: dict[str, list[np.ndarray]] = {side: [] for side in SIDES}
-    for side, measured_us, operators_us, found in predictions(both_compilers(sys.argv[1]), too_few):
+    examples = both_compilers(db if "://" in db else f"sqlite:///{db}")
+    for side, measured_us, operators_us, found in predictions(examples, too_few):
         error = found.total_us / measured_us - 1
         row = {
             "network": found.network.name,
@@ -146,7 +163,8 @@ def main() -> None:
             "interval_holds": bool(found.low_us <= measured_us <= found.high_us),
         }
         networks.append(row)
-        print(f"{row['network']:28} {row['threads']} {side:6} {row['measured_us']:10} {row['error_percent']:+7.1f} %")
+        told = f"{row['network']:28} {row['threads']} {side:6} {row['measured_us']:10} {row['error_percent']:+7.1f} %"
+        print(told, flush=True)
         heavy[side].append(np.abs(found.operators.latency_us / operators_us - 1)[operators_us > HEAVY_US])
     if not networks:
         sys.exit("no family can be held out: collect more networks under both compilers")
@@ -170,7 +188,12 @@ def main() -> None:
     )
     if too_few:
         headline += f"; too few rows without {', '.join(too_few)}"
-    store(__file__, headline, {"sides": sides, "networks": networks}, whole=len(sys.argv) == 2)
+    store(
+        __file__,
+        headline,
+        {"sides": sides, "networks": networks},
+        whole={row["network"] for row in networks} >= set(NETWORKS),
+    )
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ def analyze(
         typer.Option(
             help="What may decide the latency, by commas: input_size, batch, input_channels, output_channels, kernel, "
             "stride, flops, bytes, arithmetic_intensity, template, tile, split, fuse, reorder, compute_at, vectorize, "
-            "unroll, parallel, threads, cache, precision, one axis such as tile.oc or split.ic; or all."
+            "unroll, parallel, threads, cache, precision, past (tokens in a decoder's cache), one axis such as tile.oc "
+            "or split.ic; or all."
         ),
     ] = "all",
     anchor: Annotated[

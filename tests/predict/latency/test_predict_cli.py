@@ -100,6 +100,15 @@ def test_a_dataset_that_is_not_there(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
 
 
+def test_a_dataset_without_times_to_learn_from_says_what_to_do(tmp_path: Path) -> None:
+    from op_profiler.dataset import Dataset
+
+    address = f"sqlite:///{tmp_path / 'empty.db'}"
+    with Dataset.open(address):
+        pass
+    assert "--remeasure noisy" in _run("predict", "mlp", "--db", address, code=5).stderr
+
+
 def test_evaluate_leaves_models_out(db: str) -> None:
     done = _run("evaluate", "--db", db, "--split", "model,random", "--predictor", "xgboost", "--json", "--quiet")
     scores = json.loads(done.stdout)

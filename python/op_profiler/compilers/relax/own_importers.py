@@ -80,8 +80,10 @@ def _from_torch(program: Any, inputs: Mapping[str, Any], layers: NotedLayers) ->
     import torch
     from tvm.relax.frontend.torch import from_exported_program
 
-    from op_profiler.frontends.importers.torch_layers import layer_of_node
+    from op_profiler.frontends.importers.torch_layers import WRAPPED, layer_of_node
 
+    if isinstance(getattr(program, WRAPPED, program), torch.jit.ScriptModule):
+        raise TypeError("torch.export takes no TorchScript, which Relay alone imports; save the model by torch.export")
     with torch.no_grad():
         exported = torch.export.export(program, tuple(inputs.values()))
         with layers.of_torch(lambda node: layer_of_node(node, program)):

@@ -88,8 +88,13 @@ def examples_for(
     if db is None and file is None:
         raise DatasetError("there is no dataset to learn from; give one with --db (op-profiler sample makes one)")
     there = devices_in(db=db, file=file)
+    if not there:
+        raise DatasetError(
+            f"there is no time to learn from in {db or 'what ships'}: what failed, was tuned or measured beside others "
+            "is left out. Collect while nothing else uses the machine; --remeasure noisy repeats what was beside others"
+        )
     devices = [one for one in there if one.compiler == compiler]
-    if there and not devices:
+    if not devices:
         raise DatasetError(
             f"there are no times of --compiler {compiler} in {db or 'what ships'}: collect some "
             f"(op_performance_collector.py --compiler {compiler} --modelname ... --threads 1,2), and give it "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,32 @@ def test_modules_of_torch_are_layers_through_torch_export() -> None:
     layers = layers_of(operators(found))
     assert [names[0] for names in layers["nn.contrib_dense_pack"]] == ["0.inner", "1.inner"]
     assert {name for names in layers["nn.layer_norm"] for name in names} >= {"0.norm", "1.norm"}
+
+
+def test_tensors_of_tflite_are_layers() -> None:
+    spec = importlib.util.find_spec("mediapipe")
+    if spec is None or not spec.origin:
+        pytest.skip("mediapipe, whose .tflite files this test reads, is not installed")
+    (file,) = Path(spec.origin).parent.glob("modules/*/hand_recrop.tflite")
+    model = imported(file, "relax")
+    assert "imported by Relax itself" in model.notes
+    layers = [name for one in operators(model) for names in one.layers for name in names.split(", ")]
+    content = file.read_bytes()
+    assert layers and all(name.encode() in content for name in layers)
+
+
+@pytest.mark.slow  # a module of torch through torch.export stands above
+@pytest.mark.parametrize("importer", ["auto", "relax"])
+def test_a_language_model_of_transformers_as_a_whole(importer: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    config = {"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "vocab_size": 64, "n_positions": 32}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    load_tvm()
+    request = ModelRequest(source="transformers", name=str(tmp_path), sequence_length=8, importer=importer)
+    layers = layers_of(operators(RELAX.load_model(FRONTENDS.get("transformers"), request)))
+    assert {"h.0.attn.c_attn", "h.1.mlp.c_proj"} <= {
+        name for found in layers.values() for names in found for name in names
+    }
 
 
 def test_steps_of_decoders_have_the_layers_of_transformers() -> None:
