@@ -58,6 +58,7 @@ BLOCKED, PLAIN = "conv2d_NCHWc", "conv"
         (BLOCKED, (1, 32, 5, 73), (32, 16, 3, 3), {"groups": 2, "padding": 1, "strides": 2}),
         (PLAIN, (1, 12, 10, 10), (8, 6, 3, 3), {"groups": 2}),
         (PLAIN, (1, 3, 11, 23), (3, 3, 3, 3), {"padding": 1}),
+        (PLAIN, (1, 16, 9, 11), (32, 1, 3, 3), {"padding": 1, "groups": 16}),
     ],
 )
 def test_convolutions(rule: str, shape: tuple[int, ...], weight: tuple[int, ...], options: dict[str, Any]) -> None:
@@ -156,6 +157,13 @@ def test_batched_products_of_rows_that_only_run_time_tells() -> None:
     check(module((3, tirx.Var("n", "int64"), 20), body), few, "matmul", shapes=more)
 
 
+def test_rows_of_products_are_parallel_where_columns_are_few() -> None:
+    target = resolve_target("llvm")
+    kernels = lower(module((64, 24), lambda b, relax, x: relax.op.matmul(x, constant(24, 48))), target).kernels
+    (schedule,) = scheduled(kernels, target)[1].values()
+    assert schedule.factors.parallel == "x y"
+
+
 def test_batched_products() -> None:
     def body(builder: Any, relax: Any, data: Any) -> Any:
         return relax.op.matmul(data, relax.op.permute_dims(data, [0, 2, 1]))
@@ -195,12 +203,15 @@ def test_norms_of_rows(shape: tuple[int, ...]) -> None:
     check(module(shape, body), shape, "rows")
 
 
-def test_softmax_over_channels_and_norms_of_groups_have_no_rows() -> None:
-    shape = (2, 6, 5, 7)
-
+@pytest.mark.parametrize("shape", [(2, 6, 5, 7), (2, 6, 6, 6)])
+def test_softmax_and_norms_over_channels_and_norms_of_groups_have_no_rows(shape: tuple[int, ...]) -> None:
     def body(builder: Any, relax: Any, data: Any) -> Any:
         groups = relax.op.nn.group_norm(data, constant(6), constant(6), num_groups=3, channel_axis=1, axes=[2, 3])
-        return [relax.op.nn.softmax(data, axis=1), groups]
+        return [
+            relax.op.nn.softmax(data, axis=1),
+            groups,
+            relax.op.nn.layer_norm(data, constant(6), constant(6), axes=[1]),
+        ]
 
     check(module(shape, body), shape)
 
@@ -238,6 +249,12 @@ def test_pooling_of_rows() -> None:
         return [*made, op.avg_pool2d(data, pool_size=3, padding=1, count_include_pad=True)]
 
     check(module(shape, body), shape, "reduction")
+
+
+def test_pooling_of_one_and_of_three_dimensions() -> None:
+    one, three = (2, 5, 21), (1, 3, 5, 7, 12)
+    check(module(one, lambda b, relax, x: relax.op.nn.max_pool1d(x, 3, strides=2, padding=1)), one, "reduction")
+    check(module(three, lambda b, relax, x: relax.op.nn.avg_pool3d(x, 2, strides=(1, 2, 1))), three, "reduction")
 
 
 def test_adaptive_pooling() -> None:

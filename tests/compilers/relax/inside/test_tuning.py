@@ -281,6 +281,11 @@ def test_a_search_of_the_automatic_space_gives_records_that_builds_use(
     schedule = built.schedules[item.anchor.key]
     assert (schedule.origin, schedule.knobs) == ("tuned", best.schedule.knobs)
     assert schedule.factors == best.schedule.factors
+    with target:
+        applied = load_tvm().relax.transform.MetaScheduleApplyDatabase(str(tmp_path / "1-threads-model"))(
+            lower(model.mod, target).kernels
+        )
+    assert sum("tirx.is_scheduled" in (function.attrs or {}) for _, function in applied.functions_items()) == 1
 
 
 def test_operators_that_differ_in_a_number_only_are_tuned_apart(target: Any) -> None:

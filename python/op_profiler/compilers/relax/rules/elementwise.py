@@ -22,7 +22,7 @@ FEWEST_LANES = 4
 """With fewer a vector costs more to put together than it saves."""
 _SPATIAL = 0
 _TILE = 16
-_PARTS = 64
+PARTS = 64
 """Parallel iterations that are enough for the threads of a processor."""
 
 
@@ -97,7 +97,7 @@ def _in_tiles(schedule: Any, block: Any) -> None:
 def parallel_outer(schedule: Any, loops: Sequence[Any]) -> None:
     """Run the outer loops in parallel: as few as give every thread its part, since their index is divided again."""
     iterations, count = 1, 0
-    while count < len(loops) and iterations < _PARTS:
+    while count < len(loops) and iterations < PARTS:
         size = extent(schedule, loops[count])
         iterations *= size or 1
         count += 1

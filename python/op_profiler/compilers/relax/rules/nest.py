@@ -32,7 +32,7 @@ from op_profiler.compilers.relax.rules.template import INLINE, ROOT, Knobs
 from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
 
-_MOST_REGISTERS = 32
+_MOST_REGISTERS = 32  # where there are but 16, what spills is measured too, and loses
 _MOST_UNROLLED = 512
 _UNROLLED = ("none", "tile", "tile and reduction")
 

@@ -65,9 +65,7 @@ def rows(schedule: Any, vectors: Vectors) -> Rows:
     if inline(schedule, [block for block in blocks if _rank(schedule, block) < common]):
         raise Unfit("something of other axes")
     blocks = blocks_of(schedule)
-    several = any(_rank(schedule, block) > common + 1 for block in reductions)
-    writes_rows = not reduces(schedule, blocks[-1]) and _rank(schedule, blocks[-1]) > common
-    if (several or not writes_rows) and not all(_along_rows(schedule, block) for block in reductions):
+    if not all(_along_rows(schedule, block) for block in reductions):
         raise Unfit("rows that lie apart")
     counts = [extent(schedule, loop) for loop in schedule.get_loops(blocks[-1])[:common]]
     if counts != [extent(schedule, loop) for loop in schedule.get_loops(reductions[0])[:common]]:
