@@ -26,9 +26,21 @@ if TYPE_CHECKING:
 
 _FOLDS = 5
 MOST_TRIALS = 20_000
-"""Of more, operators are drawn: the ranking holds about ten kilobytes of a trial."""
+"""More are drawn by chance: the ranking holds about ten kilobytes of a trial."""
 _COLUMNS = (
-    *("operator_key", "anchor", "op_names", "inputs", "params", "outputs", "attrs", "flops", "template", "knobs"),
+    *(
+        "measurement_key",
+        "operator_key",
+        "anchor",
+        "op_names",
+        "inputs",
+        "params",
+        "outputs",
+        "attrs",
+        "flops",
+        "template",
+        "knobs",
+    ),
     *("origin", "tile", "split", "fuse", "reorder", "compute_at", "vectorize", "unroll", "parallel", "threads"),
     *("cache", "device_key", "device_kind", "processor", "host_fingerprint", "median_us"),
 )
@@ -177,8 +189,8 @@ def _verified(suggestion: Suggestion, result: TrialResult) -> Suggestion:
 def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None]) -> list[dict[str, Any]]:
     """Trials of a dataset, and those that ship with the project.
 
-    Of more than `MOST_TRIALS`, operators are drawn, with all their trials; of each other operator the best trial on
-    each device, at each thread count and state of the caches, which is what a query for this very operator asks for.
+    More than `MOST_TRIALS` are drawn. The best trial of each operator on a device, at a thread count and state of the
+    caches, is always there: others are judged by it, and a query for this very operator asks for it.
 
     Args:
         db: SQLAlchemy address; None or a missing file: only what ships.
@@ -192,19 +204,15 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
             known = best.setdefault(tuple(row[name] for name in _ALIKE), row)
             if row["median_us"] < known["median_us"]:
                 best[tuple(row[name] for name in _ALIKE)] = row
-        if draw.takes(row["operator_key"]):
+        if draw.takes(row["measurement_key"]):
             rows.append(row)
             if gone := draw.dropped():
-                rows = [one for one in rows if one["operator_key"] not in gone]
+                rows = [one for one in rows if one["measurement_key"] not in gone]
     if not draw.left_out:
         return rows
-    drawn = {row["operator_key"] for row in rows}
-    others = [row for row in best.values() if row["operator_key"] not in drawn]
-    warn(
-        f"{len(rows):,} trials of {len(drawn):,} operators are used, drawn by chance, and the best {len(others):,} of "
-        f"others: {draw.left_out:,} trials are beyond {MOST_TRIALS:,}"
-    )
-    return rows + others
+    warn(f"{len(rows):,} trials that were drawn by chance are used, and the best: {draw.left_out:,} are too many")
+    drawn = {row["measurement_key"] for row in rows}
+    return rows + [row for row in best.values() if row["measurement_key"] not in drawn]
 
 
 def _trials(db: str | None, shipped: Path | None, warn: Callable[[str], None]) -> Iterator[dict[str, Any]]:
