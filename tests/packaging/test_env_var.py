@@ -280,3 +280,14 @@ def test_collector_script(script: str) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("error: the Python package ")
     assert done.stderr.endswith("Install it with: source ./env_var.sh\n")
+
+
+def test_relax_s_tvm_is_installed_beside_the_other_one(tree: Path, tmp_path: Path) -> None:
+    """The last test of the tree: its pip writes down what it is asked for from now on."""
+    told, (pip,) = tmp_path / "told", (tree / ".venv" / "lib").glob("python3*/site-packages/pip")
+    (pip / "__main__.py").write_text(f"import sys\nopen({str(told)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n")
+    done = run(BASH, "source ./env_var.sh relax; echo code $?", cwd=tree)
+    assert done.stdout == "code 0\n", done.stderr
+    (line,) = [line for line in told.read_text().splitlines() if "--target" in line]
+    assert f"--no-deps --upgrade --target {tree}/.venv/relax-tvm apache-tvm==" in line
+    assert "apache-tvm-ffi==" in line and "nvidia" not in line

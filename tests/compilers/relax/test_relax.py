@@ -248,6 +248,28 @@ def test_predict_and_evaluate_learn_from_what_was_collected_and_from_the_loops_t
     assert [score["split"] for score in scores] == ["random"] and scores[0]["tested"] > 0 and scores[0]["mape"] > 0
 
 
+def test_options_of_the_collector_have_their_effect(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).standard_normal((2, 1, 28, 28)).astype("float32")
+    np.savez(tmp_path / "inputs.npz", data=data)
+    model = ("--compiler", "relax", "--modelname", "mlp", "--batchsize", "2", "--db", "sqlite:///results.db")
+    given = ("--inputdata", "inputs.npz", "--importer", "relay", "--report", "page.html", "--counters")
+    ran = _collect(*model, *given, "--sweep", "core_set=0", "--threads", "1", "--label", "one", folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    ran = _collect(*model, "--cache", "cold", "--threads", "1", folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    with contextlib.closing(sqlite3.connect(tmp_path / "results.db")) as connection:
+        runs = connection.execute(
+            "SELECT DISTINCT models.label, models.batch_size, cache, core_set FROM measurements"
+            " LEFT JOIN models ON models.key = model_key JOIN settings ON settings.key = settings_key"
+            " WHERE median_us > 0"
+        ).fetchall()
+        layers = connection.execute("SELECT layers FROM model_operators WHERE layers IS NOT NULL").fetchall()
+    assert {(label, batch, cache) for label, batch, cache, _ in runs} == {("one", 2, "model"), (None, None, "cold")}
+    assert any("0" in str(cores) for *_, cores in runs)
+    assert {"fc1", "fc2", "fc3"} <= {names[0] for (text,) in layers for names in json.loads(text) if names}
+    assert "mlp" in (tmp_path / "page.html").read_text()
+
+
 def test_devices_tell_of_both_compilers() -> None:
     compilers = json.loads(op_profiler("devices", "--local", "--json").stdout)["compilers"]
     assert compilers["relax"] == f"apache-tvm {tvm_package.version()}"
