@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -50,7 +51,7 @@ TOGETHER = (
     ("dataset/",),  # PostgreSQL
     ("predict/latency/",),  # a fitted predictor
     ("report/",),  # a collection and a browser
-    ("frontends/",),  # torch and transformers
+    ("frontends/", "malformed/test_models.py"),  # torch and transformers
     ("compilers/relax/test_relax.py", "gpu/test_relax.py"),  # a process with Relax's TVM that commands are forked from
     ("malformed/test_files.py", "malformed/test_predictors.py", "malformed/test_tables.py"),  # a file of every kind
 )
@@ -74,11 +75,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def rank(item: pytest.Item) -> int:
-        name = item.path.relative_to(Path(__file__).parent).as_posix()
+    @functools.cache  # of some hundred files, asked for thousands of tests
+    def rank(file: Path) -> int:
+        name = file.relative_to(Path(__file__).parent).as_posix()
         return next((rank for rank, first in enumerate(LONGEST) if name.startswith(first)), len(LONGEST))
 
-    items.sort(key=rank)
+    items.sort(key=lambda item: rank(item.path))
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import pytest
+
 from ..command_line import op_profiler
 
 DOCUMENTED = (0, 1, 2, 3, 4, 5)
@@ -18,6 +20,12 @@ _LIBRARIES = ("pandas", "pyarrow.parquet", "scipy.stats", "sklearn.ensemble", "x
 READERS = ("onnx", "tflite", "torch", "torch.export", "transformers", "transformers.models.bert.modeling_bert")
 Done = subprocess.CompletedProcess[str]
 _LOG = re.compile(r"the worker's log: (\S+)")
+
+
+def asks_for_slow(config: pytest.Config) -> bool:
+    """Whether slow cases are to be made: there are more of them than of all other tests, and each process of the tests
+    would make them only to leave them out."""
+    return config.getoption("markexpr") != "not slow"
 
 
 class Commands:

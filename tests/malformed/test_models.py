@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from .damage import BYTES, TEXT, Damage, damaged, value
-from .harness import MARKER, READERS, Commands
+from .harness import MARKER, READERS, Commands, asks_for_slow
 from .valid import Model
 
 KINDS: dict[str, tuple[Damage, ...]] = {
@@ -54,7 +54,12 @@ def lower(commands: Commands, folder: Path, tables: dict[str, bytes], *arguments
     )
 
 
-@pytest.mark.parametrize(("kind", "damage", "seed"), [*CASES, *MANY], ids=_id)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "damage" in metafunc.fixturenames:
+        cases = [*CASES, *(MANY if asks_for_slow(metafunc.config) else [])]
+        metafunc.parametrize(("kind", "damage", "seed"), cases, ids=_id)
+
+
 def test_a_damaged_model(
     kind: str,
     damage: Damage,

@@ -12,7 +12,7 @@ import typer
 
 from op_profiler.cli import application
 
-from .harness import MARKER, Commands
+from .harness import MARKER, Commands, asks_for_slow
 
 LETTER = "Dear reader, this is not a database."
 VALUES = (
@@ -58,6 +58,7 @@ BASES: dict[str, list[str]] = {
     "dataset remove": ["resnet-18", "--yes", "--db", "sqlite:///letter.db"],
 }
 _EACH, _EACH_SLOW = 1, 10
+"""Values for every option, so that each value meets some; the second for those who have the time."""
 
 
 def _commands(group: Any, *above: str) -> Iterator[tuple[str, Any]]:
@@ -71,15 +72,15 @@ def _commands(group: Any, *above: str) -> Iterator[tuple[str, Any]]:
 COMMANDS = dict(_commands(typer.main.get_command(application())))
 
 
-def _cases() -> Iterator[Any]:
-    """A value for every option, so that each value meets some; ten of them for those who have the time."""
+def _cases(slow: bool) -> Iterator[Any]:
+    """Name of the command, option and value."""
     for name, command in COMMANDS.items():
         for option in command.params:
             if option.param_type_name == "argument" or option.is_flag or option.name == "help":
                 continue
             flag = max(option.opts, key=len)
             for number, text in enumerate(random.Random(f"{name} {flag}").sample(VALUES, len(VALUES))):
-                if number >= _EACH_SLOW:
+                if number >= (_EACH_SLOW if slow else _EACH):
                     break
                 marks = [pytest.mark.slow] if number >= _EACH else []
                 yield pytest.param(name, flag, text, id=f"{name} {flag} {text[:12]!a}", marks=marks)
@@ -92,7 +93,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("name", "flag", "value"), _cases())
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "flag" in metafunc.fixturenames:
+        metafunc.parametrize(("name", "flag", "value"), list(_cases(asks_for_slow(metafunc.config))))
+
+
 def test_a_value_that_an_option_does_not_take(
     name: str, flag: str, value: str, commands: Commands, folder: Path
 ) -> None:

@@ -61,7 +61,7 @@ class Counting:
         return self.runner.compare(candidates, rounds)
 
 
-@pytest.mark.parametrize("tuner", TUNERS)
+@pytest.mark.parametrize("tuner", list(TUNERS))
 def test_every_tuner_makes_its_trials(tuner: str, runner: TrialRunner, target: Any) -> None:
     trials = 8
     search = OperatorSearch([DENSE], target, runner, tuner=tuner, trials=trials).run()

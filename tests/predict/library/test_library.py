@@ -70,7 +70,7 @@ def test_the_original_interpolates_and_does_not_extrapolate(table: Convolutions)
     assert np.isnan(predictor.predict(Convolutions.of([(1, 1, 64, 16, 64, 3, 1, 0)])).latency_us[0])
 
 
-@pytest.mark.parametrize("name", PREDICTORS)
+@pytest.mark.parametrize("name", list(PREDICTORS))
 def test_every_predictor_learns_a_simple_device(name: str, table: Convolutions) -> None:
     pytest.importorskip("sklearn")
     found = evaluate(table, "random", name)
