@@ -23,7 +23,7 @@ from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import Batch
 from op_profiler.dataset import Dataset, schema
 from op_profiler.errors import DatasetError, MeasureError, UsageError
-from op_profiler.fleet import dispatch, runs
+from op_profiler.fleet import runs, workforce
 from op_profiler.fleet.certificates import make
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.machine import this_machine
@@ -88,6 +88,7 @@ def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.Monkey
 
 _COLLECT = ("collect", "--modelname", "mlp", "--cluster", "tcp://127.0.0.1:9")
 _SWEEP = ("corun", "--cluster", "tcp://127.0.0.1:9")
+_BOARD = ("--target", "pynq", "--host", "127.0.0.1", "--port", "9", "--device-key", "pynq")
 
 
 @pytest.mark.parametrize(
@@ -100,12 +101,14 @@ _SWEEP = ("corun", "--cluster", "tcp://127.0.0.1:9")
         (("calibrate", "--cluster", "tcp://127.0.0.1:9"), "no scheduler answers"),
         (("worker", "tcp://rack1:8786"), "give tls:// in place of tcp://"),
         (
-            ("worker", "tcp://127.0.0.1:9", "--boards", "pynq@rack1:9190", "--builds", "2"),
-            "leave it out beside --builds",
+            ("worker", "tcp://127.0.0.1:9", "--boards", "pynq@rack1:9190", "--only-builds"),
+            "--boards is for workers that measure; leave it out beside --only-builds",
         ),
+        (("worker", "tcp://127.0.0.1:9", "--builds", "0", "--only-builds"), "--builds 0 leaves nothing to do"),
         (("worker", "tcp://127.0.0.1:9", "--boards", "pynq"), "their tracker, as pynq@"),
         (("worker", "tcp://127.0.0.1:9", "--boards", "llvm@rack1:9190"), "which tells it by itself"),
         (("collect", "--modelname", "mlp", "--each"), "add --cluster"),
+        (("collect", "--modelname", "mlp", "--cluster", "local:1", "--each", *_BOARD), "leave it out beside --host"),
         (("sample", "--count", "1", "--needs", "avx2"), "add --cluster"),
         (("calibrate", "--cluster", "tcp://127.0.0.1:9", "--needs", "64GB"), "avx512f,EPYC,60GiB"),
         (("corun", "mlp", "--cluster", "tcp://127.0.0.1:9", "--save-plan", "plan.json"), "is for one machine"),
@@ -272,8 +275,8 @@ def test_work_goes_only_where_what_it_needs_is_there(
     with Cluster(shared) as cluster:
         (report,) = runs.collect(cluster, [request(sqlite_url)], Listening(), needs=parse_needs(words))
         assert report.error is None and report.threads[1].measured > 0
-        monkeypatch.setattr(dispatch, "_WAIT_SECONDS", 0)
-        monkeypatch.setattr(dispatch, "_AGAIN_SECONDS", 0)
+        monkeypatch.setattr(workforce, "_WAIT_SECONDS", 0)
+        monkeypatch.setattr(workforce, "_AGAIN_SECONDS", 0)
         for word, sentence in (("999999GiB", "has 999999 GiB of memory"), ("avx9999", "has avx9999")):
             listening = Listening()
             with pytest.raises(MeasureError, match=f"no worker that measures llvm and .*{sentence}.* came to {shared}"):

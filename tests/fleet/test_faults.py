@@ -8,17 +8,32 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
+from typing import Any, ClassVar, cast
 
+import msgspec
 import pytest
 from processes import PATIENCE_SECONDS, Listening, dask_workers_of, other_cache, request, said, scheduler, worker
 
+from op_profiler.collection.sampling.draw import Draw
 from op_profiler.dataset import Dataset
-from op_profiler.fleet import runs
+from op_profiler.errors import OpProfilerError
+from op_profiler.fleet import runs, workforce
 from op_profiler.fleet.cluster import Cluster
+from op_profiler.fleet.events import Done
+from op_profiler.fleet.jobs import Job
+from op_profiler.fleet.machine import TOLD, this_machine
+from op_profiler.fleet.nodes import machine_of
 from op_profiler.fleet.state import state_of
+from op_profiler.fleet.tasks import CollectTask
+from op_profiler.fleet.workforce import Workforce
+from op_profiler.frontends.frontend import ModelRequest
 
+from ..command_line import op_profiler
 from ..installed import needs
 
 pytestmark = needs("distributed")
@@ -139,3 +154,90 @@ def test_what_a_machine_measured_while_it_drifted_is_measured_on_another_one(tmp
         assert {label for label, device in on if device != first} == {"run0", "run1"}
         state = state_of(address)
         assert sorted(told["drifts"] for told in state["workers"]) == [False, True]
+
+
+def test_what_a_broken_machine_cannot_do_goes_to_another_one(tmp_path: Path, postgres_url: str) -> None:
+    """The first has no place for its locks; a full disk looks the same."""
+    (tmp_path / "full").touch()
+    with contextlib.ExitStack() as stack:
+        address, _ = stack.enter_context(scheduler(tmp_path))
+        cluster = stack.enter_context(Cluster(address))
+        for host, locks in (("broken", tmp_path / "full" / "locks"), ("whole", tmp_path / "locks")):
+            stack.enter_context(worker(tmp_path, address, OP_PROFILER_HOST_ID=host, OP_PROFILER_LOCKS=str(locks)))
+        asked = [dataclasses.replace(request(postgres_url), label=f"run{number}") for number in range(2)]
+        listening = Listening()
+        reports = runs.collect(cluster, asked, listening)
+        assert [(r.error, r.threads[1].measured > 0) for r in reports] == [(None, True)] * 2
+        draw = Draw(label="models", models=(ModelRequest(source="local", name="mlp"),))
+        done = runs.sample(cluster, draw, request(postgres_url), listening, count=None, budget_seconds=None)
+        assert (done.batches, done.errors, done.failed) == (1, [], 0) and done.measured > 0
+        (broken, whole) = sorted(state_of(address)["workers"], key=lambda told: int(told["finished"]))
+        assert broken["finished"] == 0 and broken["failed"] > 0 and whole["failed"] == 0
+        shown = op_profiler("fleet", address, folder=tmp_path).stdout
+        assert "2 workers on 2 machines" in shown and f"failed on {broken['host']}: mlp: " in shown and "locks" in shown
+
+
+def test_a_worker_of_somebody_else_stops_nobody(tmp_path: Path, sqlite_url: str) -> None:
+    with contextlib.ExitStack() as stack:
+        address, _ = stack.enter_context(scheduler(tmp_path))
+        stack.enter_context(worker(tmp_path, address))
+        stranger = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard", "--no-nanny"]
+        process = subprocess.Popen(stranger, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        cluster = stack.enter_context(Cluster(address))
+        cluster.client.wait_for_workers(2)
+        listening = Listening()
+        (report,) = runs.collect(cluster, [request(sqlite_url)], listening)
+        assert report.error is None
+        (told,) = (text for text in listening.told if "it gets nothing" in text)
+        assert "was not started by 'op-profiler worker'" in told
+        state = state_of(address)
+        assert len(state["workers"]) == 1 and len(state["left_out"]) == 1
+        (machine, about), *_ = cluster.workers().values()
+        other = {**about, TOLD: msgspec.to_builtins(msgspec.structs.replace(machine, version="0.0.9"))}
+        with pytest.raises(OpProfilerError, match=r"is of op_profiler 0\.0\.9, and this is"):
+            machine_of(other)
+
+
+class Machines:
+    """Two machines as a scheduler knows them, of which one has drifted in a run before."""
+
+    left_out: ClassVar[dict[str, str]] = {}
+    address = "tcp://127.0.0.1:9"
+
+    def workers(self) -> dict[str, Any]:
+        here = this_machine()
+        return {
+            name: (msgspec.structs.replace(here, host=name, host_id=name), {"resources": {"machine": 1}})
+            for name in ("one", "other")
+        }
+
+    def events(self, _topic: str) -> list[tuple[float, Any]]:
+        ended = [("one", 0.3, 2.0), ("other", 0.3, 5.0), ("other", 0.0, 3.0)]
+        return [(time.time() - ago, msgspec.to_builtins(Done(host, "mlp", 1.0, None, off))) for host, off, ago in ended]
+
+
+def test_a_mark_is_known_to_the_next_run_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(0, CollectTask(request("sqlite:///a.db")), {"machine": 1})
+    crew = Workforce(cast("Cluster", Machines()), Listening())
+    machines = {address: machine for address, (machine, _) in Machines().workers().items()}
+    assert crew.others(job) == ["other"]
+    assert not crew.has_drifted(job, machines["one"], 0.0) and crew.others(job) == []  # it is as usual again
+    assert crew.has_drifted(job, machines["other"], -0.2) and crew.others(job) == ["one"]
+    monkeypatch.setattr(workforce, "_MARK_SECONDS", 0.0)
+    later = dataclasses.replace(job, drifted=set(), failed_on=set())
+    crew.has_drifted(dataclasses.replace(later, drifted=set()), machines["other"], -0.2)
+    assert crew.others(later) == []  # it gets work again, which shows how it is
+    assert Workforce(cast("Cluster", Machines()), Listening()).others(later) == []
+
+    monkeypatch.undo()
+    listening = Listening()
+    crew = Workforce(cast("Cluster", Machines()), listening)
+    crew.has_drifted(later, machines["one"], 0.0)
+    for number in range(3):
+        failing = dataclasses.replace(later, index=number, failed_on=set())
+        assert crew.has_failed(failing, machines["one"], 5) and crew.others(failing) == ["other"]
+    assert crew.others(later) == ["other"] and "could not carry out 3 requests" in listening.told[-1]
+    assert not crew.has_failed(failing, machines["other"], 5)  # there is nobody else
+    assert not crew.has_failed(later, machines["one"], 4)  # the model's own fault

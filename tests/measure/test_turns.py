@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from op_profiler.measure.turns import compiling, locks_of, measuring
+from op_profiler.measure.turns import PROCESSOR, compiling, is_wanted, locks_of, measuring
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
@@ -111,6 +111,7 @@ def test_what_a_dead_process_left_behind_blocks_nobody(locks: Path) -> None:
 
 
 def test_who_compiles_waits_for_who_measures(holder: subprocess.Popen[str]) -> None:
+    assert is_wanted(PROCESSOR)
     second = started("compile")
     assert second.stdout is not None
     told = second.stdout.readline()
@@ -121,15 +122,18 @@ def test_who_compiles_waits_for_who_measures(holder: subprocess.Popen[str]) -> N
 
 def test_several_compile_at_once_and_who_measures_waits_for_all(locks: Path) -> None:
     first, second = compiler(), compiler()
+    assert not is_wanted(PROCESSOR)
     third = started()
     assert third.stdout is not None
     told = third.stdout.readline()
     assert told.startswith(f"waiting: process {second.pid} (-c compile), since ") and "compiles on this" in told
+    assert is_wanted(PROCESSOR)  # so nobody begins to build for another machine, which would keep it waiting
     end(second)
     assert third.stdout.readline() == "waiting: another process works on this machine's processor\n"
     assert third.poll() is None
     end(first)
     assert third.stdout.read() == "mine\n" and third.wait() == 0
+    assert not is_wanted(PROCESSOR)
 
 
 def test_who_measures_compiles_without_waiting(locks: Path) -> None:

@@ -328,6 +328,8 @@ def collect(  # noqa: PLR0913 - the options are the interface
         for precision in precisions
         for one in swept(request.of(model=model, precision=cast("Precision", precision)), combinations)
     ]
+    if each and place is not None:
+        raise UsageError("--each is of devices that machines announce; leave it out beside --host")
     screen = Screen(quiet=quiet)
     asked = values.parse_needs(needs, each=each, cluster=cluster)
     with Collection(db) as collection:

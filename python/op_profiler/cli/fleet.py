@@ -21,7 +21,7 @@ op_performance_collector.py --modelsource local --cluster tcp://127.0.0.1:8786 -
 
 op-profiler worker tcp://127.0.0.1:8786 --boards pynq@192.168.2.99:9190      (and on boards behind a tracker)
 
-op-profiler worker tcp://127.0.0.1:8786 --builds 8                (measures nothing, builds for those that do)
+op-profiler worker tcp://127.0.0.1:8786 --only-builds             (measures nothing, builds for those that do)
 
 op-profiler fleet tcp://127.0.0.1:8786                            (machines, and what runs on them)
 
@@ -52,19 +52,26 @@ def worker(
         typer.Option(help="KIND@HOST:PORT: boards that this machine reaches; several times for several kinds."),
     ] = None,
     builds: Annotated[
-        int, typer.Option(min=0, help="Measure nothing, and build so many models at once for workers that measure.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            min=0,
+            help="So many models at once for other machines, while nobody measures on this one; 0 for none. One a core "
+            "and two GiB of memory where it is left out.",
+        ),
+    ] = None,
+    only_builds: Annotated[bool, typer.Option("--only-builds", help="Measure nothing.")] = False,
 ) -> None:
-    """Measure on this machine what a cluster asks for, one request at a time, until Ctrl-C."""
+    """Measure on this machine what a cluster asks for, one request at a time, else build for others, until Ctrl-C."""
     from op_profiler.errors import UsageError
     from op_profiler.fleet import settings
     from op_profiler.fleet.nodes import run_worker
 
-    if boards and builds:
-        raise UsageError("--boards is for workers that measure; leave it out beside --builds")
+    if only_builds and (boards or builds == 0):
+        other = "--boards is for workers that measure" if boards else "--builds 0 leaves nothing to do"
+        raise UsageError(f"{other}; leave it out beside --only-builds")
     if boards:
         os.environ[settings.BOARDS] = ",".join(boards)  # for the processes that this one starts, too
-    run_worker(address, _say, builds=builds)
+    run_worker(address, _say, builds=builds, only_builds=only_builds)
 
 
 def fleet(address: Address, as_json: options.Json = False) -> None:

@@ -239,23 +239,27 @@ class Collection:
         )
 
 
-def build_only(request: CollectRequest, progress: Progress) -> str:
+def build_only(request: CollectRequest, progress: Progress, *, merge: bool = False) -> str:
     """Build a model and measure nothing.
 
+    Args:
+        merge: build it with its parallel operators merged.
+
     Returns:
-        Where the cache folder keeps it (`building.parcel`).
+        Where the cache folder keeps it (`building.parcel`); empty where there is nothing to merge.
 
     Raises:
         OpProfilerError: it cannot be built, or has no form as files.
     """
-    outcome = run_worker(WorkerTask(request, work="build"), progress, 0, _WHOLE)
+    outcome = run_worker(WorkerTask(request, work="build merged" if merge else "build"), progress, 0, _WHOLE)
     if outcome.crash is not None:
         raise OpProfilerError(f"the process died ({outcome.crash}) while {outcome.stage}")
     if outcome.result is None:
         raise OpProfilerError(outcome.error or "the process told nothing")
-    if not outcome.result[0]["kept"]:
+    kept = outcome.result[0]["kept"] if outcome.result else ""
+    if outcome.result and not kept:
         raise OpProfilerError("the cache folder does not keep it")
-    return str(outcome.result[0]["kept"])
+    return str(kept)
 
 
 def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:

@@ -78,8 +78,8 @@ class Worker:
         self._begin_compiling()
         model, self.inputs, target = load_model(self.build, self.announce)
         self._note(*model.notes)
-        if self.task.work == "build":
-            self.announce(result=[{"kept": self._built(model, target).kept}], done=True)
+        if self.task.work in ("build", "build merged"):
+            self.announce(result=self._only_built(model, target), done=True)
             return
         with Dataset.open(self.request.db, was_open=True) as self.dataset:
             self.results = Results(self.dataset, self.task)
@@ -204,6 +204,16 @@ class Worker:
         self.identify(model)
         layers = [o.layers for o in occurrences]
         self.results.store_operators([o.operator for o in occurrences], layers, model, self.notes)
+
+    def _only_built(self, model: ImportedModel, target: Target) -> list[dict[str, str]]:
+        """Where the build is kept; nothing where it was to be merged, and there is nothing to merge."""
+        if self.task.work == "build merged":
+            from op_profiler.compilers.compiler import compiler_in_use
+
+            model, kinds = compiler_in_use().merge_parallel(model)
+            if not kinds:
+                return []
+        return [{"kept": self._built(model, target).kept}]
 
     def _built(self, model: ImportedModel, target: Target) -> BuiltModel:
         from op_profiler.building.build import build_model

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.errors import MeasureError, UsageError
+from op_profiler.errors import MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
 from op_profiler.fleet.machine import FleetMachine, this_machine
 from op_profiler.fleet.nodes import machine_of, worker_options
@@ -23,6 +23,9 @@ _FORMS = (
     "tcp://HOST:PORT or tls://HOST:PORT of a scheduler, local:N for N workers on this machine, slurm:FILE for "
     "jobs, or kubernetes:FILE for pods"
 )
+Workers = dict[str, tuple[FleetMachine, dict[str, Any]]]
+"""By address, their machine and what a scheduler knows of them."""
+
 _CONNECT_SECONDS = 10
 _WAIT_SECONDS = settings.WAIT_SECONDS
 _AGAIN_SECONDS = 2.0
@@ -43,10 +46,12 @@ class Cluster:
     Attributes:
         address: of the scheduler.
         client: Dask's connection to it; another one after `reconnect`.
+        left_out: of the workers that were there when `workers` was called, by address why they get nothing of ours.
     """
 
     def __init__(self, name: str) -> None:
         settings.configure()
+        self.left_out: dict[str, str] = {}
         self._own: DaskCluster | KubernetesCluster | None = None
         if name.startswith(("tcp://", "tls://")):
             self.address, self._security = name, settings.security(name)
@@ -73,10 +78,17 @@ class Cluster:
                 f"no scheduler answers at {self.address} ({error}); start one with: op-profiler scheduler"
             ) from None
 
-    def workers(self) -> dict[str, tuple[FleetMachine, dict[str, Any]]]:
-        """By address, every worker's machine, and what the scheduler knows of the worker."""
+    def workers(self) -> Workers:
+        """Those of this version of op_profiler."""
         known = self.client.scheduler_info(n_workers=-1)["workers"]
-        return {address: (machine_of(told), told) for address, told in known.items()}
+        ours: Workers = {}
+        self.left_out = {}
+        for address, told in known.items():
+            try:
+                ours[address] = (machine_of(told), told)
+            except OpProfilerError as error:
+                self.left_out[address] = str(error)
+        return ours
 
     def processing(self) -> dict[str, tuple[str, ...]]:
         """By the address of a worker, the keys of the requests that it carries out or is to carry out next."""
@@ -111,7 +123,9 @@ class Cluster:
         until = time.monotonic() + _WAIT_SECONDS
         while True:
             with contextlib.suppress(MeasureError):
-                self.client = self._connect()
+                self.client, gone = self._connect(), self.client
+                with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+                    gone.close(timeout=0)
                 return
             if time.monotonic() > until:
                 raise MeasureError(f"no scheduler came back at {self.address} within {_WAIT_SECONDS} s")

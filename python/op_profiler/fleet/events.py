@@ -32,6 +32,7 @@ class Done(msgspec.Struct, frozen=True):
     """A task that ended.
 
     Attributes:
+        host_id: of the machine that did it; empty where none could.
         error: why it did not do all that was asked for; None where it did.
         deviation: see `work.Finished`.
     """

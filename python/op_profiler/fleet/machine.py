@@ -26,6 +26,7 @@ DRIFT = 0.15
 10 to 40 % (`measure.steadiness`)."""
 
 
+_BUILD_BYTES = 2 << 30
 _COMPILES_FOR = """
 import sys
 del sys.path[0]
@@ -62,7 +63,8 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
             boards that it reaches ``KIND@HOST:PORT`` of their tracker.
         version: of op_profiler.
         compilers: by their names, those that are installed; a client does not ask for them.
-        builds: how many models a worker builds at once that measures nothing; 0 for one that measures.
+        builds: how many models it builds at once for other machines, while nobody measures on it; 0 for none.
+        only_builds: whether nothing is measured on it.
     """
 
     host: str
@@ -75,13 +77,16 @@ class FleetMachine(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     compilers: dict[str, Compiles] = {}
     builds: int = 0
+    only_builds: bool = False
 
     @property
     def does(self) -> str:
         """For people."""
-        if self.builds:
-            return f"builds {self.builds} at once"
-        return f"measures {', '.join(self.measures) or 'boards only'}"
+        builds = f"builds {self.builds} at once"
+        if self.only_builds:
+            return builds
+        measures = f"measures {', '.join(self.measures) or 'boards only'}"
+        return f"{measures}; else {builds}" if self.builds else measures
 
 
 def this_machine() -> FleetMachine:
@@ -102,6 +107,11 @@ def this_machine() -> FleetMachine:
         measures=_measured_here() | {board.partition("@")[0]: board for board in boards()},
         version=op_profiler.__version__,
     )
+
+
+def builds_at_once(machine: FleetMachine) -> int:
+    """How many models a machine can build beside each other: one a core, which takes up to two GiB."""
+    return max(1, min(machine.cores, machine.memory_bytes // _BUILD_BYTES))
 
 
 def compilers_here(say: Callable[[str], None]) -> dict[str, Compiles]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
+import op_profiler
 from op_profiler.errors import MeasureError, OpProfilerError, UsageError
 from op_profiler.fleet import settings
-from op_profiler.fleet.machine import TOLD, FleetMachine, compilers_here, this_machine
+from op_profiler.fleet.machine import TOLD, FleetMachine, builds_at_once, compilers_here, this_machine
 from op_profiler.fleet.needs import Needs, offers
 
 _AGAIN_SECONDS = 2.0
@@ -72,16 +73,24 @@ async def _schedule(protocol: str, host: str, port: int, say: Say) -> None:
 
 
 def run_worker(
-    address: str, say: Say, name: str | None = None, builds: int = 0, patience_seconds: float | None = None
+    address: str,
+    say: Say,
+    name: str | None = None,
+    *,
+    builds: int | None = None,
+    only_builds: bool = False,
+    patience_seconds: float | None = None,
 ) -> None:
-    """Measure on this machine what a scheduler asks for, or build it for others, until this process is told to end.
+    """Measure on this machine what a scheduler asks for, else build for others, until this process is told to end.
 
     A scheduler that is not there, or goes away, is waited for.
 
     Args:
         say: told what the worker is, and whether it is connected.
         name: by which whoever started it knows it.
-        builds: measure nothing, and build so many models at once for those that do; 0: measure.
+        builds: how many models at once for other machines, while nobody measures on this one; None for as many as it
+            has cores and memory for.
+        only_builds: measure nothing.
         patience_seconds: how long a scheduler is waited for; None for no limit.
 
     Raises:
@@ -90,9 +99,16 @@ def run_worker(
         MissingPackageError: no Dask.
     """
     settings.configure()
-    machine = msgspec.structs.replace(this_machine(), compilers=compilers_here(say), builds=builds)
-    if builds:
-        machine = msgspec.structs.replace(machine, measures={})
+    machine, compilers = this_machine(), compilers_here(say)
+    if builds is None:
+        builds = builds_at_once(machine)
+    machine = msgspec.structs.replace(
+        machine,
+        compilers=compilers,
+        builds=builds if compilers else 0,
+        only_builds=only_builds,
+        measures={} if only_builds else machine.measures,
+    )
     asyncio.run(_work(address, say, name, machine, patience_seconds))
 
 
@@ -126,13 +142,12 @@ async def _work(
 
 
 def worker_options(machine: FleetMachine) -> dict[str, Any]:
-    """How Dask starts a worker that measures, one request at a time, or one that builds; with nothing that Dask would
-    do to its memory.
+    """How Dask starts a worker: one request at a time, and nothing that Dask would do to its memory.
 
     A worker is a process that another one watches (Dask's nanny) and starts anew when it dies.
     """
     return {
-        "nthreads": machine.builds or 1,
+        "nthreads": 1,  # what it builds meanwhile leaves the thread (`ahead.maker`)
         "memory_limit": 0,
         "resources": _offers(machine),
         "startup_information": {TOLD: _Told(machine)},
@@ -160,8 +175,8 @@ def _listens(address: str) -> dict[str, Any]:
 
 def _offers(machine: FleetMachine) -> Needs:
     """What can be asked of a worker."""
-    if machine.builds:
-        return {settings.builds_with(one.tvm, one.code): machine.builds for one in machine.compilers.values()}
+    if machine.only_builds:
+        return {}
     return {
         **offers(machine.processor, machine.features, machine.memory_bytes),
         settings.MACHINE: 1,
@@ -195,11 +210,14 @@ def machine_of(worker: dict[str, object]) -> FleetMachine:
     """What a worker told, from what Dask's scheduler knows of it.
 
     Raises:
-        OpProfilerError: it is none of op_profiler's.
+        OpProfilerError: it is none of op_profiler's, or of another version, which may not know what it is asked for.
     """
     try:
-        return msgspec.convert(worker.get(TOLD), FleetMachine)
-    except msgspec.ValidationError as error:
+        machine = msgspec.convert(worker.get(TOLD), FleetMachine)
+    except msgspec.ValidationError:
+        raise OpProfilerError(f"the worker at {worker.get('id')} was not started by 'op-profiler worker'") from None
+    if machine.version != op_profiler.__version__:
         raise OpProfilerError(
-            f"the worker at {worker.get('id')} was not started by 'op-profiler worker', or by another version: {error}"
-        ) from None
+            f"the worker on {machine.host} is of op_profiler {machine.version}, and this is {op_profiler.__version__}"
+        )
+    return machine

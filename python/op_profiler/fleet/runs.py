@@ -14,7 +14,8 @@ from op_profiler.collection.sampling.run import SampleReport
 from op_profiler.collection.summary import ModelReport
 from op_profiler.errors import DatasetError, OpProfilerError, UsageError
 from op_profiler.fleet.cluster import Cluster
-from op_profiler.fleet.dispatch import Dispatch, Ended
+from op_profiler.fleet.dispatch import Dispatch
+from op_profiler.fleet.jobs import Ended
 from op_profiler.fleet.machine import FleetMachine
 from op_profiler.fleet.needs import Needs
 from op_profiler.fleet.tasks import CalibrateTask, CollectTask, CorunTask, SampleTask
@@ -59,7 +60,7 @@ def reports(
         UsageError: the dataset is a file that not every worker can write.
         MeasureError: no worker comes that can carry a request out, or the scheduler stays away.
     """
-    dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=None if each else len(requests))
+    dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=len(requests))
     progress.start(len(requests))
     try:
         for ended in dispatch.run(map(CollectTask, requests)):
@@ -116,7 +117,8 @@ def sample(
         while not _ended(whole, started, count, budget_seconds):
             for ended in dispatch.run(batches()):
                 assert isinstance(ended.task, SampleTask)
-                out.pop(ended.task.number, None)
+                if not each:  # else other devices still have it
+                    out.pop(ended.task.number, None)
                 failed = 0 if _count(whole, ended, progress) else failed + 1
                 if failed == _MOST_FAILED:
                     raise OpProfilerError(f"{failed} batches failed one after the other; the last: {whole.errors[-1]}")
@@ -205,7 +207,7 @@ def corun(
     Raises:
         UsageError, MeasureError: as `reports`.
     """
-    dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=None if each else len(requests))
+    dispatch = Dispatch(cluster, progress, each=each, needs=needs, total=len(requests))
     found: list[Ended] = []
     progress.start(len(requests))
     try:

@@ -62,11 +62,6 @@ def measures(kind: str) -> str:
     return f"measures {kind}"
 
 
-def builds_with(tvm: str, code: str) -> str:
-    """Dask's resource of workers that build with a TVM, by some code of this package, and measure nothing."""
-    return f"builds with {tvm} by {code}"
-
-
 def on_host(host_id: str) -> str:
     """Dask's resource of the workers on a machine."""
     return f"is on the machine {host_id}"

@@ -9,9 +9,10 @@ import msgspec
 
 from op_profiler.fleet import events
 from op_profiler.fleet.cluster import Cluster
-from op_profiler.fleet.machine import has_drifted
+from op_profiler.fleet.machine import FleetMachine, has_drifted
 
 _RATE_SECONDS = 600.0
+_FAILURES = 5
 
 
 def state_of(address: str) -> dict[str, Any]:
@@ -22,18 +23,19 @@ def state_of(address: str) -> dict[str, Any]:
         ``address``, Dask's ``status``, ``tasks`` that are its, and of its machine the tasks that ``finished`` and that
         ``failed`` among the last ones that the scheduler remembers, ``deviation`` (`work.Finished`) of the last one,
         and whether that ``drifts``; of those that only build, None. ``runs``: how much clients have ``done`` of how
-        many, of runs that are not over. ``per_minute``: tasks that ended in the last ten minutes. ``dashboard``:
-        where Dask shows its pages, None without them.
+        many, of runs that are not over. ``failures``: the last few ``error``s, with the ``name`` of the task and its
+        ``machine``. ``left_out``: why workers get nothing. ``per_minute``: tasks that ended in the last ten minutes.
+        ``dashboard``: where Dask shows its pages, None without them.
 
     Raises:
         MeasureError: no scheduler answers.
-        OpProfilerError: a worker is none of op_profiler's.
     """
     with Cluster(address) as cluster:
         processing = cluster.processing()
         ended = [(when, msgspec.convert(event, events.Done)) for when, event in cluster.events(events.FINISHED)]
         told = [msgspec.convert(event, events.Run) for _, event in cluster.events(events.RUNS)]
-        clients = cluster.clients()
+        clients, workers = cluster.clients(), cluster.workers()
+        hosts = {machine.host_id: machine.host for machine, _ in workers.values()}
         return {
             "workers": [
                 {
@@ -43,23 +45,29 @@ def state_of(address: str) -> dict[str, Any]:
                     "does": machine.does,
                     "metrics": f"http://{about['host']}:{about['services']['dashboard']}/metrics",
                     "tasks": [_name(key) for key in processing.get(worker, ())],
-                    **_past(None if machine.builds else [done for _, done in ended if done.host_id == machine.host_id]),
+                    **_past([done for _, done in ended if done.host_id == machine.host_id], machine),
                 }
-                for worker, (machine, about) in sorted(cluster.workers().items())
+                for worker, (machine, about) in sorted(workers.items())
             ],
             "runs": [
                 {"done": run.done, "of": run.of}
                 for client, run in {run.client: run for run in told}.items()
                 if client in clients and run.done != run.of
             ],
+            "failures": [
+                {"machine": hosts.get(done.host_id), "name": done.name, "error": done.error}
+                for _, done in ended
+                if done.error is not None
+            ][-_FAILURES:],
+            "left_out": list(cluster.left_out.values()),
             "per_minute": round(sum(when > time.time() - _RATE_SECONDS for when, _ in ended) / _RATE_SECONDS * 60, 2),
             "dashboard": cluster.dashboard,
         }
 
 
-def _past(ended: list[events.Done] | None) -> dict[str, Any]:
+def _past(ended: list[events.Done], machine: FleetMachine) -> dict[str, Any]:
     """What became of the tasks of a machine, oldest first; None of a worker that measures nothing."""
-    if ended is None:
+    if machine.only_builds:
         return dict.fromkeys(("finished", "failed", "deviation", "drifts"))
     known = [done.deviation for done in ended if done.deviation is not None]
     last = known[-1] if known else None

@@ -20,6 +20,7 @@ from op_profiler.targets.target import kind_of
 if TYPE_CHECKING:
     from op_profiler.collection.progress import Progress
     from op_profiler.collection.supervisor import Collection
+    from op_profiler.fleet.ahead.taker import Arrivals
 
 
 class _Collecting(msgspec.Struct, frozen=True):
@@ -32,14 +33,22 @@ class _Collecting(msgspec.Struct, frozen=True):
     TRIES: ClassVar[int] = 3
     request: CollectRequest
 
-    def carry_out(self, progress: Progress) -> tuple[ModelReport | SampleReport | Calibrated, float | None]:
-        """On this machine: the answer, and `Collection.deviation`."""
+    def carry_out(
+        self, progress: Progress, arrivals: Arrivals
+    ) -> tuple[ModelReport | SampleReport | Calibrated, float | None]:
+        """On this machine: the answer, and `Collection.deviation`.
+
+        Args:
+            arrivals: builds of it by another worker.
+        """
         from op_profiler.collection.supervisor import Collection
 
         with Collection(self.request.db) as collection:  # opened when it is needed
-            return self._carry_out(collection, progress), collection.deviation
+            return self._carry_out(collection, progress, arrivals), collection.deviation
 
-    def _carry_out(self, collection: Collection, progress: Progress) -> ModelReport | SampleReport | Calibrated:
+    def _carry_out(
+        self, collection: Collection, progress: Progress, arrivals: Arrivals
+    ) -> ModelReport | SampleReport | Calibrated:
         raise NotImplementedError
 
     @property
@@ -57,9 +66,10 @@ class CollectTask(_Collecting, frozen=True, tag="collect"):
     def name(self) -> str:
         return self.request.build.model.name
 
-    def _carry_out(self, collection: Collection, progress: Progress) -> ModelReport:
+    def _carry_out(self, collection: Collection, progress: Progress, arrivals: Arrivals) -> ModelReport:
         from op_profiler.frontends import FRONTENDS
 
+        arrivals.take(0)
         (report,) = collection.run(FRONTENDS.get(self.request.build.model.source), [self.request], progress)
         return report
 
@@ -79,8 +89,9 @@ class SampleTask(_Collecting, frozen=True, tag="sample"):
     def name(self) -> str:
         return f"{self.draw.label}-{self.number}"
 
-    def _carry_out(self, collection: Collection, progress: Progress) -> SampleReport:
+    def _carry_out(self, collection: Collection, progress: Progress, arrivals: Arrivals) -> SampleReport:
         """A report of no batches where the draw has no more."""
+        arrivals.take(0)
         batches = batch_of(self.draw, self.number)
         return measure_batches(batches, self.request, collection, progress, count=None, budget_seconds=None)
 
@@ -113,13 +124,20 @@ class CalibrateTask(_Collecting, frozen=True, tag="calibrate"):
     def name(self) -> str:
         return "calibration"
 
-    def _carry_out(self, collection: Collection, progress: Progress) -> Calibrated:
+    def _carry_out(self, collection: Collection, progress: Progress, arrivals: Arrivals) -> Calibrated:
         """The machine keeps a note of it.
 
         Raises:
             DatasetError: too little could be measured.
         """
-        return calibrate(self.request, collection, progress, budget_seconds=self.budget_seconds, seed=self.seed)
+        return calibrate(
+            self.request,
+            collection,
+            progress,
+            budget_seconds=self.budget_seconds,
+            seed=self.seed,
+            before=arrivals.take,
+        )
 
 
 class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
@@ -138,8 +156,9 @@ class CorunTask(msgspec.Struct, frozen=True, tag="corun"):
         """As of the others."""
         return tuple(kind_of(target).name for target in self.request.targets)
 
-    def carry_out(self, progress: Progress) -> tuple[CorunAnswer, None]:
+    def carry_out(self, progress: Progress, arrivals: Arrivals) -> tuple[CorunAnswer, None]:
         """As of the others."""
+        arrivals.take_all()
         return corun_in_child(self.request, lambda text: progress.step(f"{self.name}: {text}", 0.0)), None
 
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from op_profiler.collection.summary import ModelReport
-from op_profiler.errors import EXIT_ENVIRONMENT, DatasetError
-from op_profiler.fleet.builds import send, take_in
+from op_profiler.errors import EXIT_ENVIRONMENT, DatasetError, OpProfilerError
+from op_profiler.fleet.ahead import maker
+from op_profiler.fleet.ahead.delivery import NAME
+from op_profiler.fleet.ahead.taker import Arrivals
 from op_profiler.fleet.events import FINISHED, Announcing, Done, tell
 from op_profiler.fleet.machine import FleetMachine, place_of_boards, this_machine
 from op_profiler.fleet.tasks import Answer, CorunTask, Task
@@ -23,19 +25,22 @@ _DATASET_SECONDS = 60
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """A task that was carried out.
+    """What became of a task on a machine.
 
     Attributes:
         machine: that did it.
-        answer: of the type that the task's `ANSWER` names, encoded.
+        answer: of the type that the task's `ANSWER` names, encoded; None where it failed.
+        error, error_code: why it did, or in the answer the code of what stood in the way.
         messages: notes and problems on the way.
         deviation: how far the steadiness probe was off what is usual on this machine, as a share: 0.2 for 20 % slower;
             None where nothing was measured, or too seldom before to tell.
     """
 
     machine: FleetMachine
-    answer: msgspec.Raw
-    messages: tuple[str, ...]
+    answer: bytes | None = None
+    error: str = ""
+    error_code: int = 0
+    messages: tuple[str, ...] = ()
     deviation: float | None = None
 
 
@@ -45,44 +50,64 @@ def dask_setup(worker: Worker) -> None:
     from op_profiler.frontends import FRONTENDS
 
     FRONTENDS.get("local")
-    worker.handlers["op_profiler_build"] = send
+
+    async def send(key: str, number: int, packed: bool) -> bytes:  # Dask asks for its name, which a partial has not
+        return await maker.send(worker, key, number, packed)
+
+    worker.handlers[NAME] = send
 
 
-def carry_out(encoded: bytes, built: bytes | None = None) -> bytes:
+def carry_out(encoded: bytes, promise: bytes | None = None) -> bytes:
     """Carry out a `Task` on this machine; runs in a worker.
 
     Both ways are MessagePack, which has the infinities that operators' attributes hold, and from which nothing but
     these types can be read.
 
     Args:
-        built: `builds.carry_out` of another worker; None where this one builds.
+        promise: of another worker's builds (`ahead.delivery.Promise`); None where this one builds.
 
     Returns:
-        A `Finished`.
-
-    Raises:
-        OpProfilerError: the task cannot work, or the dataset cannot be used. A model that cannot be read or measured
-            is a report with an error.
+        A `Finished`, whether the task could be carried out or not.
     """
     task: Task = msgspec.msgpack.decode(encoded, type=Task)
-    task = _for_this_machine(task)
     machine, started = this_machine(), time.monotonic()
     progress = Announcing(machine.host)
     progress.tell()
-    if built is not None:
-        take_in(built, task.name, progress)
-    for attempt in range(task.TRIES):
-        if attempt and task.request.db is not None:
+    finished = Finished(machine)
+    try:
+        answer, deviation = _carried_out(_for_this_machine(task), progress, Arrivals(promise, task.name, progress))
+    except (OpProfilerError, OSError) as error:
+        code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
+        finished = msgspec.structs.replace(finished, error=str(error), error_code=code)
+        problem: str | None = finished.error
+    else:
+        code = getattr(answer, "error_code", 0)
+        encoded = msgspec.msgpack.encode(answer)
+        finished = msgspec.structs.replace(finished, answer=encoded, error_code=code, deviation=deviation)
+        problem = problem_of(answer)
+    seconds = round(time.monotonic() - started, 3)
+    tell(FINISHED, Done(machine.host_id, task.name, seconds, problem, finished.deviation))
+    return msgspec.msgpack.encode(msgspec.structs.replace(finished, messages=tuple(progress.messages)))
+
+
+def _carried_out(task: Task, progress: Announcing, arrivals: Arrivals) -> tuple[Answer, float | None]:
+    """The answer to a task, and `Finished.deviation`; tried again where the machine or the dataset stood in the way.
+
+    Raises:
+        OpProfilerError: it cannot work, or the dataset cannot be used.
+    """
+    for left in reversed(range(task.TRIES)):
+        try:
+            answer, deviation = task.carry_out(progress, arrivals)
+            if not left or getattr(answer, "error_code", 0) != EXIT_ENVIRONMENT:
+                break
+        except DatasetError as error:
+            if not left:
+                raise
+            progress.note(str(error))
+        if task.request.db is not None:
             _wait_for_dataset(task.request.db)
-        answer, deviation = _attempt(task, progress)
-        if answer is not None and getattr(answer, "error_code", 0) != EXIT_ENVIRONMENT:
-            break
-    if answer is None:
-        raise DatasetError("the dataset went away again and again; run the same command once its server is back")
-    done = Done(machine.host_id, task.name, round(time.monotonic() - started, 3), problem_of(answer), deviation)
-    tell(FINISHED, done)
-    raw = msgspec.Raw(msgspec.msgpack.encode(answer))
-    return msgspec.msgpack.encode(Finished(machine, raw, tuple(progress.messages), deviation))
+    return answer, deviation
 
 
 def _for_this_machine(task: Task) -> Task:
@@ -120,12 +145,3 @@ def _wait_for_dataset(db: str) -> None:
             if time.monotonic() > until:
                 raise
         time.sleep(_EVERY_SECONDS)
-
-
-def _attempt(task: Task, progress: Announcing) -> tuple[Answer | None, float | None]:
-    """The answer to a task, and `Finished.deviation`; None where the dataset went away meanwhile."""
-    try:
-        return task.carry_out(progress)
-    except DatasetError as error:
-        progress.note(str(error))
-        return None, None

@@ -92,6 +92,20 @@ def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_wanted(name: str) -> bool:
+    """Whether somebody measures with this part of the machine, or waits to: who builds ahead for other machines begins
+    nothing then, since builds one after the other would keep those who measure waiting for ever."""
+    for lock_file, lock in ((name, fcntl.LOCK_SH), (f"{name}-next", fcntl.LOCK_EX)):
+        descriptor = _open(lock_file)
+        try:
+            fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+    return False
+
+
 def _print(text: str) -> None:
     print(text, file=sys.stderr)
 
@@ -135,16 +149,30 @@ def _write(descriptor: int, text: bytes) -> None:
 
 def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> None:
     told = ""
-    while True:
-        try:
-            fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process works"
-        if holder != told:
-            told = holder
-            say(f"waiting: {holder} on this machine's {'processor' if name == PROCESSOR else name}")
-        time.sleep(_ASK_AGAIN_SECONDS)
+    with contextlib.ExitStack() as line:
+        while True:
+            try:
+                fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process works"
+            if not told and lock == fcntl.LOCK_EX:
+                line.enter_context(_in_line(name))
+            if holder != told:
+                told = holder
+                say(f"waiting: {holder} on this machine's {'processor' if name == PROCESSOR else name}")
+            time.sleep(_ASK_AGAIN_SECONDS)
+
+
+@contextlib.contextmanager
+def _in_line(name: str) -> Iterator[None]:
+    """Let `is_wanted` see that this process waits to measure."""
+    descriptor = _open(f"{name}-next")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _open(name: str) -> int:

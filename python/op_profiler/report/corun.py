@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from op_profiler.fleet.dispatch import Ended
+    from op_profiler.fleet.jobs import Ended
     from op_profiler.parallel.corun.several_targets import TargetsResult
     from op_profiler.parallel.corun.timing import Timed
 

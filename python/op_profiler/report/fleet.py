@@ -37,6 +37,12 @@ def show_fleet(address: str, state: Mapping[str, Any]) -> None:
     console.print(table)
     for run in state["runs"]:
         console.print(f"a run has {run['done']} done" + (f", {run['of'] - run['done']} left" if run["of"] else ""))
+    for failure in state["failures"]:
+        console.print(
+            f"failed on {failure['machine'] or 'no machine'}: {failure['name']}: {failure['error']}", markup=False
+        )
+    for reason in state["left_out"]:
+        console.print(f"left out: {reason}", markup=False)
     console.print(f"{state['per_minute']:g} tasks a minute over the last ten")
     if state["dashboard"]:
         console.print(f"Dask's pages: {state['dashboard']}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING
 
 from op_profiler.collection.request import CollectRequest
@@ -40,23 +40,32 @@ class Calibrated:
 
 
 def calibrate(
-    request: CollectRequest, collection: Collection, progress: Progress, *, budget_seconds: float, seed: int
+    request: CollectRequest,
+    collection: Collection,
+    progress: Progress,
+    *,
+    budget_seconds: float,
+    seed: int,
+    before: Callable[[int], None] = lambda number: None,
 ) -> Calibrated:
     """Measure, and leave a note on this machine of where the measurements lie.
 
     Args:
         request: everything but the model; its dataset is the collection's.
+        before: as in `measure_batches`.
 
     Raises:
         DatasetError: too little could be measured.
         OpProfilerError: the request cannot work, or the note cannot be written.
     """
-    from op_profiler.collection.sampling.telling import telling_batches
+    from op_profiler.collection.sampling.draw import Draw
     from op_profiler.predict.latency.calibration import FEWEST, note_calibration, operators_in
 
     build = request.build
-    batches = telling_batches(seed)
-    report = measure_batches(batches, request, collection, progress, count=None, budget_seconds=budget_seconds)
+    batches = Draw(label="calibrate", seed=seed, telling=True).batches()
+    report = measure_batches(
+        batches, request, collection, progress, count=None, budget_seconds=budget_seconds, before=before
+    )
     examples = _measured(request.db, _devices(collection, report.models))
     measured = operators_in(examples)
     if measured < FEWEST:

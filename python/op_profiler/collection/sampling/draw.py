@@ -15,7 +15,7 @@ from op_profiler.frontends.frontend import ModelRequest
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Draw:
-    """The points of a grid, the operators of models, or random operators.
+    """The points of a grid, the operators of models, random operators, or those that tell most.
 
     Attributes:
         label: start of the batches' names.
@@ -23,6 +23,7 @@ class Draw:
         kinds: of random operators; empty for all.
         grid: measured in place of random operators, by `rules`.
         models: measured in place of random operators.
+        telling: random operators that are as unlike each other as there are, in place of any.
     """
 
     label: str
@@ -31,6 +32,7 @@ class Draw:
     grid: Grid | None = None
     rules: tuple[str, ...] = ()
     models: tuple[ModelRequest, ...] = ()
+    telling: bool = False
 
     def batches(self) -> Iterator[Batch]:
         """In an order that is always the same; without end where operators are random.
@@ -38,6 +40,10 @@ class Draw:
         Raises:
             UnknownNameError: no such kind or rule.
         """
+        if self.telling:
+            from op_profiler.collection.sampling.telling import telling_batches
+
+            return telling_batches(self.seed)
         if self.models:
             return run.batches_of_models(self.models)
         if self.grid is not None:

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
 
 P = TypeVar("P", bound=Point)
+_lowering = threading.Lock()  # one at a time in a process: the compiler is watched meanwhile
 
 BATCH_SIZES = (10, 20, 32, 48)
 """Points of the batches that are cut out of a pool, in which points are in the order of their size: what goes through
@@ -162,6 +164,7 @@ def measure_batches(
     *,
     count: int | None,
     budget_seconds: float | None,
+    before: Callable[[int], None] = lambda number: None,
 ) -> SampleReport:
     """Measure batch after batch; one that the dataset has already costs nothing.
 
@@ -169,6 +172,7 @@ def measure_batches(
         request: everything but the model.
         count: stop when this many operators are measured; None for no limit.
         budget_seconds: begin no batch after this time; None for no limit.
+        before: called with the number of each batch, from 0, before it is made.
 
     Raises:
         OpProfilerError: the request cannot work, or the dataset cannot be opened.
@@ -187,6 +191,7 @@ def measure_batches(
                 break
             done = (report.operators if count is not None else report.seconds) / total if total else 0.0
             steps = _Within(progress, batch.label, report.operators, min(done, 1.0))
+            before(report.batches)
             _measure(batch, request, collection, steps, report)
             if count is not None and report.operators >= count:
                 report.ended = "count"
@@ -205,7 +210,7 @@ def _measure(
 
     report.batches += 1
     try:
-        name = _written(batch, request.build, progress)
+        name = written(batch, request.build, progress)
     except OpProfilerError as error:
         report.fail(batch.label, str(error), error.exit_code)
         progress.problem(f"error: {batch.label}: {error}")
@@ -224,16 +229,22 @@ def _measure(
         report.fail(batch.label, found.error, found.error_code)
 
 
-def _written(batch: Batch, request: BuildRequest, progress: Progress) -> str:
-    """The name of the batch, once a file holds it."""
+def written(batch: Batch, request: BuildRequest, progress: Progress, *, target: str = "", processor: str = "") -> str:
+    """The name of a batch, once a file holds it.
+
+    Args:
+        target: that the request's stands for on the machine that is to measure it; empty where that is this one.
+        processor: of that machine, likewise.
+    """
     from op_profiler.building.build import fuse_operators
     from op_profiler.collection.sampling.batches import batch_name, sampled
     from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.frontends.sample import kept_batches, write_batch
+    from op_profiler.measure.turns import compiling
     from op_profiler.targets.llvm.identity import processor_name
     from op_profiler.targets.target import resolve_target, tvm_identity, use_build_for
 
-    machine = request.target if not request.on_host else [request.target, processor_name()]
+    machine = request.target if not request.on_host else [request.target, processor or processor_name()]
     use_build_for(request.target, compiler=request.compiler)
     identity = batch.identity() if callable(batch.identity) else batch.identity
     base = batch_name(batch.label, [identity, machine, tvm_identity(request.target, request.compiler)])
@@ -247,12 +258,13 @@ def _written(batch: Batch, request: BuildRequest, progress: Progress) -> str:
     for name, asked in kept_batches(base):
         if named(asked) == name:
             return name
-    progress.step("lowering", 0.0)
-    load_tvm()
-    target = resolve_target(request.target)
-    fused = fuse_operators(records, target, lambda: batch.operators(target))
-    name = named(fused.asked)
-    write_batch(name, [sampled(operator) for operator in fused.occurrences], fused.asked)
+    with _lowering, compiling(lambda text: progress.step(text, 0.0)):
+        progress.step("lowering", 0.0)
+        load_tvm()
+        resolved = resolve_target(target or request.target)
+        fused = fuse_operators(records, resolved, lambda: batch.operators(resolved))
+        name = named(fused.asked)
+        write_batch(name, [sampled(operator) for operator in fused.occurrences], fused.asked)
     return name
 
 

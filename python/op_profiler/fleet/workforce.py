@@ -1,0 +1,187 @@
+"""The workers of a cluster, as a run sees them: who is there, who drifts, who may be asked for what."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_MISSING_PACKAGE, MeasureError, UsageError
+from op_profiler.fleet import settings
+from op_profiler.fleet.events import FINISHED, Done
+from op_profiler.fleet.machine import FleetMachine, has_drifted, this_machine
+from op_profiler.fleet.needs import Needs, meets, told
+
+if TYPE_CHECKING:
+    from op_profiler.collection.supervisor import Progress
+    from op_profiler.fleet.cluster import Cluster, Workers
+    from op_profiler.fleet.jobs import Job
+
+_WAIT_SECONDS = settings.WAIT_SECONDS
+_AGAIN_SECONDS = 2.0
+_KNOWN_SECONDS = 1.0
+_MARK_SECONDS = 600.0  # for which others are preferred to a machine; then it gets work again, which shows how it is
+_OF_THE_MACHINE = (EXIT_ENVIRONMENT, EXIT_MISSING_PACKAGE)
+_MOST_FAILURES = 3  # one after the other, from which on a machine is marked
+_MOST_MACHINES = 3  # that a request is tried on, where each could not do it
+
+
+class Workforce:
+    """Workers that come and go.
+
+    Args:
+        progress: told whom a run waits for, who drifts, and who gets nothing.
+
+    Attributes:
+        here: `FleetMachine.host_id` of this machine.
+    """
+
+    def __init__(self, cluster: Cluster, progress: Progress) -> None:
+        self._cluster, self._progress = cluster, progress
+        self.here = this_machine().host_id
+        self._drifting = self._drifting_already()  # until when, by host_id
+        self._broken: dict[str, float] = {}  # likewise
+        self._failures: dict[str, int] = {}  # one after the other
+        self._left_out: set[str] = set()
+        self._strangers: set[str] | None = None  # workers that cannot write a dataset of this machine
+        self._known: Workers = {}
+        self._known_at = -_KNOWN_SECONDS
+
+    def _drifting_already(self) -> dict[str, float]:
+        """Machines that drifted when they last measured, for whoever it was."""
+        ended = [(when, msgspec.convert(event, Done)) for when, event in self._cluster.events(FINISHED)]
+        last = {done.host_id: (when, done.deviation) for when, done in ended if done.deviation is not None}
+        until = {
+            host: when + _MARK_SECONDS - time.time()
+            for host, (when, deviation) in last.items()
+            if has_drifted(deviation)
+        }
+        return {host: time.monotonic() + seconds for host, seconds in until.items() if seconds > 0}
+
+    def all(self) -> Workers:
+        """`Cluster.workers`, as they were a moment ago."""
+        if time.monotonic() > self._known_at + _KNOWN_SECONDS:
+            self._known, self._known_at = self._cluster.workers(), time.monotonic()
+            for address, reason in self._cluster.left_out.items():
+                if address not in self._left_out:
+                    self._left_out.add(address)
+                    self._progress.note(f"{reason}; it gets nothing")
+        return self._known
+
+    def able(self, needs: Needs) -> dict[str, FleetMachine]:
+        """Those that meet them, by address."""
+        return {
+            address: machine for address, (machine, about) in self.all().items() if meets(about["resources"], needs)
+        }
+
+    def is_anybody_able(self, needs: Needs) -> bool:
+        """Whether somebody meets them right now."""
+        return any(meets(about["resources"], needs) for _, about in self._cluster.workers().values())
+
+    def wait_for(self, needs: Needs) -> None:
+        """Until there is a worker that meets them.
+
+        Raises:
+            MeasureError: none came.
+        """
+        noted, until, address = False, time.monotonic() + _WAIT_SECONDS, self._cluster.address
+        while not self.able(needs):
+            if not noted:
+                here = {machine.host_id: machine.host for machine, _ in self.all().values()}.values()
+                which = f"; {', '.join(here)} does not" if here else ""
+                self._progress.note(f"waiting for a worker that {told(needs)}: op-profiler worker {address}{which}")
+            if time.monotonic() > until:
+                raise MeasureError(f"no worker that {told(needs)} came to {address} within {_WAIT_SECONDS} s")
+            noted = True
+            time.sleep(_AGAIN_SECONDS)
+
+    # Those that cannot write a dataset that is a file of this machine
+
+    def refuse_strangers(self, db: str) -> None:
+        """Before anything is measured; later they only get nothing.
+
+        Raises:
+            UsageError: one is there.
+        """
+        if self._strangers is not None:
+            return
+        others = [machine for machine, _ in self.all().values() if machine.host_id != self.here]
+        elsewhere = [machine.host for machine in others if not machine.only_builds]
+        if elsewhere:
+            raise UsageError(
+                f"{db} is a file of this machine, and the worker on {elsewhere[0]} is not on it; give a "
+                "PostgreSQL dataset with --db postgresql://USER@HOST/NAME"
+            )
+        self._strangers = set()
+
+    def note_strangers(self) -> None:
+        """Say which workers came meanwhile that get nothing."""
+        if self._strangers is None:
+            return
+        for machine, _ in self.all().values():
+            if machine.host_id not in self._strangers | {self.here} and not machine.only_builds:
+                self._strangers.add(machine.host_id)
+                self._progress.note(
+                    f"the worker that came on {machine.host} gets nothing of this: the dataset is a file of this "
+                    "machine. A PostgreSQL dataset is for several"
+                )
+
+    # Those that others are preferred to, for a while
+
+    def has_drifted(self, job: Job, machine: FleetMachine, deviation: float | None) -> bool:
+        """Note how steady a machine was that did a job.
+
+        Returns:
+            Whether it drifted, and others are there that do not.
+        """
+        if not has_drifted(deviation):
+            if deviation is not None:
+                self._drifting.pop(machine.host_id, None)
+            return False
+        assert deviation is not None
+        if machine.host_id not in self._drifting:
+            self._progress.problem(f"{machine.host} has drifted: {deviation:+.0%} off its usual time")
+        self._drifting[machine.host_id] = time.monotonic() + _MARK_SECONDS
+        job.drifted.add(machine.host_id)
+        return bool(self.others(job))
+
+    def has_failed(self, job: Job, machine: FleetMachine, error_code: int) -> bool:
+        """Note whether a machine could not do a job for a reason of its own: a full disk, a missing package.
+
+        Returns:
+            Whether it could not, and others are there that may.
+        """
+        if error_code not in _OF_THE_MACHINE:
+            self._failures.pop(machine.host_id, None)
+            return False
+        self._failures[machine.host_id] = self._failures.get(machine.host_id, 0) + 1
+        if self._failures[machine.host_id] == _MOST_FAILURES:
+            told = f"{machine.host} could not carry out {_MOST_FAILURES} requests one after the other"
+            self._progress.problem(f"{told}; it gets none for {_MARK_SECONDS:.0f} s where others can do them")
+        if self._failures[machine.host_id] >= _MOST_FAILURES:
+            self._broken[machine.host_id] = time.monotonic() + _MARK_SECONDS
+        job.failed_on.add(machine.host_id)
+        return len(job.failed_on) < _MOST_MACHINES and bool(self.others(job))
+
+    def others(self, job: Job) -> list[str]:
+        """Workers that can do a job, without those that others are preferred to; empty where that is no choice."""
+        avoided = self._avoided(job)
+        if not avoided:
+            return []
+        return [address for address, machine in self.able(job.needs).items() if machine.host_id not in avoided]
+
+    def _avoided(self, job: Job) -> set[str]:
+        now = time.monotonic()
+        marked = {host for marks in (self._drifting, self._broken) for host, until in marks.items() if until > now}
+        return marked | job.drifted | job.failed_on
+
+    def where_it_is_stored(self, job: Job) -> Needs:
+        """One of the machines that only look a job up; any of its kind where these are away, or avoided."""
+        if not job.stored:
+            return {}
+        avoided = self._avoided(job)
+        able = [machine for machine in self.able(job.needs).values() if machine.host_id not in avoided]
+        there = {identity for machine in able for identity in machine.measures.values()}
+        holders = sorted(job.stored & there)
+        return {holders[job.index % len(holders)]: 1} if holders else {}
