@@ -14,7 +14,7 @@ from op_profiler.fleet.machine import FleetMachine, has_drifted, this_machine
 from op_profiler.fleet.needs import Needs, meets, told
 
 if TYPE_CHECKING:
-    from op_profiler.collection.supervisor import Progress
+    from op_profiler.collection.progress import Progress
     from op_profiler.fleet.cluster import Cluster, Workers
     from op_profiler.fleet.jobs import Job
 
