@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from processes import COMMAND, PATIENCE_SECONDS, Listening, dask_workers_of, request, scheduler, worker
+from processes import COMMAND, PATIENCE_SECONDS, Listening, dask_workers_of, other_cache, request, scheduler, worker
 from sqlalchemy import select
 
 from op_profiler.collection.request import Studies, TuneRequest
@@ -326,12 +326,19 @@ def test_a_sweep_that_cannot_be_stored_is_not_measured_again(tmp_path: Path, sha
 
 @pytest.mark.slow
 def test_every_machine_of_a_cluster_is_calibrated(tmp_path: Path) -> None:
+    """With batches that another one builds meanwhile."""
+    head, rack = tmp_path / "head", tmp_path / "rack"
     with contextlib.ExitStack() as stack:
         address, _ = stack.enter_context(scheduler(tmp_path))
-        stack.enter_context(worker(tmp_path, address, XDG_DATA_HOME=str(tmp_path / "data")))
+        there = {"OP_PROFILER_CACHE": other_cache(head), "OP_PROFILER_LOCKS": str(head), "OP_PROFILER_HOST_ID": "head"}
+        stack.enter_context(worker(tmp_path, address, "--only-builds", **there))
+        there = {"OP_PROFILER_CACHE": other_cache(rack), "OP_PROFILER_LOCKS": str(rack)}
+        stack.enter_context(worker(tmp_path, address, XDG_DATA_HOME=str(tmp_path / "data"), **there))
         words = ["calibrate", "--cluster", address, "--budget", "1s", "--rounds", "3", "--threads", "1", "--json"]
         command = [*COMMAND, *words, "--quiet", "--db", f"sqlite:///{tmp_path}/c.db"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         assert done.returncode == 0, done.stderr
         (found,) = json.loads(done.stdout)
         assert found["operators"] >= 20 and Path(found["note"]).is_relative_to(tmp_path / "data")
+        made = {path.read_text() for path in head.glob("built/*/*/build.json")}
+        assert made & {path.read_text() for path in rack.glob("built/*/*/build.json")}  # with the seconds that it took
