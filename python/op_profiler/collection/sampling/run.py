@@ -171,7 +171,7 @@ def measure_batches(
     Args:
         request: everything but the model.
         count: stop when this many operators are measured; None for no limit.
-        budget_seconds: begin no batch after this time; None for no limit.
+        budget_seconds: begin no batch after this time but the first; None for no limit.
         before: called with the number of each batch, from 0, before it is made.
 
     Raises:
@@ -186,7 +186,7 @@ def measure_batches(
     try:
         for batch in batches:
             report.seconds = time.monotonic() - started
-            if budget_seconds is not None and report.seconds >= budget_seconds:
+            if budget_seconds is not None and report.batches and report.seconds >= budget_seconds:
                 report.ended = "budget"
                 break
             done = (report.operators if count is not None else report.seconds) / total if total else 0.0
