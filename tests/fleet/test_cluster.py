@@ -34,6 +34,7 @@ from op_profiler.fleet.tasks import batch_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.request import CorunRequest
+from op_profiler.report.page.report import write_model_report
 
 from ..command_line import ROOT, op_profiler
 from ..hurry import hurried_path
@@ -59,6 +60,11 @@ def test_every_distinct_machine_measures_under_its_own_name(tmp_path: Path, post
         assert [r.error for r in reports] == [None, None]
         with Dataset.open(postgres_url, read_only=True) as dataset:
             assert len({model.device_key for model in dataset.models()}) == 2
+            page = write_model_report(tmp_path / "page.html", dataset, ["mlp"])
+            assert len({model.device.key for model in page.models}) == len(page.models) == 2
+            assert {(model.label, model.compiler) for model in page.models} == {("", "relay")}
+            (content,) = {model.content for model in page.models}
+            assert content
 
 
 def test_certificates_close_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

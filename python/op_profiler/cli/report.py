@@ -28,7 +28,7 @@ def report(
         typer.Argument(
             metavar="MODEL|KEY...",
             help="Names of collected models, source:name, or the beginnings of their keys. Of several with one name, "
-            "the one that was stored last.",
+            "the one that was stored last, on every device that has it.",
         ),
     ],
     db: options.Db = DEFAULT_DB,

@@ -48,6 +48,21 @@ def test_devices_stand_beside_each_other(opened: Opened, collected: str, tmp_pat
     assert shown == pytest.approx(fastest * 40, rel=0.01)
 
 
+@pytest.mark.parametrize("other", ["label", "compiler", "content"])
+def test_another_run_is_no_other_device(opened: Opened, collected: str, tmp_path: Path, other: str) -> None:
+    """`before` of one machine stands beside no `after` of another one, nor one of another length."""
+    with Dataset.open(collected, read_only=True) as dataset:
+        (stored,) = chosen_models(dataset, ["mlp"])
+        here = model_part(dataset, stored)
+    assert here.compiler == "relay" and here.content
+    device = msgspec.structs.replace(here.device, key="0" * 16)
+    there = msgspec.structs.replace(here, key="0" * 16, device=device, **{other: "another"})
+    write_report(tmp_path / f"{other}.html", report_of([here, there]))
+    page = opened.open(tmp_path / f"{other}.html")
+    expect(page.locator("#overview")).to_be_visible()
+    expect(page.locator("#devices")).to_be_hidden()
+
+
 def test_one_device_has_no_such_section(opened: Opened, collected: str, tmp_path: Path) -> None:
     with Dataset.open(collected, read_only=True) as dataset:
         (stored,) = chosen_models(dataset, ["mlp"])

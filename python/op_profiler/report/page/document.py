@@ -255,6 +255,8 @@ class Model(Part):
     Attributes:
         predicted: whether all times are a predictor's, and nothing was measured.
         about: which run it is, for people to read, name and value.
+        label, compiler, content: of the run, of the code, and of the model with the shapes of its inputs: what is the
+            same on all devices of one model; empty where it is not known.
         verdict: what came out, in sentences; the first is the most important.
         warnings: what to know before trusting it: unsettled, under load, failed.
         reads: for each call the calls whose outputs it reads; None where that is not known.
@@ -277,6 +279,9 @@ class Model(Part):
     runs: list[Run]
     operators: list[Operator]
     about: list[tuple[str, str]] = []
+    label: str = ""
+    compiler: str = ""
+    content: str = ""
     predicted: bool = False
     reads: list[list[int]] | None = None
     rooflines: list[Roofline] = []

@@ -74,6 +74,9 @@ def model_part(dataset: Dataset, model: StoredModel, predictor: str = "default")
         added_at=model.added_at,
         device=device_part(device, model.target),
         about=_about(model, timings),
+        label=model.label,
+        compiler=device.compiler if device is not None else "",
+        content=content_of(model),
         verdict=verdict(runs, parts, rooflines),
         warnings=warnings(runs, parts),
         notes=list(model.notes),
@@ -155,6 +158,11 @@ def _timings(dataset: Dataset, model_key: str, cache: Cache) -> dict[int, Stored
     counts = sorted(row["threads"] for row in dataset.rows(query))
     found = {n: dataset.find_model_timing(model_key, threads=n, cache=cache) for n in counts}
     return {n: timing for n, timing in found.items() if timing is not None}
+
+
+def content_of(model: StoredModel) -> str:
+    """Fingerprint of a model with the shapes of its inputs, the same on every device; empty where it is not known."""
+    return str(model.recipe["content"]) if model.recipe is not None else ""
 
 
 def _about(model: StoredModel, timings: Mapping[int, StoredTiming]) -> list[tuple[str, str]]:

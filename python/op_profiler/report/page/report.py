@@ -13,7 +13,7 @@ import op_profiler
 from op_profiler.dataset import schema
 from op_profiler.errors import UnknownNameError
 from op_profiler.report.page.document import Model, Report
-from op_profiler.report.page.models import model_part
+from op_profiler.report.page.models import content_of, model_part
 from op_profiler.report.page.several_models import Analysis, Comparison, Corun
 from op_profiler.report.page.shell import write_page
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from op_profiler.dataset.row import Model as StoredModel
 
 _FEWEST_DIGITS = 6
+_SAME = ("name", "source", "batch_size", "precision", "executor", "label")
 
 
 def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
@@ -29,7 +30,7 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
 
     Args:
         names: of a model, ``source:name``, or the beginning of a key with six digits or more. Where several models have
-            a name, such as another batch, the one that was stored last.
+            a name, such as another batch, the one that was stored last, and the same on every other device.
 
     Raises:
         UnknownNameError: there is no such model; tells the nearest.
@@ -40,7 +41,9 @@ def chosen_models(dataset: Dataset, names: Sequence[str]) -> list[StoredModel]:
         if model is None:
             known = select(schema.models.c.name).distinct().order_by(schema.models.c.name)
             raise UnknownNameError("model", name, [row["name"] for row in dataset.rows(known)])
-        found.setdefault(model.key, model)
+        named = name in (model.name, f"{model.source}:{model.name}")
+        for one in _everywhere(dataset, model) if named else [model]:
+            found.setdefault(one.key, one)
     return list(found.values())
 
 
@@ -53,6 +56,24 @@ def _chosen_model(dataset: Dataset, name: str) -> StoredModel | None:
         for row in dataset.rows(select(table.key).where(way).order_by(table.added_at.desc()).limit(1)):
             return dataset.find_model(row["key"])
     return None
+
+
+def _everywhere(dataset: Dataset, model: StoredModel) -> list[StoredModel]:
+    """A model, and behind it what was stored last of the same on every other device."""
+    here = dataset.find_device(model.device_key or "")
+    if here is None:
+        return [model]
+    table = schema.models.c
+    same = [table[name] == getattr(model, name) for name in _SAME]
+    found: dict[str, StoredModel] = {}
+    for row in dataset.rows(select(table.key).where(*same).order_by(table.added_at)):
+        other = dataset.find_model(row["key"])
+        device = dataset.find_device(other.device_key or "") if other is not None else None
+        if other is None or device is None or device.identity == here.identity:
+            continue
+        if (device.compiler, content_of(other)) == (here.compiler, content_of(model)):
+            found[device.identity] = other
+    return [model, *found.values()]
 
 
 def report_of(

@@ -5,7 +5,7 @@ import * as format from "#format";
 import { data, runOf, timeOf, view } from "#state";
 
 const MOST = 20;
-const SAME = ["name", "source", "batch_size", "precision", "executor"];
+const SAME = ["name", "source", "batch_size", "precision", "executor", "label", "compiler", "content"];
 
 export const section = {
   id: "devices",
