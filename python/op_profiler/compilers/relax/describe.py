@@ -25,7 +25,9 @@ _RENAMED = {
     "concat": "concatenate",
     "astype": "cast",
     "tir.tanh": "tanh",
+    "nn.leakyrelu": "nn.leaky_relu",
 }
+_REDUCTIONS = ("sum", "mean", "max", "min", "prod")
 _NUMBERED = re.compile(r"\d+$")
 
 
@@ -122,8 +124,8 @@ def _op(function: Any, label: str, inputs: Sequence[TensorSpec], outputs: Sequen
     if noted is None:
         return _NUMBERED.sub("", label), {}
     name, attrs = json.loads(str(noted))
-    if name == "nn.conv2d":
-        return _convolution(attrs, inputs, outputs)
+    if name.startswith("nn.conv"):
+        return _convolution(name, attrs, inputs, outputs)
     if name.startswith("nn.max_pool") or name.startswith("nn.avg_pool"):
         layouts = {"out_layout"} if attrs.get("out_layout") == attrs.get("layout") else set()
         attrs = {key: int(v) if isinstance(v, bool) else v for key, v in attrs.items() if key not in layouts}
@@ -135,21 +137,29 @@ def _op(function: Any, label: str, inputs: Sequence[TensorSpec], outputs: Sequen
         return "nn.global_avg_pool2d", {"layout": f"NCHW{lanes[0]}c" if lanes else "NCHW"}
     if name.endswith("softmax") and attrs.get("axis") == len(inputs[0].shape) - 1:
         return name, {"axis": -1}
+    if name in _REDUCTIONS:
+        made = {"exclude": 0} | {key: int(v) if isinstance(v, bool) else v for key, v in attrs.items()}
+        return name, made | ({"axis": [-1]} if made.get("axis") == [len(inputs[0].shape) - 1] else {})
+    if name == "matmul" and len(inputs[0].shape) == len(inputs[1].shape) == 3:
+        return "nn.batch_matmul", {"transpose_a": 0, "transpose_b": 0}
+    if name == "strided_slice":
+        return name, {key: v for key, v in attrs.items() if key != "assume_inbound"} | {"slice_mode": "end"}
     if name == "layout_transform":
         return name, _blocks(inputs[0], outputs[0]) or attrs
     return _RENAMED.get(name, name), attrs
 
 
-def _convolution(attrs: dict[str, Any], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Op:
+def _convolution(name: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Op:
+    if "channels" in attrs:  # one that this package packed
+        return name, attrs
     data, kernel = (str(attrs[key]) for key in ("data_layout", "kernel_layout"))
     shape, out = inputs[1].shape, outputs[0].shape
     blocked = len(shape) == len("OIHWio")
-    height, width = (shape[kernel.index(axis)] for axis in "HW")
-    channels = out[1] * out[4] if blocked else out[data.index("C")]
-    made = {key: attrs[key] for key in ("strides", "padding", "dilation", "groups")}
-    made |= {"channels": channels, "kernel_size": [height, width], "data_layout": data, "kernel_layout": kernel}
+    made = {key: v for key, v in attrs.items() if key not in ("out_layout", "out_dtype")}
+    made["channels"] = out[1] * out[4] if blocked else out[data.index("C")]
+    made["kernel_size"] = [shape[kernel.index(axis)] for axis in "DHW" if axis in kernel]
     if not blocked:
-        return "nn.conv2d", made
+        return name, made
     depthwise = attrs["groups"] > 1 and shape[1] == 1 and shape[4] == 1
     name = "nn.contrib_depthwise_conv2d_NCHWc" if depthwise else "nn.contrib_conv2d_NCHWc"
     return name, made | {"out_layout": f"NCHW{out[4]}c"}

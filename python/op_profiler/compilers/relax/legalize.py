@@ -14,6 +14,8 @@ OP = "op_profiler_op"
 """Attribute of a function of TIR: the op and its attributes, as JSON."""
 
 _LEGALIZE = "FLegalize"
+_NUMBERS = {"relax.clip": ("a_min", "a_max"), "relax.strided_slice": ("axes", "begin", "end", "strides")}
+"""By the op: what its arguments behind the first one are called."""
 _LEVEL = 11  # TVM's own stand at 10, and the highest counts
 
 Legalize = Callable[[Any, Any], Any]
@@ -43,7 +45,7 @@ def _noted(legalize: Legalize) -> Legalize:
         if not isinstance(made, tvm.relax.Call) or made.op != call_tir:
             return made
         variable = made.args[0]
-        attrs = plain_attributes(call) | _scalars(call, made)
+        attrs = plain_attributes(call) | _given(call) | _scalars(call, made)
         text = json.dumps([str(call.op.name).removeprefix("relax."), attrs], sort_keys=True)
         function = builder.get()[variable].with_attr(OP, text)
         return tvm.relax.Call(
@@ -51,6 +53,12 @@ def _noted(legalize: Legalize) -> Legalize:
         )
 
     return noted
+
+
+def _given(call: Any) -> dict[str, Any]:
+    """Numbers that Relay has as attributes, and Relax as arguments."""
+    names = _NUMBERS.get(str(call.op.name), ())
+    return {name: plain(getattr(value, "fields", value)) for name, value in zip(names, call.args[1:])}
 
 
 def _scalars(call: Any, made: Any) -> dict[str, Any]:

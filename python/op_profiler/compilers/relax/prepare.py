@@ -9,7 +9,7 @@ from op_profiler.compilers.relax.convolution import blocked_layouts
 from op_profiler.compilers.relax.fold import fold_with_numpy
 from op_profiler.compilers.relax.gpu import is_gpu
 from op_profiler.compilers.relax.rewrite import Constant, Rewrite, rewrite_calls
-from op_profiler.compilers.relax.simpler_ops import SIMPLER_OPS, plain_sum
+from op_profiler.compilers.relax.simpler_ops import SIMPLER_OPS, WHOLE_OPS, plain_sum
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule, Target
@@ -37,6 +37,7 @@ def prepared(module: IRModule, target: Target) -> Any:
         fold_with_numpy(),
         transform.FoldConstant(),
         *([] if is_gpu(target) else _blocks_and_phases(vectors_of(target).lanes)),
+        rewrite_calls("WholeOps", WHOLE_OPS),
         transform.DeadCodeElimination(),
     ]
     with target:

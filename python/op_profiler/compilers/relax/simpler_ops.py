@@ -19,6 +19,49 @@ def _clip(builder: Any, constant: Constant, call: Any) -> Any:
     return relax.op.minimum(relax.op.maximum(data, low), high)
 
 
+def _clip_again(builder: Any, constant: Constant, call: Any) -> Any:
+    """What `_clip` wrote."""
+    op, inner = load_tvm().relax.op, _call_of(builder, call.args[0], "relax.maximum")
+    if inner is None:
+        return call
+    low, high = (_scalar(constant, each.args[1]) for each in (inner, call))
+    return call if low is None or high is None else op.clip(inner.args[0], low, high)
+
+
+def _leaky_relu(builder: Any, constant: Constant, call: Any) -> Any:
+    """ConvertLayout knows it as little as ``clip``."""
+    relax, alpha = load_tvm().relax, float(call.attrs.alpha)
+    if not 0 <= alpha <= 1:
+        return call
+    data = call.args[0]
+    return relax.op.maximum(data, relax.op.multiply(data, relax.const(alpha, data.ty.dtype)))
+
+
+def _leaky_relu_again(builder: Any, constant: Constant, call: Any) -> Any:
+    """What `_leaky_relu` wrote."""
+    inner = _call_of(builder, call.args[1], "relax.multiply")
+    if inner is None or not call.args[0].same_as(inner.args[0]):
+        return call
+    alpha = _scalar(constant, inner.args[1])
+    known = alpha is not None and 0 <= alpha <= 1
+    return load_tvm().relax.op.nn.leakyrelu(call.args[0], alpha) if known else call
+
+
+def _call_of(builder: Any, value: Any, op: str) -> Any | None:
+    """The call of an op that gives a value; None where that is no call of it."""
+    relax = load_tvm().relax
+    known = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
+    return known if isinstance(known, relax.Call) and getattr(known.op, "name", "") == op else None
+
+
+def _scalar(constant: Constant, value: Any) -> float | None:
+    """A constant without dimensions, as its shortest decimal number; None of others."""
+    known = constant(value)
+    if known is None or known.ndim or known.dtype.kind != "f":
+        return None
+    return float(str(known[()]))
+
+
 def _cumsum(builder: Any, constant: Constant, call: Any) -> Any:
     """TVM adds truth values as they are, which LLVM refuses; masks of language models are counted so."""
     relax = load_tvm().relax
@@ -110,6 +153,7 @@ SIMPLER_OPS: dict[str, Rewrite] = {
     "relax.clip": _clip,
     "relax.cumsum": _cumsum,
     "relax.cosh": _cosh,
+    "relax.nn.leakyrelu": _leaky_relu,
     "relax.sinh": _sinh,
     "relax.stack": _stack,
     "relax.permute_dims": _permute_dims,
@@ -118,3 +162,5 @@ SIMPLER_OPS: dict[str, Rewrite] = {
     "relax.broadcast_to": _broadcast_to,
 }
 """By the name of the op."""
+WHOLE_OPS: dict[str, Rewrite] = {"relax.minimum": _clip_again, "relax.maximum": _leaky_relu_again}
+"""Once layouts are chosen: one op again, as it is in Relay, so that operators have the same key."""

@@ -1,12 +1,14 @@
 """Ops of Relay with odd shapes and attributes that are not the default, for the process with that TVM.
 
 ``python relay_cases.py FOLDER`` writes there one graph of all cases as `compilers.relay.plain_graph` does, and as
-`VALUES` the inputs, and what each case is under Relay.
+`VALUES` the inputs, and what each case is under Relay. In the folder `NETWORK` it writes the graph of a network, and as
+`KEYS` the workload keys of its operators under Relay, by their names.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-VALUES = "values.npz"
+VALUES, NETWORK, KEYS = "values.npz", "network", "keys.json"
 
 
 class Maker:
@@ -322,5 +324,49 @@ def write_cases(folder: Path) -> None:
     np.savez(folder / VALUES, **(maker.values | outputs))
 
 
+def _network(r: Any, m: Maker) -> list[Any]:
+    """What both compilers fuse alike."""
+
+    def convolved(data: Any, inputs: int, **options: Any) -> Any:
+        shape = {"channels": 16, "kernel_size": (3, 3), "padding": (1, 1)}
+        return r.nn.bias_add(r.nn.conv2d(data, m.weight(16, inputs, 3, 3), **shape, **options), m.weight(16))
+
+    x = r.clip(convolved(m.data(1, 16, 12, 12), 16), 0.0, 6.0)
+    x = r.nn.leaky_relu(convolved(r.clip(convolved(x, 1, groups=16), 0.0, 6.0), 16), 0.1)
+    x = r.nn.avg_pool2d(r.nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1)), (2, 2), (2, 2))
+    pooled = r.nn.global_avg_pool2d(r.nn.relu(convolved(x, 16)))
+    dense = r.nn.relu(r.nn.bias_add(r.nn.dense(m.data(3, 16), m.weight(48, 16)), m.weight(48)))
+    row = r.nn.conv1d(m.data(1, 8, 20), m.weight(16, 8, 3), channels=16, kernel_size=3, padding=1)
+    products = r.nn.batch_matmul(m.data(4, 9, 16), m.data(4, 16, 7), transpose_b=False)
+    images = m.data(2, 3, 5, 7)
+    return [
+        *(pooled, r.nn.softmax(r.nn.dense(dense, m.weight(10, 48)))),
+        *(r.nn.relu(row), products, r.sum(images, axis=[2, 3]), r.mean(images, axis=-1)),
+        *(r.tanh(images), r.transpose(images, (0, 2, 3, 1))),
+    ]
+
+
+def write_network(folder: Path) -> None:
+    from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+    from op_profiler.compilers.relay.lower import optimize
+    from op_profiler.compilers.relay.plain_graph import write_graph
+    from op_profiler.compilers.tvm_build import load_tvm
+    from op_profiler.targets.target import resolve_target
+
+    tvm = load_tvm()
+    maker = Maker(tvm.relay)
+    output = tvm.relay.Tuple(_network(tvm.relay, maker))
+    function = tvm.relay.Function(list(maker.inputs.values()), output)
+    module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(function))
+    folder.mkdir()
+    write_graph(folder, module, {})
+    specs = tuple(InputSpec(name, value.shape) for name, value in maker.values.items())
+    occurrences = optimize(ImportedModel("network", "test", module, {}, specs), resolve_target("llvm"))
+    operators = [one.operator for one in occurrences if one.operator.anchor != "layout_transform"]
+    keys = {operator.name: operator.key for operator in operators}
+    (folder / KEYS).write_text(json.dumps(keys))
+
+
 if __name__ == "__main__":
     write_cases(Path(sys.argv[1]))
+    write_network(Path(sys.argv[1]) / NETWORK)

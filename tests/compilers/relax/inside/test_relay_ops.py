@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from networks import quickly_built
-from relay_cases import CASES, VALUES
+from relay_cases import CASES, KEYS, NETWORK, VALUES
 
 from op_profiler.child_processes import python_path
 from op_profiler.compilers.imported_model import ImportedModel, InputSpec
@@ -74,6 +74,14 @@ def test_every_op_of_the_table_is_among_the_cases(graph: Path) -> None:
     assert {node["op"] for node in nodes} >= CONVERTERS.keys()
 
 
+def test_operators_that_both_compilers_fuse_alike_have_the_same_key(graph: Path) -> None:
+    under_relay = json.loads((graph / NETWORK / KEYS).read_text())
+    model = ImportedModel("network", "test", read_graph(graph / NETWORK), {}, ())
+    keys = {one.operator.key for one in RELAX.operators(model, resolve_target("llvm"))}
+    assert [name for name, key in under_relay.items() if key not in keys] == []
+    assert len(under_relay) >= 14
+
+
 @pytest.mark.parametrize(
     ("node", "told"),
     [
@@ -88,7 +96,7 @@ def test_an_op_that_is_not_taken_over_is_named_whatever_this_tvm_says_of_it(
 ) -> None:
     load_tvm()
     data = {"name": "x", "shape": [2, 3], "dtype": "float32"}
-    called = {"arguments": [["input", "x"]] * 2, "shapes": [[2, 3]]} | node
+    called = {"arguments": [["input", "x"]] * 2, "shapes": [[2, 3]], "layers": []} | node
     (tmp_path / "graph.json").write_text(json.dumps({"inputs": [data], "nodes": [called], "output": ["node", 0]}))
     np.savez(tmp_path / "weights.npz")
     with pytest.raises(ModelError, match=f"Relay's op {told}"):

@@ -22,10 +22,13 @@ def shape_of(value: Any) -> list[int]:
 
 
 def axes_of(a: Attrs, value: Any) -> list[int] | None:
-    """The axes that an op goes over, none below zero; None: all."""
-    rank, axis = len(shape_of(value)), a.get("axis")
-    axes = None if axis is None else [int(one) % rank for one in ([axis] if isinstance(axis, int) else axis)]
-    return [i for i in range(rank) if i not in (axes or ())] if a.get("exclude") else axes
+    """The axes that an op goes over, as the model has them; None: all."""
+    axis = a.get("axis")
+    axes = None if axis is None else [axis] if isinstance(axis, int) else [int(one) for one in axis]
+    if not a.get("exclude"):
+        return axes
+    rank = len(shape_of(value))
+    return [i for i in range(rank) if i not in {one % rank for one in axes or ()}]
 
 
 def along(value: Any, axis: int, rank: int) -> Any:
