@@ -37,7 +37,13 @@ def measure(name: str) -> dict[str, Any]:
         folder = Path(text)
         with cluster_of(folder, _WORKERS) as cluster:
             requests = small_requests(server.url, _TASKS)
-            faults = {"workers_killed": 0, "workers_stopped": 0, "schedulers_killed": 0, "servers_restarted": 0}
+            faults = {
+                "workers_killed": 0,
+                "workers_stopped": 0,
+                "stopped_went_on": 0,
+                "schedulers_killed": 0,
+                "servers_restarted": 0,
+            }
             started, reports = time.monotonic(), []
             with _killing(cluster, faults):
                 for report in cluster.reports(requests):
@@ -54,8 +60,9 @@ def _killing(cluster: Any, faults: dict[str, int]) -> Iterator[None]:
 
     def kill() -> None:
         while not over.wait(_EVERY_SECONDS):
-            found = cluster.dask_workers()  # none while the scheduler is started again
             with contextlib.suppress(psutil.NoSuchProcess):
+                # None while the scheduler is started again. The stopped one is another fault: it has to go on.
+                found = [one for one in cluster.dask_workers() if one.status() != psutil.STATUS_STOPPED]
                 if found:
                     found[faults["workers_killed"] % len(found)].send_signal(signal.SIGKILL)
                     faults["workers_killed"] += 1
@@ -90,6 +97,7 @@ def _stop(cluster: Any, faults: dict[str, int]) -> None:
     time.sleep(_STOPPED_SECONDS)
     with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(signal.SIGCONT)
+        faults["stopped_went_on"] += 1
 
 
 def _judged(reports: list[Any], url: str) -> dict[str, Any]:
