@@ -343,8 +343,11 @@ def test_every_machine_of_a_cluster_is_calibrated(tmp_path: Path) -> None:
         words = ["calibrate", "--cluster", address, "--budget", "1s", "--rounds", "3", "--threads", "1", "--json"]
         command = [*COMMAND, *words, "--quiet", "--db", f"sqlite:///{tmp_path}/c.db"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-        assert done.returncode == 0, done.stderr
-        (found,) = json.loads(done.stdout)
-        assert found["operators"] >= 20 and Path(found["note"]).is_relative_to(tmp_path / "data")
+        if "left out: under foreign load" in done.stderr:  # whatever else runs on this machine
+            assert done.returncode == MeasureError.exit_code and "op-profiler calibrate --remeasure noisy" in done.stderr
+        else:
+            assert done.returncode == 0, done.stderr
+            (found,) = json.loads(done.stdout)
+            assert found["operators"] >= 20 and Path(found["note"]).is_relative_to(tmp_path / "data")
         made = {path.read_text() for path in head.glob("built/*/*/build.json")}
         assert made & {path.read_text() for path in rack.glob("built/*/*/build.json")}  # with the seconds that it took
