@@ -160,6 +160,18 @@ def test_a_cluster_of_this_machine_alone(tmp_path: Path, monkeypatch: pytest.Mon
             Cluster(cluster.address)
 
 
+def test_a_cluster_that_cannot_be_reached_is_not_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(cluster: Cluster) -> None:
+        raise MeasureError("a cable is out")
+
+    before = psutil.Process().children(recursive=True)
+    monkeypatch.setattr(Cluster, "_connect", unreachable)
+    with pytest.raises(MeasureError, match="cable"):
+        Cluster("local:1")
+    _, left = psutil.wait_procs([one for one in psutil.Process().children(recursive=True) if one not in before], 30)
+    assert not [one for one in left if "spawn_main" in " ".join(one.cmdline())]
+
+
 def _listening(process: psutil.Process) -> set[tuple[str, int]]:
     connections = process.net_connections("tcp")
     return {(at.laddr.ip, at.laddr.port) for at in connections if at.status == psutil.CONN_LISTEN}

@@ -58,7 +58,12 @@ class Cluster:
         else:
             self._own = _own_cluster(name)
             self.address, self._security = self._own.scheduler_address, self._own.security
-        self.client = self._connect()
+        try:
+            self.client = self._connect()
+        except BaseException:
+            if self._own is not None:
+                self._own.close()
+            raise
 
     def __enter__(self) -> Cluster:
         return self
