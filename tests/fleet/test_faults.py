@@ -174,7 +174,8 @@ def test_what_a_broken_machine_cannot_do_goes_to_another_one(tmp_path: Path, pos
         whole, broken = sorted(state_of(address)["workers"], key=lambda told: int(told["failed"]))
         assert whole["failed"] == 0 and broken["failed"] > 0
         shown = op_profiler("fleet", address, folder=tmp_path).stdout
-        assert "2 workers on 2 machines" in shown and f"failed on {broken['host']}: mlp: " in shown and "locks" in shown
+        # Of the three requests the broken one took any first: who is free gets the next.
+        assert "2 workers on 2 machines" in shown and f"failed on {broken['host']}: " in shown and "LOCKS" in shown
 
 
 def test_a_worker_of_somebody_else_stops_nobody(tmp_path: Path, sqlite_url: str) -> None:
