@@ -250,7 +250,8 @@ def main() -> None:
             told = "".join(f"{found[side]:12.2f}" if side in found else f"{'-':>12}" for side in SIDES)
             print(f"{one.name:20} {threads:>7}{told}{'-' if ratio is None else f'{ratio:.3f}':>15}", flush=True)
             times = {f"{side}_ms": round(found[side], 3) if side in found else None for side in SIDES}
-            rows.append({"model": one.name, "threads": int(threads), **times, "ratio": ratio and round(ratio, 3)})
+            row = {"model": one.name, "threads": int(threads), **times, "ratio": ratio and round(ratio, 3)}
+            rows.append(row | {"commit": one.commit})
     ratios = [row["ratio"] for row in rows if row["ratio"]]
     if not ratios or not collections:
         return
