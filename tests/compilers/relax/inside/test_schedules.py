@@ -86,6 +86,20 @@ def test_convolutions_of_one_and_of_three_dimensions() -> None:
     check(module((1, 3, 4, 7, 9), three), (1, 3, 4, 7, 9), PLAIN)
 
 
+def test_axes_of_a_convolution_have_the_names_of_its_layout() -> None:
+    shape, target = (1, 7, 6, 8), resolve_target("llvm")
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        made = relax.op.nn.conv2d(data, constant(3, 3, 8, 16), data_layout="NHWC", kernel_layout="HWIO")
+        return relax.op.nn.relu(made)
+
+    check(module(shape, body), shape, PLAIN)
+    (schedule,) = scheduled(lower(module(shape, body), target).kernels, target)[1].values()
+    factors = schedule.factors
+    assert factors.reorder == "n oh ow oc | ry.o ry.i rx rc" and factors.parallel == "n oh ow"
+    assert factors.tile == {"oh": 5, "ow": 1, "oc": factors.vectorize}
+
+
 PHASES = "conv2d_transpose"
 
 

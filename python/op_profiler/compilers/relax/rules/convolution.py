@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from op_profiler.compilers.relax.transposed import NAME as PACKED_PHASES
 from op_profiler.compilers.relax.vectors import Vectors, divisor
 
 _PADDED = ("pad", "dilate")
+_LAYOUT = re.compile(r"conv\dd_(n[cdhw]+)$")
+_CHANNELS_FIRST = {3: "ncw", 4: "nchw", 5: "ncdhw"}
 _ROWS_OF_DEPTHWISE = 2  # it reads as many vectors as it sums, so half of the registers hold operands
 _OPERANDS = 4  # registers that are left free where several blocks of channels are summed, each with a weight of its own
 
@@ -103,7 +106,7 @@ def transposed(schedule: Any, vectors: Vectors) -> Anchored:
 
 
 def plain(schedule: Any, vectors: Vectors) -> Anchored:
-    """With the width as the innermost dimension: output (n, channels, width) to (n, channels, depth, height, width).
+    """Without blocks: output (n, channels, width) to (n, channels, depth, height, width), or with the channels at last.
 
     Raises:
         Unfit: it is none.
@@ -116,20 +119,25 @@ def plain(schedule: Any, vectors: Vectors) -> Anchored:
         raise Unfit("a convolution of other dimensions")
     padded = inline(schedule, before, _PADDED)
     last = epilogue(schedule, anchor, after)
-    batch, channel, *rows, width = (_size(schedule, loop) for loop in _loops(schedule, last, count))
-    lanes = divisor(width, vectors.lanes)
-    channels = divisor(channel, vectors.accumulators // 2)
-    high = [Axis(name, size) for name, size in zip(("od", "oh")[2 - len(rows) :], rows)]
-    axes = (Axis("n", batch, tiled=False), Axis("oc", channel), *high, Axis("ow", width))
-    order = tuple(axis.name for axis in axes)
+    names = _axes(name_of(schedule, anchor), count)
+    sizes = [_size(schedule, loop) for loop in _loops(schedule, last, count)]
+    lanes = divisor(sizes[-1], vectors.lanes)
+    tile = {names[1]: divisor(sizes[1], vectors.accumulators // 2), names[-1]: lanes} | dict.fromkeys(names[2:-1], 1)
+    axes = tuple(Axis(name, size, tiled=name != "n") for name, size in zip(names, sizes))
     reduction = reduction_of(schedule, anchor)
     split = reduction[0][0] if reduction[0][1] > 1 else None
-    tile = {"oc": channels, "ow": lanes} | dict.fromkeys([axis.name for axis in high], 1)
     feeds = ROOT if len(padded) == 1 else None
     nest = nest_of(
-        axes, order, tile, reduction, split, lanes=vectors.lanes, block=width, vectorize=lanes, compute_at=feeds
+        axes, names, tile, reduction, split, lanes=vectors.lanes, block=sizes[-1], vectorize=lanes, compute_at=feeds
     )
     return Anchored(schedule, nest, anchor, last, padded)
+
+
+def _axes(name: str, count: int) -> tuple[str, ...]:
+    """What the axes of an output are called. TOPI writes its layout at the end of the name of a block that sums."""
+    found = _LAYOUT.search(name)
+    layout = found[1] if found and len(found[1]) == count else _CHANNELS_FIRST[count]
+    return tuple(axis if axis == "n" else f"o{axis}" for axis in layout)
 
 
 def _loops(schedule: Any, block: Any, count: int) -> Sequence[Any]:
