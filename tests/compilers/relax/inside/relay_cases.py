@@ -256,6 +256,7 @@ CASES: dict[str, Case] = {
     "bilinear upsampling": lambda r, m: r.nn.upsampling(
         m.data(1, 3, 5, 2), scale_h=2, scale_w=1.5, method="bilinear", align_corners=True, layout="NHWC"
     ),
+    "bicubic upsampling": lambda r, m: r.nn.upsampling(m.data(1, 2, 4, 5), scale_h=2, scale_w=3, method="bicubic"),
     # values moved
     "reshape": _moved("reshape", 2, 3, 4, newshape=(0, -1)),
     "squeeze": _moved("squeeze", 1, 3, 1, 2, axis=[2]),

@@ -85,6 +85,7 @@ def _upsampling(op: Any, a: Attrs, x: list[Any]) -> Any:
         method=_METHODS[a["method"]],
         coordinate_transformation_mode="align_corners" if a["align_corners"] else "asymmetric",
         rounding_method="",
+        cubic_alpha=-0.5,  # what Relay computes with, and has no attribute for
     )
 
 
