@@ -15,8 +15,11 @@ def _clip(builder: Any, constant: Constant, call: Any) -> Any:
     """ConvertLayout knows no ``clip`` and would put layout transforms around it."""
     relax = load_tvm().relax
     data, *bounds = call.args
-    low, high = (relax.const(float(bound.value), data.ty.dtype) for bound in bounds)
-    return relax.op.minimum(relax.op.maximum(data, low), high)
+    low, high = (float(bound.value) for bound in bounds)
+    if low > high:  # TVM gives the low one then, a minimum of a maximum the high one
+        return call
+    raised = relax.op.maximum(data, relax.const(low, data.ty.dtype))
+    return relax.op.minimum(raised, relax.const(high, data.ty.dtype))
 
 
 def _clip_again(builder: Any, constant: Constant, call: Any) -> Any:
@@ -25,7 +28,8 @@ def _clip_again(builder: Any, constant: Constant, call: Any) -> Any:
     if inner is None:
         return call
     low, high = (_scalar(constant, each.args[1]) for each in (inner, call))
-    return call if low is None or high is None else op.clip(inner.args[0], low, high)
+    known = low is not None and high is not None and low <= high
+    return op.clip(inner.args[0], low, high) if known else call
 
 
 def _leaky_relu(builder: Any, constant: Constant, call: Any) -> Any:

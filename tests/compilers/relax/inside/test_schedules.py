@@ -69,6 +69,14 @@ def test_convolutions(rule: str, shape: tuple[int, ...], weight: tuple[int, ...]
     check(module(shape, body), shape, rule)
 
 
+def test_a_minimum_of_a_maximum_is_a_clip_only_where_its_bounds_are_in_order() -> None:
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        low, high = (relax.const(np.float32(bound)) for bound in (0.5, -0.5))
+        return [relax.op.minimum(relax.op.maximum(data, low), high), relax.op.clip(data, 0.5, -0.5)]
+
+    check(module((3, 5), body), (3, 5))
+
+
 def test_a_convolution_that_nothing_follows() -> None:
     shape = (1, 32, 7, 7)
     check(module(shape, lambda b, relax, x: relax.op.nn.conv2d(x, constant(32, 32, 3, 3))), shape, BLOCKED)
