@@ -65,8 +65,9 @@ def layers_of_kernels(made: IRModule, before: IRModule, fused: IRModule) -> Kern
         return {}
     values = _Values()
     waiting: dict[int, collections.deque[Names]] = {}
-    for (number,), names in zip(filter(None, values.calls(before)), _carried(old, new, layers), strict=True):
-        waiting.setdefault(number, collections.deque()).append(names)
+    for numbers, names in zip(filter(None, values.calls(before)), _carried(old, new, layers), strict=True):
+        for number in numbers:  # of a group several, which passes of the user may have made
+            waiting.setdefault(number, collections.deque()).append(names)
 
     def taken(number: int) -> Names:
         known = waiting.get(number, collections.deque([()]))

@@ -18,6 +18,8 @@ from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, use_pipeline
 from op_profiler.compilers.relax.compiled_files import read_compiled, write_compiled
 from op_profiler.compilers.relax.decoder.model import load_step
 from op_profiler.compilers.relax.imported_layers import NotedLayers
+from op_profiler.compilers.relax.layers import layers_of_kernels
+from op_profiler.compilers.relax.pipeline import lower
 from op_profiler.compilers.relax.relax_compiler import RELAX
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.frontends import FRONTENDS
@@ -109,6 +111,13 @@ def test_other_pipelines_carry_them_too(blocks: Path) -> None:
     finally:
         use_pipeline(DEFAULT_PIPELINE)
     assert [names[0] for names in layers["nn.conv2d"]] == ["stem/conv", "body/conv"]
+
+
+def test_calls_of_what_other_passes_have_grouped_are_of_layers_too(blocks: Path) -> None:
+    module = imported(blocks, "relax").mod
+    fused = lower(module, resolve_target("llvm")).fused
+    found = layers_of_kernels(module, fused, fused)
+    assert {name for calls in found.values() for names in calls for name in names} >= {"stem/conv", "head/fc"}
 
 
 def test_modules_of_torch_are_layers_through_torch_export() -> None:
