@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,8 +40,8 @@ from op_profiler.compilers.relax.rules.template import INLINE, ROOT, Knobs
 from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
 
-_DEAR = ("exp",)
-"""Parts of names of what is not computed again where it is read."""
+_DEAR = re.compile("exp(?!and)")
+"""In the name of what is not computed again where it is read."""
 _UNROLLED = ("none", "partial sums", "row")
 _MOST_UNROLLED = 64
 _MOST_SUMS, _USUAL_SUMS = 8, 4
@@ -140,7 +141,7 @@ class Rows:
         """Names of blocks that are computed once for a row."""
         blocks = blocks_of(self.schedule)[:-1]
         names = [name_of(self.schedule, block) for block in blocks if self._is_of_row(block)]
-        return tuple(name for name in names if any(part in name for part in _DEAR))
+        return tuple(name for name in names if _DEAR.search(name))
 
     def _is_of_row(self, block: Any) -> bool:
         """Whether it computes each value of a row."""
