@@ -181,10 +181,10 @@ def requests_of(names: str) -> tuple[BuildRequest, ...]:
     return tuple(BuildRequest(model=ModelRequest(source=source, name=name)) for source, name in found)
 
 
-def collect(arguments: list[str], folder: Path) -> tuple[int, list[dict[str, Any]]]:
-    """Run the collector as a user would; exit code and summary."""
+def collect(arguments: list[str], folder: Path, **variables: str) -> tuple[int, list[dict[str, Any]]]:
+    """Run the collector as a user would, with these variables of the environment; exit code and summary."""
     summary = folder / "summary.json"
-    environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), **variables}
     script = ROOT / "collector" / "op_performance_collector.py"
     done = subprocess.run(
         [sys.executable, str(script), *arguments, "--summary-json", str(summary), "--quiet"],

@@ -192,13 +192,13 @@ def collected(name: str, compiler: str) -> dict[str, Any] | None:
     source, _, model = name.partition(":")
     seconds, summaries = [], []
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["OP_PROFILER_CACHE"] = f"{folder}/cache"
         db = Path(os.environ.get("BENCHMARK_DATASETS", folder)).resolve() / f"{source}-{model}-{compiler}.db"
         db.unlink(missing_ok=True)  # of a run that was stopped
         options = ["--modelsource", source, "--modelname", model, "--compiler", compiler, "--schedules", "none"]
         for _ in range(2):
             started = time.perf_counter()
-            code, summary = collect([*options, "--db", f"sqlite:///{db}"], Path(folder))
+            arguments = [*options, "--db", f"sqlite:///{db}"]
+            code, summary = collect(arguments, Path(folder), OP_PROFILER_CACHE=f"{folder}/cache")
             seconds.append(time.perf_counter() - started)
             summaries.append(summary)
             if code:
