@@ -107,14 +107,15 @@ class Nest:
     def outer_orders(self) -> list[tuple[str, ...]]:
         """Orders of the outer loops, the rule's first; those that do not move or are of extent 1 stay in front."""
         still = {axis.name for axis in self.axes if not axis.moves}
-        moving = [name for name in self._moving if name not in still]
-        fixed = tuple(sorted((name for name in self.order if name not in moving), key=self._moving.__contains__))
+        moving = [name for name in self._repeated if name not in still]
+        fixed = tuple(sorted((name for name in self.order if name not in moving), key=self._repeated.__contains__))
         return [fixed + found for found in itertools.permutations(moving)]
 
     @property
-    def _moving(self) -> list[str]:
-        still = {axis.name for axis in self.axes if axis.extent == 1}
-        return [name for name in self.order if name not in still]
+    def _repeated(self) -> list[str]:
+        """Outer loops with more than one iteration, in general."""
+        once = {axis.name for axis in self.axes if axis.extent == 1}
+        return [name for name in self.order if name not in once]
 
     @functools.cached_property
     def inner_orders(self) -> list[tuple[str, ...]]:
@@ -138,8 +139,8 @@ class Nest:
 
     @property
     def _loops(self) -> int:
-        """Outer loops with more than one iteration, in general."""
-        return max(len(self._moving), 1)
+        """How many loops can be asked for: one where none is repeated."""
+        return max(len(self._repeated), 1)
 
     def fused(self, knobs: Knobs) -> int:
         """How many loops the parallel one is made of: those of extent 1, which stand in front, and some more."""
@@ -325,11 +326,11 @@ def nest_of(  # noqa: PLR0913 - what rules differ in
         vectorize: lanes of the default.
         compute_at: where what feeds the sum is computed by default; None where nothing does.
     """
-    moving = {axis.name for axis in axes if axis.extent != 1}
+    repeated = {axis.name for axis in axes if axis.extent != 1}
     last = axes[-1].name
-    values = {f"tile_{name}": size for name, size in tile.items() if name in moving or name == last}
+    values = {f"tile_{name}": size for name, size in tile.items() if name in repeated or name == last}
     if split is not None:
         values[f"split_{split}"] = dict(reduction)[split]
-    values |= {"outer": 0, "fuse": max(sum(name in moving for name in order[:-1]), 1), "reorder": 0}
+    values |= {"outer": 0, "fuse": max(sum(name in repeated for name in order[:-1]), 1), "reorder": 0}
     values |= ({} if compute_at is None else {"compute_at": compute_at}) | {"vectorize": vectorize, "unroll": 1}
     return Nest(axes, order, reduction, split, lanes, block, compute_at is not None, values)
