@@ -252,6 +252,20 @@ def test_reductions(shape: tuple[int, ...]) -> None:
     check(module(shape, body([[1, 3], [0, 1, 2, 3]], keepdims=False)), shape)
 
 
+def test_reductions_of_a_whole_tensor_are_parallel() -> None:
+    shape, target = (3, 40, 256), resolve_target("llvm")
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        kinds = itertools.product(("sum", "mean", "max", "min"), (True, False))
+        squares = [relax.op.multiply(data, data) for _ in range(8)]
+        made = [getattr(relax.op, kind)(x, keepdims=kept) for (kind, kept), x in zip(kinds, squares, strict=True)]
+        return [relax.op.sqrt(one) for one in made]
+
+    check(module(shape, body), shape, "whole")
+    schedules = scheduled(lower(module(shape, body), target).kernels, target)[1].values()
+    assert {one.factors.parallel for one in schedules if one.template == "whole.relax"} == {"k"}
+
+
 def test_where_the_largest_value_is() -> None:
     shape = (3, 5, 17)
     check(module(shape, lambda b, relax, x: [relax.op.argmax(x, axis=axis) for axis in (1, 2)]), shape, "rows")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from op_profiler.compilers.relax.rules import convolution, elementwise, product, reduction, rows
+from op_profiler.compilers.relax.rules import convolution, elementwise, product, reduction, rows, whole
 from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS, Unfit
 from op_profiler.compilers.relax.rules.template import Template
 from op_profiler.compilers.relax.vectors import Vectors
@@ -21,6 +21,7 @@ RULES: dict[str, Rule] = {
     "conv2d_transpose": convolution.transposed,
     "conv": convolution.plain,
     "matmul": product.product,
+    "whole": whole.whole,
     "rows": rows.rows,
     "reduction": reduction.reduction,
     "elementwise": elementwise.elementwise,

@@ -176,7 +176,7 @@ class Rows:
         for block in reversed(blocks[:-1]):
             schedule.compute_at(block, row, preserve_unit_loops=True)
         for block in partial:
-            _sum(schedule, block, knobs)
+            sum_in_vectors(schedule, block, knobs)
         for block, rank in ranks:
             _vectorize(schedule, block, rank - self.common, knobs["vectorize"])
 
@@ -229,8 +229,12 @@ def _partial_sums(schedule: Any, block: Any, rows: int, knobs: Knobs) -> list[An
     return made
 
 
-def _sum(schedule: Any, block: Any, knobs: Knobs) -> None:
-    """Partial sums as vectors, beside each other."""
+def sum_in_vectors(schedule: Any, block: Any, knobs: Knobs) -> None:
+    """Partial sums as vectors, beside each other.
+
+    Args:
+        block: that sums them; its first axis counts them.
+    """
     found = kinds(schedule, block)
     loops = schedule.get_loops(block)[-len(found) :]
     sums, steps = loops[0], loops[found.index(REDUCTION)]
