@@ -266,8 +266,8 @@ def test_reductions_of_a_whole_tensor_are_parallel() -> None:
     assert {one.factors.parallel for one in schedules if one.template == "whole.relax"} == {"k"}
 
 
-def test_where_the_largest_value_is() -> None:
-    shape = (3, 5, 17)
+@pytest.mark.parametrize("shape", [(3, 5, 17), (3, 5, 64)])
+def test_where_the_largest_value_is(shape: tuple[int, ...]) -> None:
     check(module(shape, lambda b, relax, x: [relax.op.argmax(x, axis=axis) for axis in (1, 2)]), shape, "rows")
 
 
