@@ -32,7 +32,7 @@ op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
 
 op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
 
-op-profiler predict model.tflite --format csv              (one row a convolution, three regressors and their mean)
+op-profiler predict model.tflite --format csv              (one row a convolution, one column a regressor)
 
 op-profiler predict resnet-18 --format runtime_lut --input_dims '{"data": [1, 3, 160, 160]}'
 
@@ -175,7 +175,8 @@ def predict(  # noqa: PLR0913 - the options are the interface
         each_regressor = format == "csv" and name.endswith(".tflite")
         parts = {
             choice: _predictor(choice, db, device, compiler, None, status.step)
-            for choice in (("decision_tree", "random_forest", "xgboost", "mean") if each_regressor else ())
+            for choice, method in (PREDICTORS.available() if each_regressor else ())
+            if method.only_regresses
         }
     if each_regressor:
         print(texts.regressor_csv({c: predict_network(p, network, threads=counts[0]) for c, p in parts.items()}))

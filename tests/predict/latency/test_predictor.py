@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import json
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from op_profiler.dataset.formats.shapes import Conv, Dense, operator_of
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.adapt import adapted, chosen_samples
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import NAMES
@@ -23,7 +26,7 @@ from op_profiler.predict.latency.network import Network, predict_network, predic
 from op_profiler.predict.latency.predictor import MEASURED, UNSUPPORTED, Predictor, query_of
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.roofline import Roofline, Work
-from op_profiler.report.prediction import summary
+from op_profiler.report.prediction import regressor_csv, summary
 
 Law = Callable[[Operator, int], float]
 Fitted = Callable[[str], Predictor]
@@ -161,6 +164,19 @@ def test_mean_is_the_mean_of_the_three(fitted: Fitted, strangers: list[Operator]
     parts = [fitted(choice).predict(strangers) for choice in ("xgboost", "random_forest", "decision_tree")]
     found = fitted("mean").predict(strangers)
     assert found.latency_us == pytest.approx(np.mean([p.latency_us for p in parts], axis=0), rel=1e-6)
+
+
+def test_all_that_only_regress_stand_beside_each_other(fitted: Fitted, strangers: list[Operator]) -> None:
+    choices = [name for name, method in PREDICTORS.available() if method.only_regresses]
+    assert choices == ["decision_tree", "random_forest", "xgboost", "mean"]
+    network = Network.of("net", strangers[:8])
+    found = {name: predict_network(fitted(name), network) for name in choices}
+    rows = list(csv.DictReader(io.StringIO(regressor_csv(found))))
+    convolutions = [at for at, one in enumerate(network.operators) if "conv2d" in one.anchor]
+    assert 0 < len(rows) == len(convolutions) < 8
+    for name, prediction in found.items():
+        times = prediction.operators.latency_us[convolutions]
+        assert [float(row[f"{name}_us"]) for row in rows] == pytest.approx(times.tolist(), rel=1e-5)
 
 
 def test_a_network_is_the_sum_of_its_calls(law_us: Law, predictor: Predictor, strangers: list[Operator]) -> None:

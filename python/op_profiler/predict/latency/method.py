@@ -44,6 +44,12 @@ class Method:
         """Whether something but a table is made of the measurements."""
         return bool(self.regressor_types) or self.interpolates != "nowhere"
 
+    @property
+    def only_regresses(self) -> bool:
+        """Whether nothing comes before its regressions."""
+        before = self.looks_up or self.corrects_samples or self.interpolates != "nowhere"
+        return bool(self.regressor_types) and not before
+
     def combined(self, estimates: Sequence[np.ndarray]) -> np.ndarray:
         """One estimate from those of the regressions, all of them logarithms of time over bound."""
         if self.averages_latencies:
