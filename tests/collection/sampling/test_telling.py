@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from op_profiler.collection.sampling.telling import nearest_first, telling_batches
 
@@ -40,3 +42,10 @@ def test_convolutions_and_products_come_first_and_go_on_without_end() -> None:
     assert kinds.count("Conv2d") + kinds.count("Dense") >= len(kinds) / 2
     assert {"BatchMatmul", "Softmax", "Conv2dTranspose"} <= set(kinds)
     assert len(last.identity[1]) == len(points)  # type: ignore[index]
+
+
+def test_where_what_ships_was_removed_operators_are_random(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    there = next(telling_batches(0))
+    monkeypatch.setattr("op_profiler.shipped._FOLDER", tmp_path)
+    batch = next(telling_batches(0))
+    assert len(batch.identity[1]) == len(there.identity[1]) and batch.identity != there.identity  # type: ignore[index,arg-type]

@@ -23,7 +23,7 @@ class Draw:
         kinds: of random operators; empty for all.
         grid: measured in place of random operators, by `rules`.
         models: measured in place of random operators.
-        telling: random operators that are as unlike each other as there are, in place of any.
+        telling: those that stand for what networks are made of come first (`telling.py`).
     """
 
     label: str

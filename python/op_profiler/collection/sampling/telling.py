@@ -4,8 +4,8 @@ Random operators are described without a compiler; of these, each batch takes th
 networks of the dataset that ships nearest to one that is measured. That is the greedy solution of the p-median problem,
 within 1 - 1/e of the best (Nemhauser, Wolsey & Fisher, Mathematical Programming 14, 1978): however early the time is
 up, what was measured covers most of what networks spend their time on. Kinds that only a compiler describes are drawn
-beside them. Where none is left that would come nearer, random ones follow. What takes long to run once is left out: it
-would tell of one operator in the time of fifty.
+beside them. Where none is left that would come nearer, or where what ships was removed, random ones follow. What takes
+long to run once is left out: it would tell of one operator in the time of fifty.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,20 +69,23 @@ def nearest_first(wanted: np.ndarray, weight: np.ndarray, pool: np.ndarray) -> I
 
 def _representatives(seed: int) -> Iterator[Point]:
     from op_profiler.predict.latency.adapt import places_of
+    from op_profiler.shipped import shipped_operators
 
+    file = shipped_operators()
+    if file is None:
+        return iter(())
     pool, described = _described_pool(seed)
-    wanted, weight = _operators_of_networks()
+    wanted, weight = _operators_of_networks(file)
     return (pool[at] for at in nearest_first(wanted, weight, places_of(described)))
 
 
-def _operators_of_networks() -> tuple[np.ndarray, np.ndarray]:
+def _operators_of_networks(file: Path) -> tuple[np.ndarray, np.ndarray]:
     """Places of the operators of the networks that ship, and the root of each one's share of its network's time: what
     takes most counts most, and the rest too."""
     from op_profiler.predict.latency.adapt import places_of
     from op_profiler.predict.latency.examples import load_examples
-    from op_profiler.shipped import shipped_operators
 
-    examples = load_examples(file=shipped_operators())
+    examples = load_examples(file=file)
     examples = examples.where(~examples.sampled[examples.model] & (examples.threads == examples.threads.min()))
     spent = examples.latency_us * examples.occurrences
     share = spent / np.bincount(examples.model, spent)[examples.model]
