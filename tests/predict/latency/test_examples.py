@@ -95,6 +95,18 @@ def test_of_too_many_rows_whole_models_are_drawn(old_row: dict[str, Any], monkey
     assert few.latency_us.tolist() == same.latency_us.tolist() and not few.left_out
 
 
+def test_devices_are_told_by_the_times_that_can_be_used(
+    old_row: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of(device: str, **other: Any) -> dict[str, Any]:
+        return old_row | {"device_key": device} | other
+
+    rows = [of("a"), of("b", error="it crashed"), of("c", origin="tuned"), of("d", model_key=None), of("a", threads=2)]
+    monkeypatch.setattr("op_profiler.dataset.formats.parquet.parquet_rows", lambda *_: iter(rows))
+    assert [device.key for device in devices_module.devices_in(file=Path("x"))] == ["a"]
+    assert [device.key for device in devices_module.devices_in(file=Path("x"), schedules="tuned")] == ["c"]
+
+
 def test_each_compiler_answers_with_its_own_rows(known: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
     relax = dataclasses.replace(known.devices[0], key="0" * 16, compiler="relax")
     both = dataclasses.replace(
@@ -116,3 +128,14 @@ def test_each_compiler_answers_with_its_own_rows(known: Examples, monkeypatch: p
 def test_a_target_of_todays_tvm_is_written_as_a_line() -> None:
     assert target_line('{"kind":"llvm","tag":"","keys":["cpu"],"mcpu":"znver5"}') == "llvm -mcpu=znver5"
     assert target_line("llvm -keys=cpu -mcpu=znver5") == "llvm -keys=cpu -mcpu=znver5"
+
+
+def test_where_no_time_can_be_learned_from_the_reasons_are_told(
+    old_row: dict[str, Any], known: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hot = examples_of([old_row | {"cache": "hot"}])
+    assert len(hot) == 0
+    monkeypatch.setattr(devices_module, "devices_in", lambda **_: known.devices)
+    monkeypatch.setattr(examples_module, "load_examples", lambda **_: hot)
+    with pytest.raises(DatasetError, match=r"learn from in .*\(1 not in a model\).* Collect while"):
+        open_predictor.examples_for(db="sqlite:///x.db", device=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,10 +89,7 @@ def examples_for(
         raise DatasetError("there is no dataset to learn from; give one with --db (op-profiler sample makes one)")
     there = devices_in(db=db, file=file)
     if not there:
-        raise DatasetError(
-            f"there is no time to learn from in {db or 'what ships'}: what failed, was tuned or measured beside others "
-            "is left out. Collect while nothing else uses the machine; --remeasure noisy repeats what was beside others"
-        )
+        raise _nothing_to_learn(db, {})
     devices = [one for one in there if one.compiler == compiler]
     if not devices:
         raise DatasetError(
@@ -101,8 +98,19 @@ def examples_for(
             "with --db"
         )
     chosen = _chosen(devices, device)
-    examples = load_examples(db=db, file=file, device=chosen.key, note=note).of_device(chosen.key)
-    return with_loops(examples, chosen.target, note)
+    examples = load_examples(db=db, file=file, device=chosen.key, note=note)
+    if not len(examples):
+        raise _nothing_to_learn(db, examples.left_out)
+    return with_loops(examples.of_device(chosen.key), chosen.target, note)
+
+
+def _nothing_to_learn(db: str | None, left_out: Mapping[str, int]) -> DatasetError:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+    return DatasetError(
+        f"there is no time to learn from in {db or 'what ships'}{f' ({reasons})' if reasons else ''}: what failed, was "
+        "tuned, swept or measured beside others is left out. Collect while nothing else uses the machine; --remeasure "
+        "noisy repeats what was beside others"
+    )
 
 
 def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:
