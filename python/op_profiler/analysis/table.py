@@ -90,7 +90,7 @@ class FactorTable:
             None where a schedule does not have it).
         factors: by name; besides the fixed ones a ``tile.<axis>`` and a ``split.<axis>`` for every axis found.
         left_out: rows that were not used: failed, not complete, under foreign load, or a vendor's kernel.
-        not_drawn: usable rows beyond `MOST_ROWS`: all of an operator are in the frame, or none.
+        not_drawn: usable rows beyond `MOST_ROWS`: all of an operator are in the frame, or none; the first of a single one.
     """
 
     frame: pandas.DataFrame
@@ -105,7 +105,7 @@ class FactorTable:
             return ""
         return (
             f"These are {self.frame['operator_key'].nunique():,} operators that were drawn by chance, the same ones "
-            f"each time: {self.not_drawn:,} usable measurements are of others and are not in this."
+            f"each time: {self.not_drawn:,} usable measurements are not in this."
         )
 
     def choose(self, names: Sequence[str]) -> list[Factor]:

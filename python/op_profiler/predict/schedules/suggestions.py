@@ -28,21 +28,9 @@ _FOLDS = 5
 MOST_TRIALS = 20_000
 """More are drawn by chance: the ranking holds about ten kilobytes of a trial."""
 _COLUMNS = (
-    *(
-        "measurement_key",
-        "operator_key",
-        "anchor",
-        "op_names",
-        "inputs",
-        "params",
-        "outputs",
-        "attrs",
-        "flops",
-        "template",
-        "knobs",
-    ),
-    *("origin", "tile", "split", "fuse", "reorder", "compute_at", "vectorize", "unroll", "parallel", "threads"),
-    *("cache", "device_key", "device_kind", "processor", "host_fingerprint", "median_us"),
+    *("measurement_key", "operator_key", "anchor", "op_names", "inputs", "params", "outputs", "attrs", "flops"),
+    *("template", "knobs", "origin", "tile", "split", "fuse", "reorder", "compute_at", "vectorize", "unroll"),
+    *("parallel", "threads", "cache", "device_key", "device_kind", "processor", "host_fingerprint", "median_us"),
 )
 _ALIKE = ("operator_key", "device_key", "threads", "cache")
 Rows = Sequence[Mapping[str, Any]]
@@ -210,7 +198,8 @@ def load_trials(db: str | None, shipped: Path | None, warn: Callable[[str], None
                 rows = [one for one in rows if one["measurement_key"] not in gone]
     if not draw.left_out:
         return rows
-    warn(f"{len(rows):,} trials that were drawn by chance are used, and the best: {draw.left_out:,} are too many")
+    of_all = f"of {len(rows) + draw.left_out:,} trials {len(rows):,}"
+    warn(f"{of_all} were drawn by chance; these are used, and the best of each operator")
     drawn = {row["measurement_key"] for row in rows}
     return rows + [row for row in best.values() if row["measurement_key"] not in drawn]
 

@@ -91,7 +91,8 @@ def tunings_of(
                     factors=times.factors(),
                 )
             )
-        vendor |= dict.fromkeys(holders, list(times.finished.values()))
+        if times.finished:
+            vendor |= dict.fromkeys(holders, list(times.finished.values()))
     return tunings, vendor
 
 
