@@ -87,6 +87,7 @@ class RunComparison:
 
     @property
     def of_two_compilers(self) -> bool:
+        """Whether another compiler made the kernels after than before."""
         return self.before.compiler != self.after.compiler
 
     def to_json(self) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Run:
 
     @property
     def compiler(self) -> str:
+        """That made its kernels, by its name."""
         return self.device.compiler
 
     @property

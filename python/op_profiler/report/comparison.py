@@ -121,8 +121,8 @@ def method(comparison: Comparison) -> str:
 
 def _advice(comparison: Comparison) -> str:
     """What tells more, where that can be had."""
-    both = all(run.of_two_compilers for run in comparison.runs)
-    return "" if both else "; --rerun measures both in turns, and tells more"
+    no_turns = all(run.of_two_compilers for run in comparison.runs)
+    return "" if no_turns else "; --rerun measures both in turns, and tells more"
 
 
 def _is_worth_a_line(row: Compared) -> bool:

@@ -86,6 +86,16 @@ def opened(chromium: Any) -> Iterator[Opened]:
     opened.page.close()
 
 
+@pytest.fixture(scope="module")
+def shared(chromium: Any, path: Path) -> Iterator[Opened]:
+    """The page of a file of tests (its `path`), opened once for those that leave it as it was, since that takes long."""
+    opened = Opened(chromium.new_page())
+    opened.open(path)
+    yield opened
+    opened.check()
+    opened.page.close()
+
+
 def _add_search(dataset: Dataset) -> None:
     """Trials of the first heavy op of mlp, its finalists, and torch's kernel for it."""
     (model,) = (model for model in dataset.models() if model.name == "mlp")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +51,6 @@ def path(collected: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = Comparison(runs=(pair,), method="in turns", level=0.99, notes=("a note",))
     write_report(path, report_of(comparison=comparison_part(found)))
     return path
-
-
-@pytest.fixture(scope="module")
-def shared(chromium: Any, path: Path) -> Iterator[Opened]:
-    """The page, opened once for the tests that leave it as it was."""
-    opened = Opened(chromium.new_page())
-    opened.open(path)
-    yield opened
-    opened.check()
-    opened.page.close()
 
 
 def names(page: Any) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 
 from op_profiler.dataset import Dataset
 from op_profiler.errors import UnknownNameError
+from op_profiler.measure.measurement import Device
 from op_profiler.report.page.document import Model, Operator, Run, Time
 from op_profiler.report.page.explanations import how_to_explain
 from op_profiler.report.page.loops import loops_of
@@ -168,6 +169,34 @@ def test_models_are_found_by_name_source_and_key(collected: str) -> None:
         assert chosen_models(dataset, ["local:mlp", model.key[:8], "mlp"]) == [model]
         with pytest.raises(UnknownNameError, match="mlp"):
             chosen_models(dataset, ["mlq"])
+
+
+def test_a_name_means_the_model_on_every_device_and_a_key_one_of_them(collected: str, tmp_path: Path) -> None:
+    with Dataset.open(collected, read_only=True) as dataset:
+        (stored,) = chosen_models(dataset, ["mlp"])
+        here = dataset.find_device(str(stored.device_key))
+    assert here is not None and stored.recipe is not None
+    names = ("name", "source", "batch_size", "precision", "executor", "target", "label", "recipe")
+    same = {name: getattr(stored, name) for name in names}
+    another = {"recipe": stored.recipe | {"content": "of other shapes"}}
+    twin, newer = (dataclasses.replace(here, machine_id=name) for name in ("a twin", "a third machine"))
+    relax = dataclasses.replace(twin, compiler="relax")
+    with Dataset.open(f"sqlite:///{tmp_path}/several.db") as dataset:
+        runs: list[tuple[str, Device, dict[str, Any]]] = [
+            ("1", twin, {"label": "after"}),
+            ("2", twin, another),
+            ("3", relax, {}),
+            ("4", twin, {}),
+            ("5", twin, {}),
+            ("6", newer, {}),
+            ("7", here, {}),
+        ]
+        for key, device, other in runs:
+            dataset.add_device(device)
+            dataset.add_model(key=key * 16, device_key=device.key, **(same | other))
+        found = chosen_models(dataset, ["local:mlp"])
+        assert [model.key[0] for model in found] == ["7", "5", "6"]
+        assert [model.key[0] for model in chosen_models(dataset, ["4" * 6, "mlp"])] == ["4", "7", "5", "6"]
 
 
 def test_nothing_in_a_model_can_end_the_data_or_start_a_script(collected: str, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,6 @@ def path(collected: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Dataset.open(collected, read_only=True) as dataset:
         write_model_report(path, dataset, ["mlp", "f" * 16])
     return path
-
-
-@pytest.fixture(scope="module")
-def shared(chromium: Any, path: Path) -> Iterator[Opened]:
-    """The page, opened once for the tests that leave it as it was: to open it is most of their time."""
-    opened = Opened(chromium.new_page())
-    opened.open(path)
-    yield opened
-    opened.check()
-    opened.page.close()
 
 
 def names(page: Any) -> list[str]:

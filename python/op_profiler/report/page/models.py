@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from op_profiler.dataset import schema
 from op_profiler.report.page.amounts import size_text
-from op_profiler.report.page.document import Alone, Device, Model, Operator, Prediction, Run, Time, Tuning
+from op_profiler.report.page.document import Alone, Device, Model, Operator, Prediction, Roofline, Run, Time, Tuning
 from op_profiler.report.page.explanations import how_to_explain
 from op_profiler.report.page.operators import operators_of, time_part
 from op_profiler.report.page.predictions import Estimates, open_for, predictions_of
@@ -54,15 +54,6 @@ def model_part(dataset: Dataset, model: StoredModel, predictor: str = "default")
     names = {operator.key: operator.name for operator, _ in operators}
     runs = [_run(n, timing, names, operators, measured[n]) for n, timing in timings.items()]
     rooflines = rooflines_of(device) if device is not None else []
-    unknown = {} if rooflines else {"roofline": NOT_PROBED}
-    if not found.predictions:
-        unknown["prediction"] = found.predictor
-    unknown["explain"] = how_to_explain(model)
-    if model.reads is None:
-        unknown["graph"] = (
-            "Who reads whose output is not known: the model was collected by an older version, or runs in the vm. The "
-            "calls are shown in their order."
-        )
     return Model(
         key=model.key,
         name=model.name,
@@ -87,7 +78,7 @@ def model_part(dataset: Dataset, model: StoredModel, predictor: str = "default")
         tunings=found.tunings,
         predictor=found.predictor,
         predictions=found.predictions,
-        unknown=unknown,
+        unknown=_unknown(model, rooflines, found),
     )
 
 
@@ -135,6 +126,20 @@ def _studies(
         if not predictions:
             whose = f"{whose} It has learned from the thread counts {opened.thread_counts} only."
     return _Studies(tunings, vendor, whose, predictions, estimates)
+
+
+def _unknown(model: StoredModel, rooflines: Sequence[Roofline], found: _Studies) -> dict[str, str]:
+    """What stands in the place of a section that has nothing to show."""
+    unknown = {} if rooflines else {"roofline": NOT_PROBED}
+    if not found.predictions:
+        unknown["prediction"] = found.predictor
+    unknown["explain"] = how_to_explain(model)
+    if model.reads is None:
+        unknown["graph"] = (
+            "Who reads whose output is not known: the model was collected by an older version, or runs in the vm. The "
+            "calls are shown in their order."
+        )
+    return unknown
 
 
 def _cache(dataset: Dataset, model_key: str) -> Cache:
