@@ -88,7 +88,7 @@ def opened(chromium: Any) -> Iterator[Opened]:
 
 @pytest.fixture(scope="module")
 def shared(chromium: Any, path: Path) -> Iterator[Opened]:
-    """The page of a file of tests (its `path`), opened once for those that leave it as it was, since that takes long."""
+    """The page at the `path` of a file of tests, opened once for those that leave it as it was: that takes longest."""
     opened = Opened(chromium.new_page())
     opened.open(path)
     yield opened
