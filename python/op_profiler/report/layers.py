@@ -20,7 +20,7 @@ def layer_table(report: ModelReport, depth: int) -> object:
     from rich.table import Table
 
     if not report.layers:
-        return "time by layer: the source of this model names no layers"
+        return "time by layer: the source of this model names no layers, or an older version stored it"
     counts = sorted(count for count, thread in report.threads.items() if thread.measurements)
     by_count = {count: {one.layer: one for one in report.by_layer(count, depth or None)} for count in counts}
     last = by_count[counts[-1]]
