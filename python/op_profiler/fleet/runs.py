@@ -124,6 +124,7 @@ def sample(
                     raise OpProfilerError(f"{failed} batches failed one after the other; the last: {whole.errors[-1]}")
                 done = whole.operators if count is not None else time.monotonic() - started
                 dispatch.done = min(done / total, 1.0) if total else 0.0
+            out.clear()  # fewer operators came of them than was expected
     finally:
         progress.stop()
     whole.seconds = round(time.monotonic() - started, 1)
