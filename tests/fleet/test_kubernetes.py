@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import urllib.error
 import urllib.request
@@ -179,3 +180,39 @@ def test_the_package_is_named(tmp_path: Path) -> None:
         without=["dask_kubernetes"],
     )
     assert done.returncode == MissingPackageError.exit_code and "source ./env_var.sh kubernetes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "sentence"),
+    [
+        (404, "404 page not found", "operator is not there; install it: helm install"),
+        (404, 'namespaces "lab" not found', 'Kubernetes refuses it: namespaces "lab" not found'),
+        (403, "daskclusters is forbidden", "Kubernetes refuses it: daskclusters is forbidden"),
+    ],
+)
+def test_why_an_api_server_refuses_is_said(status: int, text: str, sentence: str) -> None:
+    import httpx
+    import kr8s
+
+    from op_profiler.fleet.kubernetes import _plainly
+
+    with pytest.raises(MeasureError, match=sentence), _plainly():
+        raise kr8s.ServerError(text, response=httpx.Response(status))
+
+
+def test_what_the_operator_removed_before_is_removed() -> None:
+    import kr8s
+
+    from op_profiler.fleet.kubernetes import KubernetesCluster
+
+    asked: list[str] = []
+
+    def delete() -> None:
+        asked.append("delete")
+        raise kr8s.NotFoundError("it is not there")
+
+    cluster = KubernetesCluster.__new__(KubernetesCluster)
+    cluster._stack = contextlib.ExitStack()
+    cluster._stack.callback(delete)
+    cluster.close()
+    assert asked == ["delete"]

@@ -157,8 +157,8 @@ class Workforce:
             return False
         self._failures[machine.host_id] = self._failures.get(machine.host_id, 0) + 1
         if self._failures[machine.host_id] == _MOST_FAILURES:
-            told = f"{machine.host} could not carry out {_MOST_FAILURES} requests one after the other"
-            self._progress.problem(f"{told}; it gets none for {_MARK_SECONDS:.0f} s where others can do them")
+            failing = f"{machine.host} could not carry out {_MOST_FAILURES} requests one after the other"
+            self._progress.problem(f"{failing}; it gets none for {_MARK_SECONDS:.0f} s where others can do them")
         if self._failures[machine.host_id] >= _MOST_FAILURES:
             self._broken[machine.host_id] = time.monotonic() + _MARK_SECONDS
         job.failed_on.add(machine.host_id)
