@@ -151,6 +151,7 @@ def test_a_cluster_of_this_machine_alone(tmp_path: Path, monkeypatch: pytest.Mon
     with Cluster("local:2") as cluster:
         found = cluster.workers()
         assert [machine for machine, _ in found.values()] == [this_machine()] * 2
+        assert cluster.dashboard is None
         for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
             assert {address for address, _ in _listening(process) - before} <= {"127.0.0.1"}
         assert {urllib.parse.urlsplit(address).scheme for address in (cluster.address, *found)} == {"tls"}

@@ -113,7 +113,9 @@ class Cluster:
 
     @property
     def dashboard(self) -> str | None:
-        """Address of Dask's pages; None where they are not installed."""
+        """Address of Dask's pages; None where they are not installed, and of schedulers for one command."""
+        if self._own is not None:
+            return None
         about = self.client.scheduler_info(n_workers=0)["services"]
         return str(self.client.dashboard_link) if about.get("dashboard") and settings.has_dashboard() else None
 
