@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ pytest.importorskip("distributed")
 
 from processes import request
 
+from op_profiler.collection.lookup import stored_for
 from op_profiler.collection.request import Studies, TuneRequest
 from op_profiler.collection.sampling.draw import Draw
 from op_profiler.fleet import machine as fleet_machine
@@ -96,3 +98,12 @@ def test_a_tvm_that_cannot_be_imported_is_told(tmp_path: Path, monkeypatch: pyte
     told: list[str] = []
     assert fleet_machine.compilers_here(told.append) == {}
     assert told and all(text.endswith("cannot be used: ImportError: libtvm.so is not there") for text in told)
+
+
+@pytest.mark.parametrize("missing", ["psycopg", ""])
+def test_who_builds_needs_no_dataset(missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it cannot see is as if it were not there: another machine's file, or PostgreSQL without its driver."""
+    if missing:
+        monkeypatch.setitem(sys.modules, missing, None)
+    address = "postgresql://me@127.0.0.1:9/times" if missing else f"sqlite:///{tmp_path}/elsewhere.db"
+    assert stored_for(request(address), ["a"]) == {}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from op_profiler.collection.resume import StoredResults
-from op_profiler.errors import DatasetError
+from op_profiler.errors import DatasetError, MissingPackageError
 
 if TYPE_CHECKING:
     from op_profiler.collection.request import CollectRequest
@@ -63,7 +63,7 @@ def stored_for(request: CollectRequest, machines: Iterable[str]) -> dict[str, Fo
     content = FRONTENDS.get(model.source).fingerprint(model)
     if content is None:
         return {}
-    with contextlib.suppress(DatasetError), Dataset.open(request.db, read_only=True) as dataset:
+    with contextlib.suppress(DatasetError, MissingPackageError), Dataset.open(request.db, read_only=True) as dataset:
         found = {machine: find(dataset, request, request.base_key(content, machine), since="") for machine in machines}
         return {machine: one for machine, one in found.items() if one is not None}
     return {}
