@@ -121,6 +121,7 @@ def test_a_lock_that_is_held_for_long_is_waited_for(url: str, example: Any, capf
         with dataset.transaction():
             second.start()
             while "waiting: another process writes to " not in told:
+                assert second.is_alive(), told
                 told += capfd.readouterr().err
                 time.sleep(0.01)
         second.join()

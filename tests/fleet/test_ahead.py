@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import hashlib
@@ -9,9 +10,11 @@ import itertools
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,7 +23,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from processes import Listening, end, other_cache, request, scheduler, worker
+from processes import PATIENCE_SECONDS, Listening, end, other_cache, request, scheduler, worker
 
 from op_profiler import cache
 from op_profiler.building.request import BuildRequest
@@ -29,11 +32,12 @@ from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.summary import ModelReport
 from op_profiler.dataset import Dataset
 from op_profiler.fleet import dispatch, runs, settings, work, workforce
-from op_profiler.fleet.ahead import maker
-from op_profiler.fleet.ahead.delivery import ORDER, Promise
+from op_profiler.fleet.ahead import maker, taker
+from op_profiler.fleet.ahead.delivery import NAME, ORDER, Promise
 from op_profiler.fleet.ahead.order import order_for
 from op_profiler.fleet.certificates import make
 from op_profiler.fleet.cluster import Cluster
+from op_profiler.fleet.events import Announcing
 from op_profiler.fleet.state import state_of
 from op_profiler.fleet.tasks import CollectTask, SampleTask
 from op_profiler.frontends.frontend import ModelRequest
@@ -224,6 +228,40 @@ def test_a_worker_that_builds_still_has_time_for_a_request(tmp_path: Path, postg
         assert first.threads[1].measured == again.threads[1].reused > 0 and again.threads[1].measured == 0
 
 
+def test_a_build_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    asked: list[dict[str, object]] = []
+
+    async def never(**what: object) -> bytes:
+        asked.append(what)
+        await asyncio.sleep(3600)
+        return b""
+
+    here = SimpleNamespace(
+        loop=SimpleNamespace(asyncio_loop=loop),
+        rpc=lambda _address: SimpleNamespace(**{NAME: never}),
+        get_current_task=lambda: "mlp",
+        log_event=lambda _topic, _event: None,
+    )
+    monkeypatch.setattr("distributed.get_worker", lambda: here)
+    monkeypatch.setattr(taker, "_PATIENCE_SECONDS", 0.1)
+    thread.start()
+    try:
+        progress = Announcing("rack")
+        arrivals = taker.Arrivals(msgspec.msgpack.encode(Promise("head", "tcp://head:9", "key", 2)), "mlp", progress)
+        arrivals.take_all()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.run_until_complete(asyncio.sleep(0))  # what was cancelled ends
+        loop.close()
+    assert len(asked) <= 1  # the second is not asked for any more
+    assert progress.messages == [
+        "the build of mlp from head is refused: it did not come in time; it is built where it is measured"
+    ]
+
+
 class Ordering:
     """Orders of the worker that is on the machine ``head``, one after the other."""
 
@@ -270,7 +308,9 @@ class Ordering:
     def child(self) -> psutil.Process:
         """The process that builds, once it is there."""
         (pid,) = self.cluster.client.run(os.getpid, workers=[self.building]).values()
+        until = time.monotonic() + PATIENCE_SECONDS
         while not (children := psutil.Process(pid).children()):
+            assert time.monotonic() < until, "nothing is built"
             time.sleep(0.02)
         return children[0]
 
@@ -322,7 +362,9 @@ def _end(cluster: Cluster, address: str) -> None:
     """Kill the command of a worker with all that it started."""
     (pid,) = cluster.client.run(os.getppid, workers=[address]).values()
     end(pid)
+    until = time.monotonic() + PATIENCE_SECONDS
     while address in cluster.workers():
+        assert time.monotonic() < until, "its scheduler did not notice"
         time.sleep(0.1)
 
 

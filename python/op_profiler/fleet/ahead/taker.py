@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 
 import msgspec
 
 from op_profiler.building.parcel import unpack
+from op_profiler.errors import OpProfilerError
 from op_profiler.fleet.ahead.delivery import NAME, Delivery, Promise
 from op_profiler.fleet.ahead.maker import why
 from op_profiler.fleet.events import Announcing
 from op_profiler.measure.turns import compiling
 
-_PATIENCE_SECONDS = 300  # then it is built here
+_PATIENCE_SECONDS = 300.0  # then it is built here
 
 
 class Arrivals:
@@ -72,7 +74,11 @@ class Arrivals:
 
 
 def _asked(promise: Promise, number: int, *, packed: bool) -> Delivery:
-    """The answer of the worker that builds; a thread of a worker's waits for the worker's own."""
+    """The answer of the worker that builds; a thread of a worker's waits for the worker's own.
+
+    Raises:
+        OpProfilerError: none came for `_PATIENCE_SECONDS`.
+    """
     from distributed import get_worker
 
     worker = get_worker()
@@ -84,5 +90,7 @@ def _asked(promise: Promise, number: int, *, packed: bool) -> Delivery:
     answer = asyncio.run_coroutine_threadsafe(ask(), worker.loop.asyncio_loop)
     try:
         return msgspec.msgpack.decode(answer.result(_PATIENCE_SECONDS), type=Delivery)
+    except concurrent.futures.TimeoutError:
+        raise OpProfilerError("it did not come in time") from None
     finally:
         answer.cancel()
