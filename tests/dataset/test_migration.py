@@ -15,7 +15,7 @@ import sqlalchemy
 from sqlalchemy import Table, event
 
 from op_profiler.dataset import Dataset, engine, flat_rows, keys, migrations, schema
-from op_profiler.dataset.engine import parse_url
+from op_profiler.dataset.address import parse_url
 from op_profiler.dataset.row import Model
 from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import RESOURCE_FIELDS, Device, Measurement, Settings

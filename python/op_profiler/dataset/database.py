@@ -8,7 +8,8 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import URL, Connection, Engine, Select
 
-from op_profiler.dataset.engine import close_engine, connected, translated, was_cut_off, write_transaction
+from op_profiler.dataset.database_errors import translated, was_cut_off
+from op_profiler.dataset.engine import close_engine, connected, write_transaction
 from op_profiler.errors import DatasetError
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Opening a database: which ones are supported, how they are set up, and what to say when they fail.
+"""Opening a database: how it is set up, and brought to the newest version.
 
 Writers queue instead of failing: SQLite by ``BEGIN IMMEDIATE`` and its busy timeout, PostgreSQL by an advisory lock
 that lasts as long as the transaction. Two processes therefore never deadlock, in whatever order they write.
@@ -20,7 +20,9 @@ import sqlalchemy
 from sqlalchemy import URL, Connection, Engine, event, exc
 
 from op_profiler.dataset import migrations, schema
-from op_profiler.errors import DatasetError, MissingPackageError, UsageError
+from op_profiler.dataset.address import parse_url, shown
+from op_profiler.dataset.database_errors import DAMAGED, is_locked, translated
+from op_profiler.errors import DatasetError, MissingPackageError
 
 SERVER_SECONDS = 60
 """How long a server that is started again is waited for."""
@@ -31,7 +33,6 @@ TELL_SECONDS = 30
 """After so much of that it is told."""
 _AGAIN_SECONDS = 0.2
 
-_EXAMPLE = "sqlite:///results/op_profiler.db or postgresql://user@host/name"
 _LOCK = 0x6F705F70  # any number will do, as long as every op_profiler uses the same
 _MOST_CLOSED = 8
 _closed: dict[tuple[URL, bool], Engine] = {}  # by address, and whether it is for reading only; they have no connection
@@ -39,97 +40,12 @@ _WRITE = "op_profiler_write"  # options of connections and engines, read when a 
 _COMPLETE = "op_profiler_complete"  # of engines whose dataset was found to have every column
 _READ_ONLY = "op_profiler_read_only"
 _ONE_STATE = r"repeatable\ read"  # of PostgreSQL's transactions, as its options write it
-
-_SQLITE_FAILURES = {
-    "not a database": "is not a SQLite database; nothing was changed. Give another file with --db",
-    "malformed": "is damaged or cut off; nothing was changed. Restore a copy, or save what is readable with: "
-    "sqlite3 FILE .recover",
-    "disk is full": "cannot grow: the disk is full. What was stored before is intact; free some space and run the "
-    "same command again, or give a file on another disk with --db",
-    "disk i/o": "cannot be read or written: the disk reports an error. Check its free space and health, or give a "
-    "file on another disk with --db",
-    "readonly": "cannot be written: the file or its folder is read-only. Make both writable, or give another file "
-    "with --db",
-    "unable to open": "cannot be opened: its folder is missing or may not be used by this user. Give another file "
-    "with --db",
-}
-_LOCKED = (
-    "was kept locked by another process for over {} s. Wait for it (a merge, removal or upgrade) or end it, then run "
-    "the same command again"
-)
-_LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's code where `lock_timeout` is over
 _KEEPALIVE_SECONDS = {"idle": 60, "interval": 10, "count": 6}
-
-
-def parse_url(text: str) -> URL:
-    """The address of a dataset, checked.
-
-    Raises:
-        UsageError: not an address, or not of a database that is supported.
-    """
-    try:
-        url = sqlalchemy.make_url(text)
-    except exc.ArgumentError:
-        raise UsageError(f"{text!r} is not the address of a dataset; write it like {_EXAMPLE}") from None
-    kind = url.get_backend_name()
-    if kind in ("postgresql", "postgres"):
-        return url.set(drivername="postgresql+psycopg")
-    if kind != "sqlite":
-        raise UsageError(f"datasets in {kind} are not supported; write an address like {_EXAMPLE}")
-    if not url.database or url.database == ":memory:":
-        raise UsageError(f"a dataset in memory would be lost with the process; write an address like {_EXAMPLE}")
-    return url
-
-
-def absolute_address(text: str) -> str:
-    """The same address wherever it is read: a file's path is absolute, a password is kept.
-
-    Raises:
-        UsageError: it is no address.
-    """
-    url = parse_url(text)
-    if url.get_backend_name() == "sqlite":
-        url = url.set(database=str(Path(str(url.database)).absolute()))
-    return url.render_as_string(hide_password=False)
 
 
 def utc_now() -> str:
     """The time in UTC, ISO 8601 with microseconds, so that times compare as text."""
     return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
-
-
-@contextlib.contextmanager
-def translated(url: URL) -> Iterator[None]:
-    """Turn what a driver raises into a sentence about the database.
-
-    Raises:
-        DatasetError: in place of any error of SQLAlchemy's.
-    """
-    try:
-        yield
-    except exc.SQLAlchemyError as error:
-        raise DatasetError(describe_failure(url, error)) from error
-
-
-def describe_failure(url: URL, error: exc.SQLAlchemyError) -> str:
-    """What went wrong with a database and what to do about it."""
-    detail = str(getattr(error, "orig", None) or error).strip()
-    if _is_locked(error):
-        return f"the dataset {_shown(url)} {_LOCKED.format(LOCK_SECONDS)}"
-    if url.get_backend_name() == "sqlite":
-        for sign, sentence in _SQLITE_FAILURES.items():
-            if sign in detail.lower():
-                return f"the dataset {url.database} {sentence}"
-    elif isinstance(error, exc.OperationalError):
-        reason = detail.splitlines()[0]
-        return f"the dataset {_shown(url)} cannot be used: {reason}. Check the address, and that the server is running"
-    return f"the dataset {_shown(url)} refused: {detail}"
-
-
-def _is_locked(error: exc.SQLAlchemyError) -> bool:
-    """Whether another process held a lock for longer than this one waits for it at once."""
-    driver = getattr(error, "orig", None)
-    return getattr(driver, "sqlstate", None) == _LOCK_NOT_AVAILABLE or "is locked" in str(driver)
 
 
 def open_engine(text: str, *, create: bool, read_only: bool, was_open: bool = False) -> tuple[Engine, URL]:
@@ -169,7 +85,7 @@ def _check_file(url: URL, *, create: bool) -> None:
             raise DatasetError(f"the dataset {path} is a folder; give a file with --db")
         if path.exists():
             if _was_cut_off(path):
-                raise DatasetError(f"the dataset {path} {_SQLITE_FAILURES['malformed']}")
+                raise DatasetError(f"the dataset {path} {DAMAGED}")
         elif create:
             path.parent.mkdir(parents=True, exist_ok=True)
         else:
@@ -314,20 +230,15 @@ def _begun(engine: Engine, stack: contextlib.ExitStack) -> Connection:
             transaction = connection.begin()
         except BaseException as error:
             connection.close()
-            if not isinstance(error, exc.OperationalError) or not _is_locked(error) or time.monotonic() > until:
+            if not isinstance(error, exc.OperationalError) or not is_locked(error) or time.monotonic() > until:
                 raise
         else:
             stack.enter_context(connection)
             stack.enter_context(transaction)
             return connection
         if not told:
-            print(f"waiting: another process writes to {_shown(engine.url)}", file=sys.stderr)
+            print(f"waiting: another process writes to {shown(engine.url)}", file=sys.stderr)
             told = True
-
-
-def was_cut_off(error: DatasetError) -> bool:
-    """Whether a server ended the connection: nothing of the transaction is stored, and it may be carried out again."""
-    return isinstance(error.__cause__, exc.DBAPIError) and error.__cause__.connection_invalidated
 
 
 def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None:
@@ -340,20 +251,20 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
         raise DatasetError(_not_ours(url, foreign))
     if found is not None and found < 1:
         raise DatasetError(
-            f"the dataset {_shown(url)} is damaged: no tables have the version {found}; nothing was changed. "
+            f"the dataset {shown(url)} is damaged: no tables have the version {found}; nothing was changed. "
             "Restore a copy, or give another address with --db"
         )
     if found is not None and found > schema.VERSION:
         raise DatasetError(
-            f"the dataset {_shown(url)} has tables of version {found}; this op_profiler knows up to {schema.VERSION}. "
+            f"the dataset {shown(url)} has tables of version {found}; this op_profiler knows up to {schema.VERSION}. "
             "Nothing was changed. Upgrade op_profiler, or give another address with --db"
         )
     if found is None and not create:
-        raise DatasetError(f"{_shown(url)} holds no dataset; collect one first, or give another address with --db")
+        raise DatasetError(f"{shown(url)} holds no dataset; collect one first, or give another address with --db")
     if outdated:
         what = "lacks tables or columns" if found == schema.VERSION else f"has tables of the older version {found}"
         raise DatasetError(
-            f"the dataset {_shown(url)} {what}; open it once for writing (any "
+            f"the dataset {shown(url)} {what}; open it once for writing (any "
             "'op-profiler collect --dry-run' with this --db does) to upgrade it"
         )
     if read_only:
@@ -391,12 +302,5 @@ def _use_wal(engine: Engine) -> None:
 
 
 def _not_ours(url: URL, tables: list[str]) -> str:
-    shown = ", ".join(sorted(tables)[:3])
-    return (
-        f"{_shown(url)} holds tables of another program ({shown}); nothing was changed. Give another address with --db"
-    )
-
-
-def _shown(url: URL) -> str:
-    """The address without its password."""
-    return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    some = ", ".join(sorted(tables)[:3])
+    return f"{shown(url)} holds tables of another program ({some}); nothing was changed. Give another address with --db"

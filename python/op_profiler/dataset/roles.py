@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from op_profiler.dataset import schema
-from op_profiler.dataset.engine import parse_url
+from op_profiler.dataset.address import parse_url
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import UsageError
 

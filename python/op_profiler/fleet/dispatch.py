@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from op_profiler.collection.lookup import stored_for
-from op_profiler.dataset.engine import absolute_address, parse_url
+from op_profiler.dataset.address import absolute_address, parse_url
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.fleet import events, settings, work
 from op_profiler.fleet.ahead.delivery import ORDER

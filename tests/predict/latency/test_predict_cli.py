@@ -119,7 +119,7 @@ def test_evaluate_leaves_models_out(db: str) -> None:
 
 
 def test_the_first_line_says_whose_times_they_are(db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from op_profiler.dataset.engine import absolute_address
+    from op_profiler.dataset.address import absolute_address
     from op_profiler.predict.latency.calibration import note_calibration
     from op_profiler.predict.latency.examples import load_examples
     from op_profiler.report.page.predictions import open_for

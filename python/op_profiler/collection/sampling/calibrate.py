@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.run import measure_batches
-from op_profiler.dataset.engine import absolute_address
+from op_profiler.dataset.address import absolute_address
 from op_profiler.errors import DatasetError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from op_profiler.dataset.engine import absolute_address, parse_url
+from op_profiler.dataset.address import absolute_address, parse_url
 from op_profiler.dataset.formats.exporting import export_table
 from op_profiler.dataset.formats.importing import import_table, refuse_nothing
 from op_profiler.dataset.merging import merge

@@ -1,0 +1,49 @@
+"""Addresses of datasets: which databases are supported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy
+from sqlalchemy import URL, exc
+
+from op_profiler.errors import UsageError
+
+_EXAMPLE = "sqlite:///results/op_profiler.db or postgresql://user@host/name"
+
+
+def parse_url(text: str) -> URL:
+    """The address of a dataset, checked.
+
+    Raises:
+        UsageError: not an address, or not of a database that is supported.
+    """
+    try:
+        url = sqlalchemy.make_url(text)
+    except exc.ArgumentError:
+        raise UsageError(f"{text!r} is not the address of a dataset; write it like {_EXAMPLE}") from None
+    kind = url.get_backend_name()
+    if kind in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if kind != "sqlite":
+        raise UsageError(f"datasets in {kind} are not supported; write an address like {_EXAMPLE}")
+    if not url.database or url.database == ":memory:":
+        raise UsageError(f"a dataset in memory would be lost with the process; write an address like {_EXAMPLE}")
+    return url
+
+
+def absolute_address(text: str) -> str:
+    """The same address wherever it is read: a file's path is absolute, a password is kept.
+
+    Raises:
+        UsageError: it is no address.
+    """
+    url = parse_url(text)
+    if url.get_backend_name() == "sqlite":
+        url = url.set(database=str(Path(str(url.database)).absolute()))
+    return url.render_as_string(hide_password=False)
+
+
+def shown(url: URL) -> str:
+    """The address without its password."""
+    return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
