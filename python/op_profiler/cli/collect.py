@@ -18,7 +18,6 @@ from op_profiler.dataset import DEFAULT_DB
 if TYPE_CHECKING:
     from op_profiler.collection.summary import ModelReport
     from op_profiler.measure.measurement import Cache, Precision
-    from op_profiler.targets.machine import Place
 
 EXAMPLES = """Examples:
 
@@ -233,6 +232,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     """Measure every operator of a model, as the compiler emits it, and the whole model beside them."""
     from op_profiler.building.request import BuildRequest
     from op_profiler.cli import values
+    from op_profiler.cli.module import refuse_beside_module, time_module
     from op_profiler.collection.request import CollectRequest, Measuring, Studies, TuneRequest
     from op_profiler.collection.supervisor import Collection
     from op_profiler.collection.sweep import parse_sweeps, swept
@@ -262,16 +262,10 @@ def collect(  # noqa: PLR0913 - the options are the interface
         require(compiler, "layers", "--by-layer")
     check_writable({"--summary-json": summary_json, "--report": report})
     place = values.parse_place(host, port, device_key, kind_of(target).name)
-    if (module is not None or entry is not None) and modelname is not None:
-        raise UsageError("--module and --entry time a function in place of a model; leave out --modelname")
-    if (module is not None or entry is not None) and label:
-        raise UsageError("--label names a run of a model; leave it out beside --module and --entry")
-    if (module is not None or entry is not None) and report is not None:
-        raise UsageError("--report is of models; leave it out beside --module and --entry")
-    if (module is not None or entry is not None) and (cluster or each or needs):
-        raise UsageError("--module and --entry time a function on one board; leave out --cluster, --each and --needs")
     if module is not None or entry is not None:
-        _measure_module(module, entry, target, compiler, place, inputshape, db, summary_json, quiet=quiet)
+        on_cluster = bool(cluster or each or needs)
+        refuse_beside_module(modelname=modelname, label=label, report=report, on_cluster=on_cluster)
+        time_module(module, entry, target, compiler, place, inputshape, db, summary_json, quiet=quiet)
         return
     steps = values.parse_steps(prefill, decode, past)
     if steps and not values.is_given(context, "modelsource"):
@@ -364,39 +358,6 @@ def _refetch(source: str, name: str) -> None:
     if source != "remoteonnx" or not downloads.is_address(name):
         raise UsageError("--refetch is for a model behind an address: --modelsource remoteonnx --modelname https://...")
     downloads.download(name, again=True)
-
-
-def _measure_module(
-    path: Path | None,
-    entry: str | None,
-    target: str,
-    compiler: str,
-    place: Place | None,
-    shapes: str,
-    db: str,
-    summary_json: Path | None,
-    *,
-    quiet: bool,
-) -> None:
-    """Time a ready-made function of the user's."""
-    from op_profiler.cli import values
-    from op_profiler.collection.user_module import measure_module
-    from op_profiler.errors import UsageError
-    from op_profiler.files import write_whole
-
-    if path is None or entry is None or place is None or not shapes:
-        raise UsageError(
-            "--module takes --entry NAME, --inputshape (of every tensor, the outputs last), --host and --port"
-        )
-    tensors = values.parse_tensors("--inputshape", shapes)
-    found = measure_module(path, entry, target, compiler, place, tensors, db)
-    if summary_json is not None:
-        write_whole(summary_json, json_text.dumps([found], indent=1) + "\n")
-    if not quiet:
-        time = f"{found['median_us']:.1f} us" if found["error"] is None else f"failed: {found['error']}"
-        print(f"{found['operator']} on {found['processor']} at {found['address']}: {time}")
-    if found["error"] is not None:
-        raise typer.Exit(1)
 
 
 def _exit_of_many(summaries: list[ModelReport]) -> int:
