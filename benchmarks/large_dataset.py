@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common import ROOT, run_of, store
+from dataset_common import DEVICES, fill, imported, say
 from fleet_common import SHARE, postgresql_server
 
 if TYPE_CHECKING:
@@ -44,14 +45,9 @@ if TYPE_CHECKING:
 
 _ROWS = int(10_000_000 * SHARE)
 _MERGED_ROWS = int(1_000_000 * SHARE)
-_DEVICES = 50
-_ROUNDS = 3
 _LOOKED_UP = 200
 _EXPORTED_DEVICES = 5  # a tenth
 _GROWING = [int(rows * SHARE) for rows in (1_000_000, 3_000_000)]  # both beyond what is drawn
-_OF_DEVICES = ("devices", "models", "model_operators")
-_OF_SETTINGS = ("settings",)
-_OF_BOTH = ("measurements", "model_timings")
 
 Row = dict[str, Any]
 
@@ -62,10 +58,10 @@ def measure(name: str) -> dict[str, Any]:
         return {"look_ups": [], "work": growing()}
     with tempfile.TemporaryDirectory() as temporary, _address(name, Path(temporary)) as url:
         folder = Path(temporary)
-        _say(f"{name}: {_ROWS:,} rows are made")
+        say(f"{name}: {_ROWS:,} rows are made")
         started = time.monotonic()
-        rows = fill(url, _imported(folder), _ROWS)
-        _say(f"{name}: {rows:,} rows in {time.monotonic() - started:.0f} s")
+        rows = fill(url, imported(folder), _ROWS)
+        say(f"{name}: {rows:,} rows in {time.monotonic() - started:.0f} s")
         asked, _, _ = _apart(looked_up, url)
         worked = [_worked("summary", *_apart(summed_up, url))]
         exported = folder / "exported.parquet"
@@ -87,11 +83,11 @@ def growing() -> list[Row]:
     """What takes the most memory, at two sizes of a dataset."""
     found = []
     with tempfile.TemporaryDirectory() as temporary:
-        imported = _imported(Path(temporary), trials=True)
+        shipped = imported(Path(temporary), trials=True)
         for size in _GROWING:
             url = f"sqlite:///{temporary}/{size}.db"
-            rows = fill(url, imported, size, one_machine=True)
-            _say(f"one machine: {rows:,} rows")
+            rows = fill(url, shipped, size, one_machine=True)
+            say(f"one machine: {rows:,} rows")
             for words, function in (
                 ("report of a model", report),
                 ("analyze", analyzed),
@@ -102,10 +98,6 @@ def growing() -> list[Row]:
     return found
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 @contextlib.contextmanager
 def _address(name: str, folder: Path) -> Iterator[str]:
     if name == "postgresql":
@@ -113,107 +105,6 @@ def _address(name: str, folder: Path) -> Iterator[str]:
             yield server.url
     else:
         yield f"sqlite:///{folder}/large.db"
-
-
-def _imported(folder: Path, *, trials: bool = False) -> str:
-    """The address of what ships, its samples cut; also with the trials."""
-    from sqlalchemy import text
-
-    from op_profiler.dataset import Dataset, import_table
-    from op_profiler.shipped import shipped_operators, shipped_trials
-
-    path, url = shipped_operators(), f"sqlite:///{folder}/shipped.db"
-    assert path is not None, "results/operators.parquet is missing"
-    with Dataset.open(url) as dataset:
-        import_table(dataset, path, format="parquet")
-        if trials:
-            searched = shipped_trials()
-            assert searched is not None, "results/schedule_trials.parquet is missing"
-            import_table(dataset, searched, format="parquet")
-        with dataset.transaction(), dataset.read() as connection:
-            for table in _OF_BOTH:
-                rows = connection.execute(text(f"SELECT key, samples_us FROM {table}")).all()
-                cut = [{"k": key, "s": json.dumps(json.loads(samples)[:_ROUNDS])} for key, samples in rows]
-                connection.execute(text(f"UPDATE {table} SET samples_us = :s WHERE key = :k"), cut)
-    return url
-
-
-def fill(url: str, imported: str, wanted: int, *, one_machine: bool = False) -> int:
-    """Copies of what another dataset holds; how many measurements there are then.
-
-    Args:
-        one_machine: each copy is of models of its own on the same devices, under the same settings.
-    """
-    from sqlalchemy import text
-
-    from op_profiler.dataset import Dataset, schema
-    from op_profiler.dataset.merging import merge
-
-    indices = [index for table in _OF_BOTH for index in schema.metadata.tables[table].indexes]
-    with Dataset.open(url) as dataset:
-        with Dataset.open(imported, read_only=True) as source:
-            merge([source], dataset)
-        with dataset.transaction(), dataset.read() as connection:
-            for table in (*_OF_DEVICES, *_OF_SETTINGS, *_OF_BOTH):
-                connection.execute(text(f"CREATE TABLE own_{table} AS SELECT * FROM {table}"))
-            own = connection.execute(text("SELECT count(*) FROM own_measurements")).scalar_one()
-            for index in indices:
-                index.drop(connection)
-            if connection.dialect.name == "postgresql":
-                for table in _OF_BOTH:
-                    connection.execute(text(f"ALTER TABLE {table} SET UNLOGGED"))
-        copies = max(wanted // own, 1)
-        _copy(dataset, copies, one_machine)
-        with dataset.transaction(), dataset.read() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(text("SET LOCAL maintenance_work_mem = '512MB'"))
-            for table in (*_OF_DEVICES, *_OF_SETTINGS, *_OF_BOTH):
-                connection.execute(text(f"DROP TABLE own_{table}"))
-            for index in indices:
-                index.create(connection)
-        rows = int(dataset.counts()["measurements"])
-    if url.startswith("postgresql"):
-        import psycopg
-
-        with psycopg.connect(url, autocommit=True) as server:
-            server.execute("VACUUM ANALYZE")
-    return rows
-
-
-def _copy(dataset: Any, copies: int, one_machine: bool) -> None:
-    from sqlalchemy import text
-
-    each, started = 1 if one_machine else -(-copies // _DEVICES), time.monotonic()
-    for number in range(copies):
-        device, setting = divmod(number, each)
-        tables = (_OF_DEVICES if not setting else ()) + (_OF_SETTINGS if not device else ()) + _OF_BOTH
-        with dataset.transaction(), dataset.read() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql("SET LOCAL session_replication_role = replica")  # checks no references
-            for table in tables:
-                if table == "devices" and one_machine:
-                    continue
-                connection.execute(text(_copied(table, f"x{device:04x}", f"y{setting:04x}", one_machine)))
-        if number % 25 == 24:
-            _say(f"{number + 1} of {copies} copies in {time.monotonic() - started:.0f} s")
-
-
-def _copied(name: str, device: str, setting: str, one_machine: bool) -> str:
-    """An INSERT of one more copy of what was imported: its keys begin with marks that no key has."""
-    from op_profiler.dataset import schema
-
-    both = f"'{device}{setting}' || substr(key, 11)"
-    changed = {
-        "key": both if name in _OF_BOTH else f"'{setting if name in _OF_SETTINGS else device}' || substr(key, 6)",
-        "device_key": f"'{device}' || substr(device_key, 6)",
-        "model_key": f"'{device}' || substr(model_key, 6)",
-        "settings_key": f"'{setting}' || substr(settings_key, 6)",
-    }
-    if one_machine:
-        del changed["device_key"]
-    columns = [column.name for column in schema.metadata.tables[name].columns]
-    values = [changed.get(column, column) for column in columns]
-    return f"INSERT INTO {name} ({', '.join(columns)}) SELECT {', '.join(values)} FROM own_{name}"
 
 
 def _apart(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float, int]:
@@ -235,7 +126,7 @@ def _apart(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float, i
     )
     seconds = time.monotonic() - started
     found, peak = json.loads(done.stdout.splitlines()[-1])
-    _say(f"{function.__name__} {arguments[0]}: {found} in {seconds:.1f} s, {peak} MiB")
+    say(f"{function.__name__} {arguments[0]}: {found} in {seconds:.1f} s, {peak} MiB")
     return found, seconds, peak
 
 
@@ -256,7 +147,7 @@ def looked_up(url: str) -> list[Row]:
     opened()
     first = time.perf_counter() - started
     with Dataset.open(url, read_only=True) as dataset:
-        copies = [f"x{device:04x}y{setting:04x}" for device in range(_DEVICES) for setting in range(4)]
+        copies = [f"x{device:04x}y{setting:04x}" for device in range(DEVICES) for setting in range(4)]
         measurements, operators = _drawn(dataset, schema.measurements, copies), _drawn(dataset, schema.operators)
         named = select(schema.models.c.key).where(schema.models.c.name == "resnet-18")
         models = [row["key"] for row in dataset.rows(named)]
@@ -320,7 +211,7 @@ def summed_up(url: str) -> Row:
             started = time.monotonic()
             held = contents(dataset)
             times.append(time.monotonic() - started)
-        _say(f"{held.size_bytes / 2**30:.1f} GiB, {len(held.models)} models, {times[1]:.2f} s again")
+        say(f"{held.size_bytes / 2**30:.1f} GiB, {len(held.models)} models, {times[1]:.2f} s again")
         return {"rows": sum(device["rows"] for device in held.devices), "s": times[0]}
 
 
@@ -363,7 +254,7 @@ def read_trials(url: str) -> Row:
     from op_profiler.predict.schedules.suggestions import load_trials
 
     assert KnownSchedules.read(url, shipped=False, threads=2).best
-    assert examples(load_trials(url, None, _say))
+    assert examples(load_trials(url, None, say))
     with Dataset.open(url, read_only=True) as dataset:
         return {"rows": dataset.counts()["measurements"]}
 
@@ -373,7 +264,7 @@ def fitted(url: str) -> Row:
     from op_profiler.predict.latency.fit import fit
     from op_profiler.predict.latency.open_predictor import examples_for
 
-    examples = examples_for(db=url, device=None, note=_say)
+    examples = examples_for(db=url, device=None, note=say)
     fit(examples, folds=2)
     return {"rows": len(examples) + sum(examples.left_out.values())}
 
