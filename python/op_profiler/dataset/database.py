@@ -42,6 +42,9 @@ class OpenDatabase:
 
         Args:
             write: may be called more than once, also after its writes were stored.
+
+        Raises:
+            DatasetError: the dataset refuses it, or is cut off again and again.
         """
         for left in reversed(range(_TRIES)):
             try:

@@ -30,7 +30,8 @@ class Finished(msgspec.Struct, frozen=True):
     Attributes:
         machine: that did it.
         answer: of the type that the task's `ANSWER` names, encoded; None where it failed.
-        error, error_code: why it did, or in the answer the code of what stood in the way.
+        error: why it failed; empty where there is an answer.
+        error_code: of the error, or of what the answer says stood in the way; 0 for nothing.
         messages: notes and problems on the way.
         deviation: how far the steadiness probe was off what is usual on this machine, as a share: 0.2 for 20 % slower;
             None where nothing was measured, or too seldom before to tell.
@@ -84,7 +85,7 @@ def carry_out(encoded: bytes, promise: bytes | None = None) -> bytes:
         code = getattr(answer, "error_code", 0)
         encoded = msgspec.msgpack.encode(answer)
         finished = msgspec.structs.replace(finished, answer=encoded, error_code=code, deviation=deviation)
-        problem = problem_of(answer)
+        problem = _problem_of(answer)
     seconds = round(time.monotonic() - started, 3)
     tell(FINISHED, Done(machine.host_id, task.name, seconds, problem, finished.deviation))
     return msgspec.msgpack.encode(msgspec.structs.replace(finished, messages=tuple(progress.messages)))
@@ -121,7 +122,7 @@ def _for_this_machine(task: Task) -> Task:
     return msgspec.structs.replace(task, request=task.request.of(threads=threads, place=place))
 
 
-def problem_of(answer: Answer) -> str | None:
+def _problem_of(answer: Answer) -> str | None:
     """Why an answer is not all that was asked for; None where it is."""
     if isinstance(answer, ModelReport | CorunAnswer):
         return answer.error

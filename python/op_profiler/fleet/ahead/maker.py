@@ -10,7 +10,7 @@ import itertools
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +23,7 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.fleet.ahead.delivery import ORDER, Delivery, SampledBatch
 from op_profiler.fleet.events import Announcing
 from op_profiler.fleet.machine import Compiles, FleetMachine
+from op_profiler.fleet.tasks import batch_of
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.turns import PROCESSOR, is_wanted
 
@@ -143,9 +144,7 @@ class _Desk:
         with self._lock:
             if key in self._works:
                 return None
-            work = self._works[key] = _Work(over=is_wanted(PROCESSOR))
-            if len(self._works) > _MOST_ORDERS:
-                self._works.popitem(last=False)
+            work = self._add(key, _Work(over=is_wanted(PROCESSOR)))
         return None if work.over else work
 
     def find(self, key: str) -> _Work | None:
@@ -155,7 +154,14 @@ class _Desk:
     def close(self, key: str) -> None:
         """Build nothing of an order that has not begun."""
         with self._lock:
-            self._works.setdefault(key, _Work(over=True))
+            if key not in self._works:
+                self._add(key, _Work(over=True))
+
+    def _add(self, key: str, work: _Work) -> _Work:
+        self._works[key] = work
+        if len(self._works) > _MOST_ORDERS:
+            self._works.popitem(last=False)
+        return work
 
 
 _desk = _Desk()
@@ -205,8 +211,13 @@ def _builds(order: Order, progress: Announcing) -> Iterator[Callable[[], _Made]]
             yield functools.partial(_model, model, progress)
         return
     asked = order.batches
-    end = None if asked.count is None else asked.first + asked.count
-    for batch in itertools.islice(asked.draw.batches(), asked.first, end):
+    batches: Iterable[Batch]
+    if asked.count is None:
+        batches = itertools.islice(asked.draw.batches(), asked.first, None)
+    else:  # the next order goes on in the same draw
+        numbers = range(asked.first, asked.first + asked.count)
+        batches = itertools.chain.from_iterable(batch_of(asked.draw, number) for number in numbers)
+    for batch in batches:
         yield functools.partial(_batch, asked, batch, progress)
 
 

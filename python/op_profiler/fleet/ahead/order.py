@@ -160,12 +160,12 @@ class Builders:
             if address in everybody and not all(key.startswith(ORDER) for key in keys)
         }
         given = {key for keys in processing.values() for key in keys}
+        ordered = [job.ordered for job in out.values() if job.ordered is not None]
         on_their_way = [*soon, *(job.needs for future, job in out.items() if future.key not in given)]
         for address, machine in builders.items():
             resources = everybody[address][1]["resources"]
             if machine.host_id in measuring or any(meets(resources, needs) for needs in on_their_way):
                 continue
-            ordered = [job.ordered for job in out.values() if job.ordered is not None]
             mine = sum(one.builder == address and not one.future.done() for one in ordered)
             others = sum(key.startswith(ORDER) for key in processing.get(address, ()))
             left = machine.builds - max(mine, others)
