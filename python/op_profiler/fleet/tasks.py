@@ -104,7 +104,7 @@ each batch all that come before it would take the square of their number."""
 def batch_of(draw: Draw, number: int) -> Iterator[Batch]:
     """A batch of a draw; nothing behind the last."""
     name = msgspec.msgpack.encode(draw)
-    gone, rest = _drawn.pop(name, (0, None))
+    gone, rest = _drawn.pop(name, (0, None))  # no other thread goes on in it meanwhile
     if rest is None or number < gone:
         gone, rest = 0, draw.batches()
     found = list(itertools.islice(rest, number - gone, number - gone + 1))
