@@ -69,9 +69,11 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.client.close()
-        if self._own is not None:
-            self._own.close()
+        try:
+            self.client.close()
+        finally:
+            if self._own is not None:
+                self._own.close()
 
     def _connect(self) -> Client:
         from distributed import Client
