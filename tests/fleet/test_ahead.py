@@ -230,7 +230,14 @@ def test_a_worker_that_builds_still_has_time_for_a_request(tmp_path: Path, postg
 
 def test_a_build_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
+
+    def work() -> None:
+        # All in this thread: where tests of pages ran before, the main thread has a loop of Playwright's.
+        loop.run_forever()
+        loop.run_until_complete(asyncio.sleep(0))  # what was cancelled ends
+        loop.close()
+
+    thread = threading.Thread(target=work)
     asked: list[dict[str, object]] = []
 
     async def never(**what: object) -> bytes:
@@ -254,8 +261,6 @@ def test_a_build_that_does_not_come_is_not_waited_for(monkeypatch: pytest.Monkey
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        loop.run_until_complete(asyncio.sleep(0))  # what was cancelled ends
-        loop.close()
     assert len(asked) <= 1  # the second is not asked for any more
     assert progress.messages == [
         "the build of mlp from head is refused: it did not come in time; it is built where it is measured"
