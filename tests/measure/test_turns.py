@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,22 @@ def test_several_compile_at_once_and_who_measures_waits_for_all(locks: Path) -> 
     end(first)
     assert third.stdout.read() == "mine\n" and third.wait() == 0
     assert not is_wanted(PROCESSOR)
+
+
+def test_who_looks_is_taken_for_nobody_who_waits(locks: Path) -> None:
+    """Neither by others that look at the same moment, nor by who begins to measure."""
+
+    def look(times: int) -> list[bool]:
+        return [is_wanted(PROCESSOR) for _ in range(times)]
+
+    with ThreadPoolExecutor() as pool:
+        assert not any(answer for one in [pool.submit(look, 300) for _ in range(4)] for answer in one.result())
+        said: list[str] = []
+        looking = pool.submit(look, 300)
+        while not looking.done():
+            with measuring([PROCESSOR], said.append):
+                assert is_wanted(PROCESSOR)
+        assert said == []
 
 
 def test_who_measures_compiles_without_waiting(locks: Path) -> None:

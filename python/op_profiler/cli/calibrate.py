@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from op_profiler import json_text
+from op_profiler.addresses import without_password
 from op_profiler.cli import options
 from op_profiler.dataset import DEFAULT_DB
 
@@ -100,5 +101,5 @@ def _plain(done: Calibrated) -> dict[str, Any]:
 def _sentence(done: Calibrated, db: str) -> str:
     return (
         f"{done.operators} operators of {done.processor} ({done.target}) in {done.seconds:.0f} s: predictions are "
-        f"for this machine from now on, and learn from what is collected into {db}. {done.note} says so"
+        f"for this machine from now on, and learn from what is collected into {without_password(db)}. {done.note} says so"
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from op_profiler import json_text
+from op_profiler.addresses import without_password
 from op_profiler.cli import options
 from op_profiler.dataset import DEFAULT_DB
 
@@ -93,7 +94,7 @@ def merge(
     if as_json:
         print(json_text.dumps(written))
     else:
-        print(f"into {into}: " + ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in written.items()))
+        print(f"into {without_password(into)}: " + ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in written.items()))
 
 
 @app.command(epilog=EXAMPLES)
@@ -117,7 +118,7 @@ def remove(
         if not yes:
             if not sys.stdin.isatty():
                 raise UsageError("nobody can be asked here; --yes removes them without asking")
-            if not typer.confirm(f"remove these {len(chosen)} models from {db}?", err=True):
+            if not typer.confirm(f"remove these {len(chosen)} models from {without_password(db)}?", err=True):
                 raise typer.Exit(2)
         removed = remove_models(dataset, [model.key for model in chosen])
     if as_json:

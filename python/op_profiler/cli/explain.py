@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from op_profiler.addresses import without_password
 from op_profiler.cli import options
 from op_profiler.dataset import DEFAULT_DB
 
@@ -138,6 +139,7 @@ def _model_of(operator: str, db: str) -> ModelRequest:
         row = next(of_models, None)
     if row is None:
         raise UsageError(
-            f"{db} has no model that calls operator {operator}; op-profiler export names keys, or give the model"
+            f"{without_password(db)} has no model that calls operator {operator}; op-profiler export names keys, or "
+            "give the model"
         )
     return ModelRequest(source=row["model_source"], name=row["model_name"], batch_size=row["batch_size"])

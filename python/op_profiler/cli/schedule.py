@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from op_profiler import json_text
+from op_profiler.addresses import without_password
 from op_profiler.cli import options
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.dataset import DEFAULT_DB
@@ -194,7 +195,8 @@ def _anchors(request: BuildRequest, db: str) -> list[Operator]:
         with Dataset.open(db, create=False, read_only=True) as dataset:
             operator = dataset.find_operator(name)
         if operator is None:
-            raise UsageError(f"{db} has no operator {name}; op-profiler export --columns names the key")
+            place = without_password(db)
+            raise UsageError(f"{place} has no operator {name}; op-profiler export --columns names the key")
         return [operator]
     frontend = FRONTENDS.get(request.model.source)
     frontend.check(request.model)

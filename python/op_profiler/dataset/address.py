@@ -7,6 +7,7 @@ from pathlib import Path
 import sqlalchemy
 from sqlalchemy import URL, exc
 
+from op_profiler.addresses import without_password
 from op_profiler.errors import UsageError
 
 _EXAMPLE = "sqlite:///results/op_profiler.db or postgresql://user@host/name"
@@ -45,5 +46,7 @@ def absolute_address(text: str) -> str:
 
 
 def shown(url: URL) -> str:
-    """The address without its password."""
-    return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+    """The address without its password; of a file its path."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return without_password(url.render_as_string(hide_password=False))

@@ -11,13 +11,13 @@ import contextlib
 import datetime
 import fcntl
 import os
-import re
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from op_profiler.addresses import without_password
 from op_profiler.cache import cache_folder
 from op_profiler.targets.target import kind_of
 
@@ -31,14 +31,12 @@ _ASK_AGAIN_SECONDS = 0.2
 PROCESSOR = "processor"
 """The lock of this machine's processor."""
 _held: dict[str, int] = {}  # how often this process is inside `measuring`, by name
-_PASSWORD = re.compile(r"(?<=://)([^:/?#]*):[^@]*@")  # as SQLAlchemy reads an address
-_QUERY = re.compile(r"(://[^?]*)\?.*")  # of a database or a model: it may hold a password or a key
 
 
 def told_command() -> str:
     """This process and what it was called with, for those who wait for it: every user may read it, so addresses are
     without their passwords."""
-    words = [_QUERY.sub(r"\1", _PASSWORD.sub(r"\1@", word)) for word in sys.argv[1:]]
+    words = map(without_password, sys.argv[1:])
     return os.environ.get(COMMAND) or f"process {os.getpid()} ({shlex.join([Path(sys.argv[0]).name, *words])})"
 
 
@@ -95,14 +93,14 @@ def compiling(say: Callable[[str], None] | None = None) -> Iterator[None]:
 def is_wanted(name: str) -> bool:
     """Whether somebody measures with this part of the machine, or waits to: who builds ahead for other machines begins
     nothing then, since builds one after the other would keep those who measure waiting for ever."""
-    for lock_file, lock in ((name, fcntl.LOCK_SH), (f"{name}-next", fcntl.LOCK_EX)):
-        descriptor = _open(lock_file)
+    with _locked(f"{name}-look", fcntl.LOCK_EX):  # two who look at once would take each other for one who waits
+        line = _open(f"{name}-line")
         try:
-            fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
+            fcntl.flock(line, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         finally:
-            os.close(descriptor)
+            os.close(line)
     return False
 
 
@@ -119,18 +117,19 @@ def _one(name: str, say: Callable[[str], None]) -> Iterator[None]:
         finally:
             _held[name] -= 1
         return
-    descriptor = _open(name)
-    try:
-        _wait(descriptor, name, fcntl.LOCK_EX, say)
-        _held[name] = 1
-        _tell(descriptor, "measures")
+    with _locked(f"{name}-line", fcntl.LOCK_SH):  # where `is_wanted` looks
+        descriptor = _open(name)
         try:
-            yield
+            _wait(descriptor, name, fcntl.LOCK_EX, say)
+            _held[name] = 1
+            _tell(descriptor, "measures")
+            try:
+                yield
+            finally:
+                _write(descriptor, b"")
         finally:
-            _write(descriptor, b"")
-    finally:
-        _held.pop(name, None)
-        os.close(descriptor)  # this is what gives the lock back
+            _held.pop(name, None)
+            os.close(descriptor)  # this is what gives the lock back
 
 
 def _tell(descriptor: int, doing: str) -> bytes:
@@ -149,27 +148,24 @@ def _write(descriptor: int, text: bytes) -> None:
 
 def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> None:
     told = ""
-    with contextlib.ExitStack() as line:
-        while True:
-            try:
-                fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process works"
-            if not told and lock == fcntl.LOCK_EX:
-                line.enter_context(_in_line(name))
-            if holder != told:
-                told = holder
-                say(f"waiting: {holder} on this machine's {'processor' if name == PROCESSOR else name}")
-            time.sleep(_ASK_AGAIN_SECONDS)
+    while True:
+        try:
+            fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process works"
+        if holder != told:
+            told = holder
+            say(f"waiting: {holder} on this machine's {'processor' if name == PROCESSOR else name}")
+        time.sleep(_ASK_AGAIN_SECONDS)
 
 
 @contextlib.contextmanager
-def _in_line(name: str) -> Iterator[None]:
-    """Let `is_wanted` see that this process waits to measure."""
-    descriptor = _open(f"{name}-next")
+def _locked(name: str, lock: int) -> Iterator[None]:
+    """Hold a lock that nobody keeps from others for longer than it takes to look at it."""
+    descriptor = _open(name)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        fcntl.flock(descriptor, lock)
         yield
     finally:
         os.close(descriptor)

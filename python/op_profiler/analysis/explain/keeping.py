@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from op_profiler.addresses import without_password
 from op_profiler.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def keep(db: str, build: BuildRequest, content: str, machine: str, found: ModelE
         return f"not kept for reports: {error}"
     if keys:
         return ""
-    return f"not kept for reports: {db} has no run of this build of {found.model}; op-profiler collect makes one"
+    place = without_password(db)
+    return f"not kept for reports: {place} has no run of this build of {found.model}; op-profiler collect makes one"
 
 
 def _keys(dataset: Dataset, build: BuildRequest, content: str, machine: str) -> list[str]:

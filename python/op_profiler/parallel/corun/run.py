@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from op_profiler.addresses import without_password
 from op_profiler.measure.turns import locks_of, measuring
 from op_profiler.parallel.corun.candidates import Candidate, Tried, best_of, candidates_of, merged_candidates
 from op_profiler.parallel.corun.comparison import CorunResult, compare
@@ -81,7 +82,7 @@ def _measured(
         announce("storing co-runs")
         requests = request.on(request.targets[0])
         count = record_coruns(request.db, requests, winner.models, winner.profile, winner.plan, run)
-        notes.append(f"{count} groups of operators that ran side by side are in {request.db}")
+        notes.append(f"{count} groups of operators that ran side by side are in {without_password(request.db)}")
     compared = winner.plan
     if request.policy == AUTO and request.plan is None and not timed.faster(1):
         notes.append(

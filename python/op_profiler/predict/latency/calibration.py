@@ -14,7 +14,7 @@ import platformdirs
 
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError, OpProfilerError
-from op_profiler.files import write_whole
+from op_profiler.files import whole_file
 from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def note_calibration(target: str, db: str, device: str) -> Path:
     notes = _notes() | {_here(target): {"db": db, "device": device}}
     path = _path()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(notes, indent=1) + "\n")
+    with whole_file(path) as partial:
+        partial.touch(mode=0o600)  # the address may hold a password
+        partial.write_text(json.dumps(notes, indent=1) + "\n", encoding="utf-8")
     return path
 
 

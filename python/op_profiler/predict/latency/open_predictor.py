@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from op_profiler.addresses import without_password
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import PREDICTORS
@@ -93,7 +94,7 @@ def examples_for(
     devices = [one for one in there if one.compiler == compiler]
     if not devices:
         raise DatasetError(
-            f"there are no times of --compiler {compiler} in {db or 'what ships'}: collect some "
+            f"there are no times of --compiler {compiler} in {_place(db)}: collect some "
             f"(op_performance_collector.py --compiler {compiler} --modelname ... --threads 1,2), and give it "
             "with --db"
         )
@@ -107,10 +108,14 @@ def examples_for(
 def _nothing_to_learn(db: str | None, left_out: Mapping[str, int]) -> DatasetError:
     reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
     return DatasetError(
-        f"there is no time to learn from in {db or 'what ships'}{f' ({reasons})' if reasons else ''}: what failed, was "
+        f"there is no time to learn from in {_place(db)}{f' ({reasons})' if reasons else ''}: what failed, was "
         "tuned, swept or measured beside others is left out. Collect while nothing else uses the machine; --remeasure "
         "noisy repeats what was beside others"
     )
+
+
+def _place(db: str | None) -> str:
+    return "what ships" if db is None else without_password(db)
 
 
 def with_loops(examples: Examples, target: str, note: Callable[[str], None] = lambda text: None) -> Examples:

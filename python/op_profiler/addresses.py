@@ -1,0 +1,17 @@
+"""Addresses of datasets and models as everybody may read them."""
+
+from __future__ import annotations
+
+import re
+
+_PASSWORD = re.compile(r"(?<=://)([^:/?#]*):[^@]*@")  # as SQLAlchemy reads an address
+_QUERY = re.compile(r"(://[^?]*)\?.*")  # it may hold a password or a key, too
+
+
+def without_password(text: str) -> str:
+    """A word of a command line; an address in it has neither a password nor what stands behind a question mark.
+
+    >>> without_password("--db=postgresql://me:secret@host/times?sslpassword=secret")
+    '--db=postgresql://me@host/times'
+    """
+    return _QUERY.sub(r"\1", _PASSWORD.sub(r"\1@", text))
