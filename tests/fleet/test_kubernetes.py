@@ -200,6 +200,27 @@ def test_why_an_api_server_refuses_is_said(status: int, text: str, sentence: str
         raise kr8s.ServerError(text, response=httpx.Response(status))
 
 
+def test_results_are_not_lost_where_an_api_server_is_gone_at_the_end(
+    shared: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import httpx
+
+    from op_profiler.fleet.kubernetes import KubernetesCluster
+
+    def delete() -> None:
+        raise httpx.ConnectError("All connection attempts failed")
+
+    pods = KubernetesCluster.__new__(KubernetesCluster)
+    pods._stack = contextlib.ExitStack()
+    pods._stack.callback(delete)
+    with Cluster(shared) as cluster:
+        cluster._own = pods
+        assert cluster.workers()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("note: workers of this command could not be removed")
+    assert line.endswith("the API server of Kubernetes does not answer: All connection attempts failed")
+
+
 def test_what_the_operator_removed_before_is_removed() -> None:
     import kr8s
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -69,10 +71,10 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        try:
+        with _told("the connection to the scheduler did not end well"):
             self.client.close()
-        finally:
-            if self._own is not None:
+        if self._own is not None:
+            with _told("workers of this command could not be removed, and end by themselves when nobody asks them"):
                 self._own.close()
 
     def _connect(self) -> Client:
@@ -139,6 +141,15 @@ class Cluster:
             if time.monotonic() > until:
                 raise MeasureError(f"no scheduler came back at {self.address} within {_WAIT_SECONDS} s")
             time.sleep(_AGAIN_SECONDS)
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """At the end of a command, whose results are all there: what goes wrong is told, and nothing is lost by it."""
+    try:
+        yield
+    except Exception as error:  # of Kubernetes, SLURM, Dask or the network
+        print(f"note: {what}: {error or type(error).__name__}", file=sys.stderr)
 
 
 def _own_cluster(name: str) -> DaskCluster | KubernetesCluster:

@@ -10,7 +10,7 @@ from op_profiler.collection.progress import Progress
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.calibrate import Calibrated
 from op_profiler.collection.sampling.draw import Draw
-from op_profiler.collection.sampling.run import SampleReport
+from op_profiler.collection.sampling.run import EmptyBatches, SampleReport
 from op_profiler.collection.summary import ModelReport
 from op_profiler.errors import DatasetError, OpProfilerError, UsageError
 from op_profiler.fleet.cluster import Cluster
@@ -95,7 +95,7 @@ def sample(
         needs: as of `reports`.
 
     Raises:
-        As `reports`; OpProfilerError: batch after batch failed.
+        As `reports`; OpProfilerError: batch after batch failed, or gave no operator (`EmptyBatches`).
     """
     whole, started = SampleReport(ended=""), time.monotonic()
     dispatch = Dispatch(cluster, progress, each=each, needs=needs)
@@ -111,7 +111,7 @@ def sample(
             out[number] = draw.points_of(number)
             yield SampleTask(request, draw, number)
 
-    failed = 0
+    failed, empty = 0, EmptyBatches(count, budget_seconds)
     progress.start(1)
     try:
         while not _ended(whole, started, count, budget_seconds):
@@ -122,6 +122,8 @@ def sample(
                 failed = 0 if _count(whole, ended, progress) else failed + 1
                 if failed == _MOST_FAILED:
                     raise OpProfilerError(f"{failed} batches failed one after the other; the last: {whole.errors[-1]}")
+                if not whole.ended:
+                    empty.check(whole)
                 done = whole.operators if count is not None else time.monotonic() - started
                 dispatch.done = min(done / total, 1.0) if total else 0.0
             out.clear()  # fewer operators came of them than was expected

@@ -27,7 +27,7 @@ from op_profiler.collection.sampling.kinds import (
 )
 from op_profiler.collection.sampling.point import Point
 from op_profiler.collection.supervisor import Collection
-from op_profiler.errors import UnknownNameError, UsageError
+from op_profiler.errors import ModelError, UnknownNameError, UsageError
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.frontends.sample import kept_batches, read_batch
@@ -264,6 +264,20 @@ def test_only_records_that_its_operators_ask_for_make_a_batch_another(target: An
     assert measure().measured == 0
     file.unlink()
     assert measure().measured == 0 and of_winograd() == [False, True]
+
+
+def test_a_run_of_which_nothing_comes_ends(target: Any, tmp_path: Path) -> None:
+    def broken(_: object) -> list[Any]:
+        raise ModelError("TVM cannot lower it")
+
+    drawn = itertools.count()
+    batches = (run.Batch(f"broken-{number}", [number], broken) for number in drawn)
+    build = BuildRequest(model=ModelRequest(source="sample", name=""))
+    request = CollectRequest(build=build, measuring=Measuring(rounds=3), db=f"sqlite:///{tmp_path / 's.db'}")
+    words = rf"^0 of 5 operators, and none came of {run.MOST_EMPTY} .*; the last: broken-9: TVM cannot lower it"
+    with Collection(request.db) as collection, pytest.raises(ModelError, match=words):
+        run.measure_batches(batches, request, collection, Screen(quiet=True), count=5, budget_seconds=None)
+    assert next(drawn) == run.MOST_EMPTY
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.point import Point
-from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_OK, OpProfilerError, UsageError
+from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_OK, ModelError, OpProfilerError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import Target
 
 P = TypeVar("P", bound=Point)
+MOST_EMPTY = 10
+"""Batches one after the other of which no operator came: nothing will come of the next ones either."""
 _lowering = threading.Lock()  # one at a time in a process: the compiler is watched meanwhile
 
 BATCH_SIZES = (10, 20, 32, 48)
@@ -86,6 +88,36 @@ class SampleReport:
         self.errors.append(f"{batch}: {error}")
         if code == EXIT_ENVIRONMENT:
             self.error_code = code
+
+
+@dataclasses.dataclass
+class EmptyBatches:
+    """Ends a run that would go on for ever: operators are drawn without end until there are enough, and none comes.
+
+    Attributes:
+        count, budget_seconds: as of `measure_batches`; a run with a budget ends in any case.
+    """
+
+    count: int | None
+    budget_seconds: float | None
+    _operators: int = 0
+    _empty: int = 0
+
+    def check(self, report: SampleReport) -> None:
+        """Look at what there is, after each batch.
+
+        Raises:
+            OpProfilerError: nothing came of the last `MOST_EMPTY` batches; with what the last one said.
+        """
+        self._empty = 0 if report.operators > self._operators else self._empty + 1
+        self._operators = report.operators
+        if self._empty >= MOST_EMPTY and self.count is not None and self.budget_seconds is None:
+            last = f"; the last: {report.errors[-1]}" if report.errors else ""
+            kind = OpProfilerError if report.error_code == EXIT_ENVIRONMENT else ModelError
+            raise kind(
+                f"{report.operators} of {self.count} operators, and none came of {self._empty} batches one after the "
+                f"other{last}. Give other --kinds, --models or --target; what was measured is stored"
+            )
 
 
 def batches_of_points(points: Iterator[P], label: str, seed: int) -> Iterator[Batch]:
@@ -175,13 +207,14 @@ def measure_batches(
         before: called with the number of each batch, from 0, before it is made.
 
     Raises:
-        OpProfilerError: the request cannot work, or the dataset cannot be opened.
+        OpProfilerError: the request cannot work, the dataset cannot be opened, or as of `EmptyBatches`.
     """
     request.check()
     _ = collection.dataset  # one that cannot be opened is refused now, and not batch after batch
     report = SampleReport()
     started = time.monotonic()
     total = float(count) if count is not None else (budget_seconds or 0.0)
+    empty = EmptyBatches(count, budget_seconds)
     progress.start(1)
     try:
         for batch in batches:
@@ -196,6 +229,7 @@ def measure_batches(
             if count is not None and report.operators >= count:
                 report.ended = "count"
                 break
+            empty.check(report)
     finally:
         progress.stop()
     report.seconds = round(time.monotonic() - started, 1)
