@@ -135,7 +135,8 @@ def test_where_no_time_can_be_learned_from_the_reasons_are_told(
 ) -> None:
     hot = examples_of([old_row | {"cache": "hot"}])
     assert len(hot) == 0
-    monkeypatch.setattr(devices_module, "devices_in", lambda **_: known.devices)
     monkeypatch.setattr(examples_module, "load_examples", lambda **_: hot)
-    with pytest.raises(DatasetError, match=r"learn from in .*\(1 not in a model\).* Collect while"):
-        open_predictor.examples_for(db="sqlite:///x.db", device=None)
+    for there in (known.devices, []):
+        monkeypatch.setattr(devices_module, "devices_in", lambda there=there, **_: there)
+        with pytest.raises(DatasetError, match=r"learn from in .*//me@h/x \(1 not in a model\).* Collect while"):
+            open_predictor.examples_for(db="postgresql://me:secret@h/x", device=None)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from op_profiler.compilers import DEFAULT_COMPILER
+from op_profiler.predict.latency import usable
 
 _COLUMNS = (
     *("device_key", "device_kind", "processor", "cores", "target", "compiler", "device_properties", "l2_bytes"),
-    *("l3_bytes", "memory_bytes", "origin", "model_key", "error", "complete", "foreign_load"),
+    *("l3_bytes", "memory_bytes", *usable.COLUMNS),
 )
 
 
@@ -38,7 +39,7 @@ class DeviceName:
 
 
 def devices_in(*, db: str | None = None, file: Path | None = None, schedules: str = "default") -> list[DeviceName]:
-    """The devices with times of operators in models, in a dataset, a Parquet file, or both.
+    """The devices with times that can be learned from, in a dataset, a Parquet file, or both.
 
     Args:
         schedules: origin of the schedules, ``default`` or ``tuned``.
@@ -52,8 +53,7 @@ def devices_in(*, db: str | None = None, file: Path | None = None, schedules: st
     if file is not None:
         known = {device.key for device in found}
         for row in parquet_rows(file, _COLUMNS):
-            timed = row["error"] is None and row["complete"] and not row["foreign_load"]
-            if timed and row["model_key"] and row["origin"] == schedules and row["device_key"] not in known:
+            if row["device_key"] not in known and usable.reason_against(row, schedules) is None:
                 known.add(row["device_key"])
                 found.append(device_of(row))
     return found
@@ -64,14 +64,7 @@ def _of_dataset(db: str, schedules: str) -> Iterable[DeviceName]:
 
     from op_profiler.dataset import Dataset, schema
 
-    timed, table = schema.measurements.c, schema.devices
-    keys = (
-        select(timed.device_key)
-        .join(schema.schedules, schema.schedules.c.key == timed.schedule_key)
-        .where(schema.schedules.c.origin == schedules, timed.model_key.is_not(None), timed.error.is_(None))
-        .where(timed.complete, ~timed.foreign_load)
-        .distinct()
-    )
+    table, keys = schema.devices, usable.keys_of_devices(schedules)
     names = {column.name: column.info["flat"] for column in table.c}
     with Dataset.open(db, create=False, read_only=True) as dataset:
         for row in dataset.rows(select(table).where(table.c.key.in_(keys)).order_by(table.c.key)):

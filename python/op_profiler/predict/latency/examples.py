@@ -16,6 +16,7 @@ from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.devices import DeviceName, device_of
+from op_profiler.predict.latency.usable import call_us, reason_against
 
 COLUMNS = (
     "operator_key",
@@ -69,8 +70,6 @@ NOT_DRAWN = f"beyond {MOST_ROWS:,}: whole models are drawn by chance, the same o
 _MAY_MISS = ("ci_low_us", "ci_high_us", "whole_model_us")
 _NUMBERS = 11
 """Of a row beside its times of the probe: see `_Kept.add`."""
-_AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"])
-"""What a batch of sampled operators puts before and behind each (`op_profiler.frontends.sample`)."""
 
 T = TypeVar("T")
 
@@ -185,7 +184,7 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
     left_out: dict[str, int] = {}
     kept = _Kept()
     for row in rows:
-        reason = _reason_against(row, schedules)
+        reason = reason_against(row, schedules)
         if reason is None:
             kept.add(row)
         else:
@@ -193,37 +192,6 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
     if kept.not_drawn:
         left_out[NOT_DRAWN] = kept.not_drawn
     return kept.examples(left_out)
-
-
-def _reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
-    if row["origin"] != schedules:
-        return f"schedule {row['origin']}"
-    if row["error"] is not None or row["median_us"] is None:
-        return "failed"
-    if not row["complete"]:
-        return "not complete"
-    if row["foreign_load"]:
-        return "under foreign load"
-    if any(row[name] is not None for name in RESOURCE_FIELDS):
-        return "of a sweep"
-    if row["model_source"] == "sample" and row["op_names"] in _AROUND_SAMPLED:
-        return "around sampled operators"
-    if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":
-        return "not in a model"
-    if row["median_us"] <= _call_us(row):
-        return "shorter than its call"
-    return None
-
-
-def _call_us(row: Mapping[str, Any]) -> float:
-    """What the median still holds of the call, microseconds.
-
-    Rows with `call_overhead_us` have it subtracted. Those of earlier versions do not; what a call cost meanwhile stands
-    in their details.
-    """
-    if row["call_overhead_us"] is not None:
-        return 0.0
-    return float((row["timing_details"] or {}).get("call_overhead_us") or 0.0)
 
 
 class _Kept:
@@ -257,7 +225,7 @@ class _Kept:
             self._models[row["model_key"]] = (row["model_name"], row["model_source"] == "sample")
         keys = (row["operator_key"], row["device_key"], row["model_key"], tuple(row["core_set"] or ()))
         self._numbers.extend(places.setdefault(key, len(places)) for places, key in zip(self._places, keys))
-        self._numbers.extend((row["threads"], row["occurrences"] or 1, row["median_us"] - _call_us(row)))
+        self._numbers.extend((row["threads"], row["occurrences"] or 1, row["median_us"] - call_us(row)))
         self._numbers.extend(np.nan if row[name] is None else row[name] for name in _MAY_MISS)
         self._numbers.append(_gauge_bytes(row))
         self._numbers.extend(_gauge(row))

@@ -90,7 +90,7 @@ def examples_for(
         raise DatasetError("there is no dataset to learn from; give one with --db (op-profiler sample makes one)")
     there = devices_in(db=db, file=file)
     if not there:
-        raise _nothing_to_learn(db, {})
+        raise _nothing_to_learn(db, load_examples(db=db, file=file).left_out)
     devices = [one for one in there if one.compiler == compiler]
     if not devices:
         raise DatasetError(

@@ -1,0 +1,77 @@
+"""Which rows of a dataset a predictor learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.measure.measurement import RESOURCE_FIELDS
+
+if TYPE_CHECKING:
+    from sqlalchemy import Select
+
+COLUMNS = (
+    *("origin", "error", "median_us", "complete", "foreign_load", *RESOURCE_FIELDS, "model_source", "op_names"),
+    *("model_key", "cache", "executor", "call_overhead_us", "timing_details"),
+)
+"""Columns of the flat table that `reason_against` reads."""
+_AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"])
+"""What a batch of sampled operators puts before and behind each (`op_profiler.frontends.sample`)."""
+
+
+def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
+    """Why a row of the flat table is left out; None for one that is used.
+
+    Args:
+        schedules: origin of the schedules, ``default`` or ``tuned``.
+    """
+    if row["origin"] != schedules:
+        return f"schedule {row['origin']}"
+    if row["error"] is not None or row["median_us"] is None:
+        return "failed"
+    if not row["complete"]:
+        return "not complete"
+    if row["foreign_load"]:
+        return "under foreign load"
+    if any(row[name] is not None for name in RESOURCE_FIELDS):
+        return "of a sweep"
+    if row["model_source"] == "sample" and row["op_names"] in _AROUND_SAMPLED:
+        return "around sampled operators"
+    if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":
+        return "not in a model"
+    if row["median_us"] <= call_us(row):
+        return "shorter than its call"
+    return None
+
+
+def keys_of_devices(schedules: str) -> Select[tuple[str]]:
+    """Of the devices that have a row without a `reason_against` it; one that is shorter than its call counts too."""
+    from sqlalchemy import and_, or_, select
+
+    from op_profiler.dataset import schema
+
+    row, setting, model = schema.measurements.c, schema.settings.c, schema.models.c
+    sampled = and_(*(schema.operators.c.op_names != names for names in _AROUND_SAMPLED))
+    return (
+        select(row.device_key)
+        .join(schema.schedules, schema.schedules.c.key == row.schedule_key)
+        .join(schema.settings, setting.key == row.settings_key)
+        .join(schema.models, model.key == row.model_key)
+        .join(schema.operators, schema.operators.c.key == row.operator_key)
+        .where(schema.schedules.c.origin == schedules, row.error.is_(None), row.median_us.is_not(None))
+        .where(row.complete, ~row.foreign_load, *(setting[name].is_(None) for name in RESOURCE_FIELDS))
+        .where(or_(model.source != "sample", sampled))
+        .where(setting.cache == "model", setting.executor != "vm")
+        .distinct()
+    )
+
+
+def call_us(row: Mapping[str, Any]) -> float:
+    """What the median still holds of the call, microseconds.
+
+    Rows with `call_overhead_us` have it subtracted. Those of earlier versions do not; what a call cost meanwhile stands
+    in their details.
+    """
+    if row["call_overhead_us"] is not None:
+        return 0.0
+    return float((row["timing_details"] or {}).get("call_overhead_us") or 0.0)
