@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import pytest
 
 from op_profiler.building.request import BuildRequest
+from op_profiler.comparison import compare as compare_module
 from op_profiler.comparison.compare import compare_runs
+from op_profiler.comparison.runs import load
 from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.report.comparison import between, method
@@ -271,6 +274,32 @@ def test_a_run_that_does_not_tell_how_to_build_it_is_refused(folder: Path, told:
         told.execute("UPDATE models SET recipe = NULL WHERE label = 'same'")
     with pytest.raises(UsageError, match="same does not tell how to build it"):
         compare(folder, "before", "same", rerun=True)
+
+
+def test_of_too_many_rows_whole_models_are_drawn(
+    folder: Path, told: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with told:
+        told.execute("UPDATE models SET name = label")
+    held: weakref.WeakSet[compare_module.Run] = weakref.WeakSet()
+
+    def loaded(known: compare_module.KnownRun) -> compare_module.Run:
+        run = load(known)
+        held.add(run)
+        assert len(held) <= 2, "the times of two runs are in memory, whatever the datasets hold"
+        return run
+
+    monkeypatch.setattr(compare_module, "load", loaded)
+    whole = str(folder / "runs.db")
+    everything = compare(folder, whole, whole)
+    assert len(everything.runs) == 3 and everything.notes == () and not held
+    monkeypatch.setattr(compare_module, "MOST_ROWS", 8)
+    drawn = compare(folder, whole, whole)
+    (one,) = drawn.runs
+    assert drawn.notes[0].startswith("1 of 3 models are compared: of more than 8 rows whole models are drawn")
+    (same,) = (run for run in everything.runs if run.title == one.title)
+    assert [row.estimate for row in same.rows] == [row.estimate for row in one.rows] and len(one.rows) == 5
+    assert compare(folder, whole, whole).runs == drawn.runs, "the same ones each time"
 
 
 class TestWhichRuns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -86,7 +87,7 @@ def compare(  # noqa: PLR0913 - the options are the interface
     if not 1.0 <= seconds <= 3600.0:
         raise UsageError(f"--seconds {seconds} is out of range; give 1 to 3600")
     check_writable({"--markdown": markdown, "--report": report})
-    with Status(quiet=quiet or not rerun) as status:
+    with Status(quiet=quiet or not (rerun or sys.stderr.isatty())) as status:
         found = compare_runs(before, after, db=db, model=model, rerun=rerun, seconds=seconds, announce=status.step)
     if markdown is not None:
         write_whole(markdown, as_markdown(found))

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 from op_profiler.comparison.changes import judge
 from op_profiler.comparison.result import Comparison, RunComparison
-from op_profiler.comparison.runs import pairs_of, runs_of
+from op_profiler.comparison.runs import KnownRun, Run, load, pairs_of, runs_of
 from op_profiler.comparison.stored import compare_stored
+from op_profiler.dataset.draw import Draw
+
+MOST_ROWS = 100_000
+"""That are compared: what is held of one is about two kilobytes."""
 
 
 def compare_runs(
@@ -34,14 +39,40 @@ def compare_runs(
         OpProfilerError: there are no such runs, or they cannot be compared.
     """
     pairs, notes = pairs_of(runs_of(before, db, model), runs_of(after, db, model))
+    compared: Callable[[Run, Run], RunComparison] = compare_stored
     if rerun:
         from op_profiler.comparison.rerun import compare_in_turns
 
-        drafts = [compare_in_turns(one, other, seconds, announce) for one, other in pairs]
-    else:
-        drafts = [compare_stored(one, other) for one, other in pairs]
+        compared = functools.partial(compare_in_turns, seconds=seconds, announce=announce)
+    drafts = _drawn(pairs, compared, announce)
+    if len(drafts) < len(pairs):
+        notes.append(
+            f"{len(drafts)} of {len(pairs)} models are compared: of more than {MOST_ROWS:,} rows whole models are drawn "
+            "by chance, the same ones each time; --model compares one of the others"
+        )
     runs, level = judged(drafts)
     return Comparison(runs=runs, method="in turns" if rerun else "stored", level=level, notes=tuple(notes))
+
+
+def _drawn(
+    pairs: Sequence[tuple[KnownRun, KnownRun]],
+    compared: Callable[[Run, Run], RunComparison],
+    announce: Callable[[str], None],
+) -> list[RunComparison]:
+    """Pairs compared one after the other, so that the times of two runs are held and no more."""
+    draw, drafts = Draw(MOST_ROWS), dict[str, RunComparison]()
+    for number, (before, after) in enumerate(pairs, 1):
+        if not draw.takes(before.title):
+            continue
+        if len(pairs) > 1:
+            announce(f"comparing {before.title}: {number} of {len(pairs)}")
+        draft = compared(load(before), load(after))
+        for _ in (*draft.rows[1:], *draft.only_before, *draft.only_after):
+            draw.takes(before.title)
+        drafts[before.title] = draft
+        for gone in draw.dropped():
+            del drafts[gone]
+    return list(drafts.values())
 
 
 def judged(drafts: Sequence[RunComparison]) -> tuple[tuple[RunComparison, ...], float]:

@@ -105,8 +105,8 @@ def _measured(
     if found.foreign_load:
         warnings.append("others used the machine meanwhile, although what they disturbed was measured again")
     return RunComparison(
-        before=before,
-        after=after,
+        before=before.known,
+        after=after.known,
         warnings=tuple(warnings),
         rows=tuple(rows),
         only_before=only(before, {one.before for one in matches}),

@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+from op_profiler.addresses import without_password
+
 if TYPE_CHECKING:
     from op_profiler.comparison.changes import Change, Estimate
     from op_profiler.comparison.matching import How
-    from op_profiler.comparison.runs import Run
+    from op_profiler.comparison.runs import KnownRun
 
 Method = Literal["stored", "in turns"]
 
@@ -71,8 +73,8 @@ class RunComparison:
         foreign_load: whether others used the machine, although that was measured again.
     """
 
-    before: Run
-    after: Run
+    before: KnownRun
+    after: KnownRun
     warnings: tuple[str, ...]
     rows: tuple[Compared, ...]
     only_before: tuple[OnlyOne, ...]
@@ -150,16 +152,15 @@ class Comparison:
         }
 
 
-def _told(run: Run) -> dict[str, Any]:
+def _told(run: KnownRun) -> dict[str, Any]:
     """Which run it is."""
-    newest = max(run.timings.values(), key=lambda timing: timing.measured_at)
     return {
-        "dataset": run.where,
+        "dataset": without_password(run.where),
         "label": run.model.label,
         "key": run.model.key,
-        "device": run.device.processor,
+        "device": run.processor,
         "compiler": run.compiler,
-        "measured_at": newest.measured_at,
-        "project_revision": newest.project_revision,
-        "user_revision": newest.user_revision,
+        "measured_at": run.measured_at,
+        "project_revision": run.project_revision,
+        "user_revision": run.user_revision,
     }

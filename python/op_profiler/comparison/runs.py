@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 
+from op_profiler.addresses import without_password
 from op_profiler.comparison.matching import Call
 from op_profiler.compilers import COMPILERS
-from op_profiler.dataset import Dataset, schema
+from op_profiler.dataset import Dataset, queries, schema
+from op_profiler.dataset.row import ModelIdentity
 from op_profiler.errors import DatasetError, UnknownNameError, UsageError
 
 if TYPE_CHECKING:
@@ -19,13 +22,53 @@ if TYPE_CHECKING:
     from op_profiler.measure.measurement import Device
     from op_profiler.operators.operator import Operator
 
+_PIECE = 1000  # rows
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A collected model.
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class KnownRun:
+    """Which run it is: a model that was collected, without its times.
 
     Attributes:
         where: address of the dataset.
+        processor: that it was measured on.
+        compiler: that made its kernels, by its name.
+        measured_at: when its last part was stored, UTC.
+        project_revision, user_revision: of that part, as of `StoredTiming`.
+    """
+
+    where: str
+    model: ModelIdentity
+    processor: str
+    compiler: str
+    measured_at: str
+    project_revision: str | None
+    user_revision: str | None
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.model.label or self.model.key
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for runs of one model that are meant to be compared."""
+        model = self.model
+        return model.source, model.name, model.batch_size, model.precision, model.executor
+
+    @property
+    def title(self) -> str:
+        """The model and its compiler."""
+        model = self.model
+        words = f"{model.source}:{model.name}, batch {model.batch_size}, {model.precision}, {model.executor}"
+        return f"{words}, {self.compiler}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run with its times.
+
+    Attributes:
         device: that it was measured on.
         operators: by workload key.
         calls: in the order in which the model makes them.
@@ -33,7 +76,7 @@ class Run:
         measurements: of the operators in the model, by thread count and workload key.
     """
 
-    where: str
+    known: KnownRun
     model: Model
     device: Device
     operators: dict[str, Operator]
@@ -44,26 +87,15 @@ class Run:
     @property
     def name(self) -> str:
         """What people call it."""
-        return self.model.label or self.model.key
-
-    @property
-    def measured_at(self) -> str:
-        """When its last part was stored, UTC."""
-        return max(timing.measured_at for timing in self.timings.values())
+        return self.known.name
 
     @property
     def compiler(self) -> str:
         """That made its kernels, by its name."""
-        return self.device.compiler
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        """Equal for runs of one model that are meant to be compared."""
-        model = self.model
-        return model.source, model.name, model.batch_size, model.precision, model.executor
+        return self.known.compiler
 
 
-def runs_of(text: str, db: str, only: str | None = None) -> list[Run]:
+def runs_of(text: str, db: str, only: str | None = None) -> list[KnownRun]:
     """The runs that a word on the command line means, the newest first.
 
     Args:
@@ -89,18 +121,21 @@ def runs_of(text: str, db: str, only: str | None = None) -> list[Run]:
     if not found and text in COMPILERS:
         found = [run for run in _runs(db, None) if run.compiler == text]
     if not found and "://" not in text and not Path(text).is_file():
+        named = select(schema.models.c.label, schema.models.c.key)
         with Dataset.open(db, create=False, read_only=True) as dataset:
-            known = {name for model in dataset.models() for name in (model.label, model.key) if name}
-        places = f"A run is a label, a key or a compiler in {db}, or a dataset's file or address"
+            known = {name for row in dataset.rows(named) for name in row.values() if name}
+        places = f"A run is a label, a key or a compiler in {without_password(db)}, or a dataset's file or address"
         raise UnknownNameError("run", text, known, places)
     wanted = [run for run in found if only is None or only in _names(run.model)]
     if not wanted:
         what = "no run that was measured to its end" if only is None else f"no run of {only!r}"
-        raise UsageError(f"{text} holds {what}; 'op-profiler dataset' lists what there is")
+        raise UsageError(f"{without_password(text)} holds {what}; 'op-profiler dataset' lists what there is")
     return sorted(wanted, key=lambda run: run.measured_at, reverse=True)
 
 
-def pairs_of(before: Sequence[Run], after: Sequence[Run]) -> tuple[list[tuple[Run, Run]], list[str]]:
+def pairs_of(
+    before: Sequence[KnownRun], after: Sequence[KnownRun]
+) -> tuple[list[tuple[KnownRun, KnownRun]], list[str]]:
     """Runs that belong together, and notes on those that are left out.
 
     A run alone on its side meets one that is alone on the other, whatever they are. Of several runs of one model by one
@@ -114,21 +149,24 @@ def pairs_of(before: Sequence[Run], after: Sequence[Run]) -> tuple[list[tuple[Ru
     notes: list[str] = []
     first, second = (_newest(side, runs, notes) for side, runs in (("before", before), ("after", after)))
     pairs = [(run, second[key]) for key, run in first.items() if key in second]
+    paired = {one.identity for one, _ in pairs}
+    of_any_compiler = {other.identity: other for other in reversed(second.values())}  # the first of each stays
     for run in first.values():
-        if all(run.identity != one.identity for one, _ in pairs):
-            pairs += [(run, other) for other in second.values() if other.identity == run.identity][:1]
+        if run.identity not in paired and run.identity in of_any_compiler:
+            paired.add(run.identity)
+            pairs.append((run, of_any_compiler[run.identity]))
     if not pairs:
-        held = ["; ".join(sorted({_title(run) for run in runs})) for runs in (before, after)]
+        held = ["; ".join(sorted({run.title for run in runs})) for runs in (before, after)]
         raise UsageError(f"there is no model in both: {held[0]} before, {held[1]} after; --model and keys choose runs")
     for at, (side, runs) in enumerate((("before", first), ("after", second))):
-        paired = {pair[at].model.key for pair in pairs}
-        notes += [f"only {side}: {_title(run)}" for run in runs.values() if run.model.key not in paired]
+        met = {pair[at].model.key for pair in pairs}
+        notes += [f"only {side}: {run.title}" for run in runs.values() if run.model.key not in met]
     return pairs, list(dict.fromkeys(notes))
 
 
-def _newest(side: str, runs: Sequence[Run], notes: list[str]) -> dict[tuple[Any, ...], Run]:
+def _newest(side: str, runs: Sequence[KnownRun], notes: list[str]) -> dict[tuple[Any, ...], KnownRun]:
     """One run of each model and compiler, of those that come the newest first; notes where there are more."""
-    newest: dict[tuple[Any, ...], Run] = {}
+    newest: dict[tuple[Any, ...], KnownRun] = {}
     for run in runs:
         kept = newest.setdefault((run.identity, run.compiler), run)
         if kept is not run:
@@ -136,31 +174,51 @@ def _newest(side: str, runs: Sequence[Run], notes: list[str]) -> dict[tuple[Any,
     return newest
 
 
-def _names(model: Model) -> tuple[str, ...]:
+def _names(model: ModelIdentity) -> tuple[str, ...]:
     return model.name, f"{model.source}:{model.name}", model.key
 
 
-def _title(run: Run) -> str:
-    model = run.model
-    return f"{model.source}:{model.name}, batch {model.batch_size}, {model.precision}, {model.executor}, {run.compiler}"
-
-
-def _runs(url: str, word: str | None) -> list[Run]:
+def _runs(url: str, word: str | None) -> list[KnownRun]:
     """Those of a dataset that were measured to their end; only those with this label or key."""
-    with Dataset.open(url, create=False, read_only=True) as dataset:
-        chosen = [model for model in dataset.models() if word is None or word in (model.label, model.key)]
-        return [run for model in chosen for run in _run(dataset, url, model)]
+    query, model = queries.runs(), schema.models.c
+    if word is not None:
+        query = query.where(or_(model.label == word, model.key == word))
+    with Dataset.open(url, create=False, read_only=True) as dataset, dataset.read() as connection:
+        rows = connection.execute(query.execution_options(yield_per=_PIECE)).mappings()
+        return [_known(url, list(timings)) for _, timings in itertools.groupby(rows, key=lambda row: row["key"])]
 
 
-def _run(dataset: Dataset, url: str, model: Model) -> Iterator[Run]:
-    """The run of a model; nothing where it has no time."""
+def _known(url: str, timings: Sequence[Mapping[str, Any]]) -> KnownRun:
+    """From a model's rows of `queries.runs`."""
+    counted = [next(of_count) for _, of_count in itertools.groupby(timings, key=lambda row: row["threads"])]
+    newest, first = max(counted, key=lambda row: row["measured_at"]), counted[0]
+    return KnownRun(
+        where=url,
+        model=ModelIdentity(**{field.name: first[field.name] for field in dataclasses.fields(ModelIdentity)}),
+        **{name: first[name] for name in ("processor", "compiler")},
+        **{name: newest[name] for name in ("measured_at", "project_revision", "user_revision")},
+    )
+
+
+def load(known: KnownRun) -> Run:
+    """A run with its times.
+
+    Raises:
+        DatasetError: it is there no longer.
+    """
+    with Dataset.open(known.where, create=False, read_only=True, was_open=True) as dataset:
+        return _loaded(dataset, known)
+
+
+def _loaded(dataset: Dataset, known: KnownRun) -> Run:
+    model = dataset.find_model(known.model.key)
     timings: dict[int, StoredTiming] = {}
-    for threads in _thread_counts(dataset, model.key):
-        timing = dataset.find_model_timing(model.key, threads=threads, cache="model")
+    for threads in _thread_counts(dataset, known.model.key):
+        timing = dataset.find_model_timing(known.model.key, threads=threads, cache="model")
         if timing is not None and timing.complete:
             timings[threads] = timing
-    if not timings:
-        return
+    if model is None or not timings:
+        raise DatasetError(f"{known.title} was taken out of {without_password(known.where)} meanwhile; compare again")
     device = dataset.find_device(next(iter(timings.values())).device_key)
     assert device is not None  # rows with times refer to one
     operators = {operator.key: (operator, positions) for operator, positions in dataset.model_operators(model.key)}
@@ -176,8 +234,8 @@ def _run(dataset: Dataset, url: str, model: Model) -> Iterator[Run]:
         )
         for threads, timing in timings.items()
     }
-    yield Run(
-        where=url,
+    return Run(
+        known=known,
         model=model,
         device=device,
         operators={key: operator for key, (operator, _) in operators.items()},

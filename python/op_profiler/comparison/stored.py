@@ -56,8 +56,8 @@ def compare_stored(before: Run, after: Run) -> RunComparison:
         rows.append(_whole(before, after, count, shift))
         rows += [_operator(before, after, one, count, shift) for one in matches]
     return RunComparison(
-        before=before,
-        after=after,
+        before=before.known,
+        after=after.known,
         warnings=(*differences(before, after), *_disturbed(before, after)),
         rows=tuple(rows),
         only_before=only(before, {one.before for one in matches}),

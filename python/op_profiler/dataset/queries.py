@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 
 from op_profiler.dataset import schema
+from op_profiler.dataset.row import ModelIdentity
 from op_profiler.dataset.statements import labelled
 from op_profiler.measure.measurement import RESOURCE_FIELDS, Cache
 from op_profiler.schedules.schedule import Origin
@@ -90,6 +92,25 @@ def model_timing(model_key: str, threads: int, cache: Cache, resources: Mapping[
         .where(wanted.parallel_type == "sequential", _asked_for(resources))
         .order_by(table.c.complete.desc(), table.c.measured_at.desc())
         .limit(1)
+    )
+
+
+def runs() -> Select[Any]:
+    """Complete timings as of `model_timing`, of all models: when each was stored, with the fields of `ModelIdentity` and
+    the device. Rows of one model stand together, by thread count; of each the newest comes first."""
+    timing, wanted, model, device = (
+        table.c for table in (schema.model_timings, schema.settings, schema.models, schema.devices)
+    )
+    return (
+        select(*(model[field.name] for field in dataclasses.fields(ModelIdentity)), wanted.threads)
+        .add_columns(device.processor, device.compiler, timing.measured_at)
+        .add_columns(timing.project_revision, timing.user_revision)
+        .select_from(schema.model_timings)
+        .join(schema.settings, timing.settings_key == wanted.key)
+        .join(schema.models, timing.model_key == model.key)
+        .join(schema.devices, timing.device_key == device.key)
+        .where(timing.complete, wanted.cache == "model", wanted.parallel_type == "sequential", _asked_for(None))
+        .order_by(model.name, model.added_at, model.key, wanted.threads, timing.measured_at.desc())
     )
 
 

@@ -10,7 +10,7 @@ from op_profiler.comparison.changes import FALSE_SHARE
 
 if TYPE_CHECKING:
     from op_profiler.comparison.result import Compared, Comparison, RunComparison
-    from op_profiler.comparison.runs import Run
+    from op_profiler.comparison.runs import KnownRun
 
 HEADS = ("operator", "output", "threads", "share", "before us", "after us", "change", "interval", "")
 _SMALL = 0.01
@@ -134,12 +134,11 @@ def _share(row: Compared) -> str:
     return "" if row.share is None else f"{row.share:.1%}"
 
 
-def _side(run: Run, with_compiler: bool) -> str:
-    newest = max(run.timings.values(), key=lambda timing: timing.measured_at)
+def _side(run: KnownRun, with_compiler: bool) -> str:
     revisions: Sequence[str] = [
         f"{whose} {revision}"
-        for whose, revision in (("git", newest.user_revision), ("op_profiler", newest.project_revision))
+        for whose, revision in (("git", run.user_revision), ("op_profiler", run.project_revision))
         if revision
     ]
     compiler = [run.compiler] if with_compiler else []
-    return f"{run.name} ({', '.join([*compiler, newest.measured_at[:16], *revisions])})"
+    return f"{run.name} ({', '.join([*compiler, run.measured_at[:16], *revisions])})"
