@@ -93,6 +93,7 @@ def growing() -> list[Row]:
                 ("analyze", analyzed),
                 ("trials for explain and schedule", read_trials),
                 ("a fit", fitted),
+                ("compare with itself", compared),
             ):
                 found.append({"database": "sqlite", "rows": rows} | _worked(words, *_apart(function, url)))
     return found
@@ -267,6 +268,17 @@ def fitted(url: str) -> Row:
     examples = examples_for(db=url, device=None, note=say)
     fit(examples, folds=2)
     return {"rows": len(examples) + sum(examples.left_out.values())}
+
+
+def compared(url: str) -> Row:
+    """All models of the dataset beside the same ones; of each the newest run."""
+    from op_profiler.comparison.compare import compare_runs
+    from op_profiler.dataset import Dataset
+
+    found = compare_runs(url, url, db=url, announce=lambda step: None)
+    assert found.runs
+    with Dataset.open(url, read_only=True) as dataset:
+        return {"rows": dataset.counts()["measurements"]}
 
 
 def merge(folder: str) -> Row:

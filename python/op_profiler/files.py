@@ -68,17 +68,24 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder beside `path` to fill, renamed at the end and removed where anything fails. Where another process was
-    faster, what it made stays.
+def atomic_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A folder beside `path` to fill, renamed at the end and removed where anything fails.
+
+    Args:
+        replace: it takes the place of a folder that is there, which stays until the new one is whole, and where a link
+            points to. Else what is there, or what another process made meanwhile, stays.
 
     Raises:
         OSError: the folder cannot be written.
     """
+    path = Path(os.path.realpath(path)) if replace else path
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     partial.mkdir(parents=True)
     try:
         yield partial
+        if replace and path.exists():
+            _exchange(path, partial)
+            return
         try:
             partial.rename(path)
         except OSError:
@@ -86,6 +93,18 @@ def atomic_folder(path: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _exchange(path: Path, partial: Path) -> None:
+    """Two folders, each under the name of the other. No name is free in between for longer than two renames take."""
+    older = partial.with_suffix(".old")
+    path.rename(older)
+    try:
+        partial.rename(path)
+    except BaseException:
+        older.rename(path)
+        raise
+    older.rename(partial)
 
 
 @contextlib.contextmanager

@@ -54,6 +54,18 @@ def test_a_folder_appears_whole_and_what_another_process_made_meanwhile_stays(tm
     assert [file.name for file in path.iterdir()] == ["faster"] and list(path.parent.iterdir()) == [path]
 
 
+def test_a_folder_takes_the_place_of_an_older_one_when_it_is_whole(tmp_path: Path) -> None:
+    folder, link = tmp_path / "folder", tmp_path / "link"
+    (folder / "older").mkdir(parents=True)
+    link.symlink_to(folder)
+    with pytest.raises(ValueError, match="midway"), atomic_folder(link, replace=True):
+        raise ValueError("midway")
+    with atomic_folder(link, replace=True) as partial:
+        (partial / "newer").touch()
+        assert os.listdir(folder) == ["older"]
+    assert os.listdir(folder) == ["newer"] and link.is_symlink() and sorted(os.listdir(tmp_path)) == ["folder", "link"]
+
+
 def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("older")
     (tmp_path / "link").symlink_to(tmp_path / "real")

@@ -16,7 +16,7 @@ import pytest
 from op_profiler.building.request import BuildRequest
 from op_profiler.comparison import compare as compare_module
 from op_profiler.comparison.compare import compare_runs
-from op_profiler.comparison.runs import load
+from op_profiler.comparison.runs import KnownRun, Run, load
 from op_profiler.errors import OpProfilerError, UsageError
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.report.comparison import between, method
@@ -281,18 +281,21 @@ def test_of_too_many_rows_whole_models_are_drawn(
 ) -> None:
     with told:
         told.execute("UPDATE models SET name = label")
-    held: weakref.WeakSet[compare_module.Run] = weakref.WeakSet()
+    loaded: list[weakref.ref[Run]] = []
 
-    def loaded(known: compare_module.KnownRun) -> compare_module.Run:
+    def held() -> int:
+        return sum(run() is not None for run in loaded)
+
+    def counted(known: KnownRun) -> Run:
         run = load(known)
-        held.add(run)
-        assert len(held) <= 2, "the times of two runs are in memory, whatever the datasets hold"
+        loaded.append(weakref.ref(run))
+        assert held() <= 2, "the times of two runs are in memory, whatever the datasets hold"
         return run
 
-    monkeypatch.setattr(compare_module, "load", loaded)
+    monkeypatch.setattr(compare_module, "load", counted)
     whole = str(folder / "runs.db")
     everything = compare(folder, whole, whole)
-    assert len(everything.runs) == 3 and everything.notes == () and not held
+    assert len(everything.runs) == 3 and everything.notes == () and len(loaded) == 6 and not held()
     monkeypatch.setattr(compare_module, "MOST_ROWS", 8)
     drawn = compare(folder, whole, whole)
     (one,) = drawn.runs

@@ -28,6 +28,8 @@ op-profiler dataset merge sqlite:///a.db postgresql://me@host/b --into sqlite://
 
 op-profiler dataset merge a.parquet sqlite:///b.db --into all.parquet
 
+op-profiler dataset merge sqlite:///a.db b.parquet --into times --partition-by device_key,anchor     (a folder)
+
 op-profiler dataset remove resnet-18 01fb2f460b48bde7 --yes
 
 op-profiler dataset allow rack --writes --db postgresql://me@host/times          (a role for workers)
@@ -76,24 +78,34 @@ def show(
 def merge(
     sources: Annotated[
         list[str],
-        typer.Argument(help="SQLAlchemy addresses of datasets, or paths of Parquet files; they are only read."),
+        typer.Argument(help="SQLAlchemy addresses of datasets, or paths of Parquet files or folders; only read."),
     ],
     into: Annotated[
-        str, typer.Option(help="Where all goes: an address, or a file.parquet. Made where it does not exist.")
+        str,
+        typer.Option(help="Where all goes: an address, a file.parquet, or a folder. Made where it does not exist."),
     ],
+    partition_by: Annotated[
+        str,
+        typer.Option(help="Columns, by commas, that part a folder of Parquet files. Default: as the folder is."),
+    ] = "",
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Put all that some datasets hold into one, in one transaction.
 
     Nothing is stored twice. Of two rows of the same measurement the better one stays: a time before a failure, complete
     before a check point, settled and without foreign load before others, then the newer one.
     """
+    from op_profiler.cli import values
     from op_profiler.dataset.formats.combined import combine
+    from op_profiler.report.status import Status
 
-    written = combine(sources, into)
+    columns = values.parse_names("--partition-by", partition_by) if partition_by else ()
+    with Status(quiet=quiet or not sys.stderr.isatty()) as status:
+        written = combine(sources, into, partition_by=columns, announce=status.step)
     if as_json:
         print(json_text.dumps(written))
-    else:
+    elif not quiet:
         print(f"into {without_password(into)}: " + ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in written.items()))
 
 

@@ -1,82 +1,146 @@
-"""Datasets and Parquet files, in any combination, made one."""
+"""Datasets, Parquet files and folders of Parquet files, in any combination, made one."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from op_profiler.addresses import without_password
 from op_profiler.dataset.address import absolute_address, parse_url
-from op_profiler.dataset.formats.exporting import export_table
-from op_profiler.dataset.formats.importing import import_table, refuse_nothing
+from op_profiler.dataset.flat import MEASUREMENTS
+from op_profiler.dataset.formats import parquet
+from op_profiler.dataset.formats.importing import store_flat
 from op_profiler.dataset.merging import merge
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError, UsageError
 
-_PARQUET = "parquet"
+Announce = Callable[[str], None]
 
 
-def combine(sources: Sequence[str], into: str) -> dict[str, int]:
+def combine(
+    sources: Sequence[str],
+    into: str,
+    *,
+    partition_by: Sequence[str] = (),
+    announce: Announce = lambda step: None,
+) -> dict[str, int]:
     """`merge` of datasets by their addresses, and of Parquet files and folders by their paths.
 
     A Parquet file holds measurements with their models, not failures beside times, code of kernels and groups that ran
-    side by side: what goes through one keeps these no more.
+    side by side: what goes through one keeps these no more. Its rows go through a dataset in the folder for temporary
+    files, so that memory does not grow with them.
 
     Args:
-        into: where all goes. What it holds already counts among the sources.
+        into: where all goes. What it holds already stays.
+        partition_by: columns by whose values a folder of Parquet files is parted (`parquet.write_parts`), which is then
+            made where it does not exist. A folder that does keeps its own columns where none are given.
+        announce: told what takes long.
 
     Returns:
         What `merge` does, by table.
 
     Raises:
-        UsageError: `into` is one of the sources, or a folder.
+        UsageError: `into` is one of the sources, or cannot be what the other words say.
         DatasetError: a database or a file cannot be read or written; then nothing was changed.
     """
+    if not is_parquet(into) and "://" not in into and not partition_by:
+        raise UsageError(
+            f"--into {into} is neither the address of a dataset, nor a name that ends with .parquet, nor a folder; a "
+            "folder of Parquet files is made with --partition-by"
+        )
     if any(_same(into, source) for source in sources):
-        raise UsageError(f"--into {into} is one of the sources; leave it out there, it keeps what it holds")
-    if not is_parquet(into):
-        return _merged(sources, into)
-    path = Path(into)
-    if path.is_dir():
-        raise UsageError(f"--into {into} is a folder; name a file that ends with .parquet")
-    with _temporary() as kept:
-        written = _merged([*([into] if path.exists() else []), *sources], kept)
-        with Dataset.open(kept, read_only=True) as dataset:
-            export_table(dataset, path, format=_PARQUET)
-    return written
+        told = without_password(into)
+        raise UsageError(f"--into {told} is one of the sources; leave it out there, it keeps what it holds")
+    if partition_by or Path(into).is_dir():
+        columns = _columns_of(into, partition_by)
+        with _gathered(sources, into, announce) as (dataset, written):
+            parquet.write_parts(dataset, Path(into), columns, replace=True)
+        return written
+    if is_parquet(into):
+        with _gathered(sources, into, announce) as (dataset, written):
+            parquet.FORMAT.write_from(dataset, Path(into))
+        return written
+    return _merged(sources, into, announce)
 
 
 def is_parquet(place: str) -> bool:
     """Whether a place is a path of Parquet files rather than the address of a database."""
-    return "://" not in place and (place.endswith(f".{_PARQUET}") or Path(place).is_dir())
+    return "://" not in place and (place.endswith(".parquet") or Path(place).is_dir())
 
 
 def _same(one: str, other: str) -> bool:
-    if is_parquet(one) or is_parquet(other):
-        return is_parquet(one) and is_parquet(other) and Path(one).resolve() == Path(other).resolve()
+    paths = ["://" not in place for place in (one, other)]
+    if any(paths):
+        return all(paths) and Path(one).resolve() == Path(other).resolve()
     return parse_url(absolute_address(one)) == parse_url(absolute_address(other))
 
 
-def _merged(sources: Sequence[str], into: str) -> dict[str, int]:
+def _columns_of(into: str, asked: Sequence[str]) -> Sequence[str]:
+    """By which a folder is parted.
+
+    Raises:
+        UsageError: it is none that can be replaced, or the columns cannot be used.
+    """
+    folder = Path(into)
+    if "://" in into or folder.is_file():
+        raise UsageError(f"--partition-by is for a folder of Parquet files, not for --into {without_password(into)}")
+    parquet.check_parts(MEASUREMENTS, asked)
+    there = parquet.parted_by(folder) if folder.is_dir() else None
+    if there is None and not asked:
+        raise UsageError(f"--into {into} is an empty folder; --partition-by names the columns that part it")
+    return asked or there or ()
+
+
+@contextlib.contextmanager
+def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator[tuple[Dataset, dict[str, int]]]:
+    """A dataset with all that is to be in a file or folder, for as long as it is written, and what came new."""
+    with _temporary() as url:
+        path = Path(into)
+        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+            with Dataset.open(url) as kept:
+                _read(path, kept, announce)
+        written = _merged(sources, url, announce)
+        announce(f"writing {into}")
+        with Dataset.open(url, read_only=True) as dataset:
+            yield dataset, written
+
+
+def _merged(sources: Sequence[str], into: str, announce: Announce) -> dict[str, int]:
     with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(_opened(source)) for source in sources]
+        opened = [stack.enter_context(_opened(source, announce)) for source in sources]
+        announce(f"merging {', '.join(map(without_password, sources))}")
         return merge(opened, stack.enter_context(Dataset.open(into)))
 
 
 @contextlib.contextmanager
-def _opened(source: str) -> Iterator[Dataset]:
-    """A source for reading; what a Parquet file holds is put into a dataset for that long."""
+def _opened(source: str, announce: Announce) -> Iterator[Dataset]:
+    """A source for reading; what Parquet files hold is put into a dataset for that long."""
     if not is_parquet(source):
         with Dataset.open(source, create=False, read_only=True) as dataset:
             yield dataset
         return
-    path = Path(source)
-    if not path.exists():
-        raise DatasetError(f"there is no {path}")
+    if not Path(source).exists():
+        raise DatasetError(f"there is no {source}")
     with _temporary() as url, Dataset.open(url) as dataset:
-        refuse_nothing(import_table(dataset, path, format=_PARQUET), path, _PARQUET)
+        _read(Path(source), dataset, announce)
         yield dataset
+
+
+def _read(path: Path, dataset: Dataset, announce: Announce) -> None:
+    """Put a file or folder into an empty dataset.
+
+    Raises:
+        DatasetError: not every row of it can be read: a merge leaves out nothing without a word.
+    """
+    announce(f"reading {path}")
+    done = store_flat(dataset, parquet.FORMAT.read(path), None, checked=False)
+    if done.unreadable:
+        raise DatasetError(
+            f"{done.unreadable} rows of {path} cannot be read ({'; '.join(done.problems[:2])}); nothing was changed. "
+            "'op-profiler import' takes the others into a dataset"
+        )
 
 
 @contextlib.contextmanager

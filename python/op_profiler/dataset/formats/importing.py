@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -192,14 +193,19 @@ def _store(dataset: Dataset, operators: Mapping[str, Operator], rows: Sequence[R
 
 
 def store_flat(
-    dataset: Dataset, numbered: Iterable[tuple[int, flat_table.FlatRow | None]], progress: Progress | None
+    dataset: Dataset,
+    numbered: Iterable[tuple[int, flat_table.FlatRow | None]],
+    progress: Progress | None,
+    *,
+    checked: bool = True,
 ) -> Imported:
     """Store rows of the flat table. What the dataset knows already, as new or newer, stays as it is.
 
     Args:
         numbered: rows with their numbers in the file; None for one that cannot be read.
+        checked: look for rows that are wrong beside the others, for which some numbers of each are held.
     """
-    seen, remaining = _Seen(), iter(numbered)
+    seen, remaining = _Seen(checked), iter(numbered)
     with dataset.transaction():
         while chunk := list(itertools.islice(remaining, _CHUNK)):
             _store_chunk(dataset, chunk, seen)
@@ -221,25 +227,27 @@ class _Seen:
     """What is kept of the rows of a file, a few numbers of each.
 
     Attributes:
+        keeps: whether it is; else the rows are counted only.
         numbers: of the complete rows; `work`, `moved`, `times_us` and `identities` are as long.
         problems: the first ones, with their rows.
     """
 
+    keeps: bool
     rows: int = 0
     stored: int = 0
     failed: int = 0
     unreadable: int = 0
     problems: list[tuple[int, str]] = dataclasses.field(default_factory=list)
-    numbers: list[int] = dataclasses.field(default_factory=list)
-    work: list[float] = dataclasses.field(default_factory=list)
-    moved: list[float] = dataclasses.field(default_factory=list)
-    times_us: list[float] = dataclasses.field(default_factory=list)
-    identities: list[int] = dataclasses.field(default_factory=list)
+    numbers: array[int] = dataclasses.field(default_factory=lambda: array("q"))
+    work: array[float] = dataclasses.field(default_factory=lambda: array("d"))
+    moved: array[float] = dataclasses.field(default_factory=lambda: array("d"))
+    times_us: array[float] = dataclasses.field(default_factory=lambda: array("d"))
+    identities: array[int] = dataclasses.field(default_factory=lambda: array("q"))
 
     def add(self, number: int, operator: Operator, row: Row) -> None:
         """A row that was understood."""
         self.rows += 1
-        if row.complete:
+        if self.keeps and row.complete:
             time_us = row.measurement.median_us
             self.numbers.append(number)
             self.work.append(operator.flops)

@@ -78,14 +78,21 @@ def _groups(batches: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def write_parts(
-    dataset: Dataset, folder: Path, by: Sequence[str], *, where: str | None = None, table: str = "measurements"
+    dataset: Dataset,
+    folder: Path,
+    by: Sequence[str],
+    *,
+    where: str | None = None,
+    table: str = "measurements",
+    replace: bool = False,
 ) -> Exported:
     """Write a folder of Parquet files, one or more for each combination of the values of some columns.
 
     The folders are named ``COLUMN=VALUE``, as DuckDB, Spark and pyarrow read them. The folder appears when it is whole.
 
     Args:
-        by: names of columns of text, integers or booleans.
+        by: names of columns of text, integers or booleans; none: files without folders of their own.
+        replace: let it take the place of a folder that is there.
 
     Raises:
         UnknownNameError: no such column.
@@ -98,10 +105,12 @@ def write_parts(
 
     flat = flat_table(table)
     schema = _parquet_schema(pyarrow, flat.columns)
-    _check_parts(flat, by, folder)
-    layout = parts.partitioning(pyarrow.schema([schema.field(name) for name in by]), flavor="hive")
+    check_parts(flat, by)
+    if folder.exists() and not replace:
+        raise UsageError(f"{folder} exists; give --output a folder that does not")
+    layout = parts.partitioning(pyarrow.schema([schema.field(name) for name in by]), flavor="hive") if by else None
     counted = _Counted(arrow_batches(dataset, flat, schema, where=where))
-    with explained(str(folder)), atomic_folder(folder) as partial:
+    with explained(str(folder)), atomic_folder(folder, replace=replace) as partial:
         parts.write_dataset(
             counted,
             partial,
@@ -128,7 +137,12 @@ class _Counted:
             yield batch
 
 
-def _check_parts(flat: FlatTable, by: Sequence[str], folder: Path) -> None:
+def check_parts(flat: FlatTable, by: Sequence[str]) -> None:
+    """Refuse columns whose values cannot name folders.
+
+    Raises:
+        UnknownNameError, UsageError: as `write_parts`.
+    """
     kinds = {column.name: column.type for column in flat.columns}
     for name in by:
         if name not in kinds:
@@ -137,8 +151,29 @@ def _check_parts(flat: FlatTable, by: Sequence[str], folder: Path) -> None:
             raise UsageError(
                 f"--partition-by {name}: folders are named by text, integers or booleans, not {kinds[name]}"
             )
-    if folder.exists():
-        raise UsageError(f"{folder} exists; give --output a folder that does not")
+
+
+def parted_by(folder: Path) -> tuple[str, ...] | None:
+    """The columns that name the folders in a folder of parts; None for an empty one.
+
+    Raises:
+        UsageError: something else is in it.
+    """
+    layouts = set()
+    for path in sorted(folder.rglob("*")):
+        if path.is_dir():
+            continue
+        if path.suffix != ".parquet":
+            raise UsageError(f"{folder} is no folder of Parquet files: it holds {path.relative_to(folder)}")
+        layouts.add(_columns_above(path, folder))
+    if len(layouts) > 1:
+        raise UsageError(f"{folder} is no folder of 'op-profiler export': its files lie in folders of other columns")
+    return next(iter(layouts), None)
+
+
+def _columns_above(path: Path, folder: Path) -> tuple[str, ...]:
+    """Those in the names of the folders between a folder and a file in it."""
+    return tuple(part.partition("=")[0] for part in path.relative_to(folder).parts[:-1])
 
 
 def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> list[FlatRow]:
@@ -189,7 +224,7 @@ def _opened(path: str | os.PathLike[str]) -> Any:
     try:
         if folder.is_dir():
             first = min(folder.rglob("*.parquet"), default=folder / "none")
-            names = [part.partition("=")[0] for part in first.relative_to(folder).parts[:-1]]
+            names = _columns_above(first, folder)
             known = _parquet_schema(pyarrow, [column for table in TABLES.values() for column in table.columns])
             layout = parts.partitioning(
                 pyarrow.schema([known.field(known.names.index(n)) for n in names]), flavor="hive"

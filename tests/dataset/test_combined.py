@@ -1,0 +1,191 @@
+"""Databases, Parquet files and folders of Parquet files made one, whichever is the source and whichever the target."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from op_profiler.dataset import Dataset, flat_rows, read_parquet
+from op_profiler.dataset.formats.combined import combine, is_parquet
+from op_profiler.dataset.formats.importing import store_flat
+from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
+
+from ..command_line import op_profiler
+
+pytest.importorskip("pyarrow")
+
+KINDS = ("sqlite", "postgresql", "file", "folder")
+PARTS = ("device_key", "threads")
+
+
+@pytest.fixture
+def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str, str], str]]:
+    """A place of a kind, by a name of one's own."""
+    dropped: list[tuple[str, str]] = []
+
+    def place_of(kind: str, name: str) -> str:
+        if kind != "postgresql":
+            return {"sqlite": f"sqlite:///{tmp_path}/{name}.db", "file": f"{tmp_path}/{name}.parquet"}.get(
+                kind, f"{tmp_path}/{name}"
+            )
+        server = str(request.getfixturevalue("postgres_server"))
+        _on(server, f"CREATE DATABASE {name}")
+        dropped.append((server, name))
+        return make_url(server).set(database=name).render_as_string(hide_password=False)
+
+    yield place_of
+    for server, name in dropped:
+        _on(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _on(server: str, statement: str) -> None:
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(statement)
+
+
+@pytest.fixture
+def two(tmp_path: Path, example: Any) -> tuple[str, str]:
+    """Two datasets with three rows each, one of which both have."""
+    addresses = f"sqlite:///{tmp_path}/one.db", f"sqlite:///{tmp_path}/two.db"
+    with Dataset.open(addresses[0]) as one:
+        example.fill(one)
+        one.record(example.row(0, settings=example.changed(cache="hot"), model_key=""))
+    with Dataset.open(addresses[1]) as two:
+        example.add_model(two, "n", operators=3)
+        two.record_all([example.row(number, model_key="n") for number in (0, 2)])
+    combine([addresses[0]], f"{tmp_path}/hot.parquet")
+    with Dataset.open(addresses[1]) as two:
+        hot = [(1, row) for row in read_parquet(tmp_path / "hot.parquet") if row["cache"] == "hot"]
+        assert store_flat(two, hot, None).rows == 1
+    return addresses
+
+
+def held(place: str) -> list[Any]:
+    """The flat rows of a place; where they lie in a folder is no part of them."""
+    if is_parquet(place):
+        rows = read_parquet(place)
+    else:
+        with Dataset.open(place, read_only=True) as dataset:
+            rows = list(flat_rows(dataset))
+    return sorted((sorted(row.items()) for row in rows), key=repr)
+
+
+def listed(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("into", KINDS)
+@pytest.mark.parametrize("source", KINDS)
+def test_each_kind_goes_into_each(
+    source: str, into: str, place: Callable[[str, str], str], two: tuple[str, str], tmp_path: Path
+) -> None:
+    given, target = place(source, "given"), place(into, "target")
+    combine([two[0]], given, partition_by=PARTS if source == "folder" else ())
+    combine([two[1]], target, partition_by=PARTS if into == "folder" else ())
+    written = combine([given], target)
+    assert written["measurements"] == 2 and written["models"] == 1, "the third is there already"
+    combine(two, f"sqlite:///{tmp_path}/both.db")
+    assert len(held(target)) == 5 and held(target) == held(f"sqlite:///{tmp_path}/both.db")
+    assert held(given) == held(two[0])
+    if into == "folder":  # it keeps its columns
+        (device,) = Path(target).iterdir()
+        assert device.name.startswith("device_key=") and [one.name for one in device.iterdir()] == ["threads=2"]
+    assert not any(combine([given], target).values()) and len(held(target)) == 5
+
+
+def test_the_command_makes_a_folder_and_fills_it(two: tuple[str, str], tmp_path: Path) -> None:
+    words = ("dataset", "merge", "--into", "parts")
+    assert op_profiler(*words, two[0], folder=tmp_path).returncode == 2, "a new folder needs columns"
+    made = op_profiler(*words, two[0], "--partition-by", "anchor", "--json", folder=tmp_path)
+    assert made.returncode == 0 and json.loads(made.stdout)["measurements"] == 3, made.stderr
+    again = op_profiler(*words, two[1], "--quiet", folder=tmp_path)
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert len(held(f"{tmp_path}/parts")) == 5
+    parted = op_profiler(*words, two[1], "--partition-by", "threads,cache", folder=tmp_path)
+    assert parted.returncode == 0 and parted.stdout.startswith("into parts: ")
+    (threads,) = (tmp_path / "parts").iterdir()
+    assert {path.name for path in threads.iterdir()} == {"cache=hot", "cache=model"}
+
+
+def test_what_is_no_folder_of_parts_stays_as_it_is(two: tuple[str, str], tmp_path: Path) -> None:
+    folder, file = tmp_path / "parts", tmp_path / "table.parquet"
+    folder.mkdir()
+    with pytest.raises(UsageError, match="is an empty folder; --partition-by"):
+        combine([two[0]], str(folder))
+    with pytest.raises(UnknownNameError, match="unknown column in --partition-by 'ancor'"):
+        combine([two[0]], str(folder), partition_by=("ancor",))
+    combine([two[0]], str(folder), partition_by=("anchor",))
+    combine([two[0]], str(file))
+    for address in (str(file), two[1]):
+        with pytest.raises(UsageError, match="--partition-by is for a folder"):
+            combine([two[0]], address, partition_by=("anchor",))
+    with pytest.raises(UsageError, match="is one of the sources"):
+        combine([f"{tmp_path}/../{tmp_path.name}/parts"], str(folder))
+    with pytest.raises(UsageError, match="neither the address of a dataset"):
+        combine([two[0]], str(tmp_path / "new"))
+    (folder / "notes.txt").write_text("mine")
+    there = listed(folder)
+    with pytest.raises(UsageError, match=r"is no folder of Parquet files: it holds notes\.txt"):
+        combine([two[1]], str(folder))
+    assert listed(folder) == there and len(there) == 2
+
+
+def test_rows_that_cannot_be_read_are_not_left_out_without_a_word(two: tuple[str, str], tmp_path: Path) -> None:
+    from pyarrow import array, parquet
+
+    folder, file = tmp_path / "parts", tmp_path / "table.parquet"
+    combine([two[1]], str(folder), partition_by=("anchor",))
+    combine([two[0]], str(file))
+    table = parquet.read_table(file)
+    at = table.schema.get_field_index("operator_key")
+    parquet.write_table(table.set_column(at, table.schema.field(at), array(["0" * 16] * table.num_rows)), file)
+    there = listed(folder)
+    with pytest.raises(DatasetError, match=r"^3 rows of .*table.parquet cannot be read \(row 1: its operator has"):
+        combine([str(file)], str(folder))
+    assert listed(folder) == there
+
+
+def test_a_folder_stays_where_the_new_one_cannot_be_written(
+    two: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyarrow import dataset as parts
+
+    folder = tmp_path / "parts"
+    combine([two[0]], str(folder), partition_by=("anchor",))
+    there, beside = listed(folder), sorted(tmp_path.iterdir())
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(parts, "write_dataset", full)
+    with pytest.raises(OpProfilerError, match="No space left"):
+        combine([two[1]], str(folder))
+    assert listed(folder) == there and sorted(tmp_path.iterdir()) == beside
+
+
+def test_memory_does_not_grow_with_the_rows(two: tuple[str, str], tmp_path: Path) -> None:
+    combine([two[0]], str(tmp_path / "table.parquet"))
+    row = read_parquet(tmp_path / "table.parquet")[0]
+
+    def most_held(rows: int) -> int:
+        """Bytes, while rows go by that the dataset knows."""
+        with Dataset.open(two[0]) as dataset:
+            tracemalloc.start()
+            try:
+                done = store_flat(dataset, ((number, row) for number in range(rows)), None, checked=False)
+                assert (done.known, done.unreadable) == (rows, 0)
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+    most_held(100)  # what is imported and compiled once
+    few, many = most_held(4_000), most_held(8_000)  # two pieces are held at once
+    assert many - few < 4_000 * 8, "not even a number of each row"
