@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from op_profiler.dataset import Dataset, engine
 from op_profiler.dataset.roles import allow
 from op_profiler.errors import DatasetError, UsageError
 
+from ..command_line import op_profiler
 from ..postgresql import Server
 
 
@@ -129,3 +131,27 @@ def test_a_reader_sees_one_state_and_cannot_write(postgres_url: str, example: An
             example.fill(writer)
             assert connection.exec_driver_sql(count).scalar() == 0 < reader.counts()["measurements"]
             assert connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on"
+
+
+def test_no_command_shows_the_password_of_an_address(postgres_url: str, example: Any, tmp_path: Path) -> None:
+    with Dataset.open(postgres_url) as dataset:
+        example.fill(dataset)
+    db = sqlalchemy.make_url(postgres_url).set(password="s3cret").render_as_string(hide_password=False)
+    unknown = "0123456789abcdef"
+    found = {
+        "compared": op_profiler("compare", db, db, "--json", folder=tmp_path),
+        "no run": op_profiler("compare", "before", "after", "--db", db, folder=tmp_path),
+        "no time": op_profiler("predict", "mlp", "--db", db, folder=tmp_path),
+        "no operator": op_profiler("schedule", unknown, "--db", db, folder=tmp_path),
+        "no model": op_profiler("explain", unknown, "--db", db, folder=tmp_path),
+        "merged": op_profiler("dataset", "merge", db, "--into", "sqlite:///a.db", folder=tmp_path),
+        "into": op_profiler("dataset", "merge", "sqlite:///a.db", "--into", db, folder=tmp_path),
+        "twice": op_profiler("dataset", "merge", db, "--into", db, folder=tmp_path),
+        "parts": op_profiler("dataset", "merge", db, "--into", db, "--partition-by", "anchor", folder=tmp_path),
+    }
+    codes = {what: done.returncode for what, done in found.items()}
+    good = ("compared", "merged", "into")
+    assert codes == {what: 0 if what in good else 5 if what == "no time" else 2 for what in found}
+    for what, done in found.items():
+        assert "s3cret" not in done.stdout + done.stderr, what
+        assert what == "merged" or "//" in done.stdout + done.stderr, "the address is told"
