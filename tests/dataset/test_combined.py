@@ -30,14 +30,13 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[
     dropped: list[tuple[str, str]] = []
 
     def place_of(kind: str, name: str) -> str:
-        if kind != "postgresql":
-            return {"sqlite": f"sqlite:///{tmp_path}/{name}.db", "file": f"{tmp_path}/{name}.parquet"}.get(
-                kind, f"{tmp_path}/{name}"
-            )
-        server = str(request.getfixturevalue("postgres_server"))
-        _on(server, f"CREATE DATABASE {name}")
-        dropped.append((server, name))
-        return make_url(server).set(database=name).render_as_string(hide_password=False)
+        if kind == "postgresql":
+            server = str(request.getfixturevalue("postgres_server"))
+            _on(server, f"CREATE DATABASE {name}")
+            dropped.append((server, name))
+            return make_url(server).set(database=name).render_as_string(hide_password=False)
+        path = f"{tmp_path}/{name}"
+        return {"sqlite": f"sqlite:///{path}.db", "file": f"{path}.parquet", "folder": path}[kind]
 
     yield place_of
     for server, name in dropped:
