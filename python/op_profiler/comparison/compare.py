@@ -12,7 +12,7 @@ from op_profiler.comparison.runs import KnownRun, Run, load, pairs_of, runs_of
 from op_profiler.comparison.stored import compare_stored
 from op_profiler.dataset.draw import Draw
 
-MOST_ROWS = 100_000
+MOST_ROWS = 50_000
 """That are compared: what is held of one is about two kilobytes."""
 
 
