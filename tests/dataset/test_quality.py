@@ -23,6 +23,7 @@ def qualities(example: Any) -> list[tuple[Measurement, bool]]:
         (OF_THE_MACHINE, True),
         (time, False),
         (OF_THE_OPERATOR, True),
+        (Measurement(median_us=1.0), True),
         (dataclasses.replace(time, foreign_load=True), True),
         (time, True),
     ]

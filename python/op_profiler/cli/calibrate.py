@@ -99,7 +99,8 @@ def _plain(done: Calibrated) -> dict[str, Any]:
 
 
 def _sentence(done: Calibrated, db: str) -> str:
+    place = without_password(db)
     return (
         f"{done.operators} operators of {done.processor} ({done.target}) in {done.seconds:.0f} s: predictions are "
-        f"for this machine from now on, and learn from what is collected into {without_password(db)}. {done.note} says so"
+        f"for this machine from now on, and learn from what is collected into {place}. {done.note} says so"
     )

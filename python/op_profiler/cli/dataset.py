@@ -106,7 +106,8 @@ def merge(
     if as_json:
         print(json_text.dumps(written))
     elif not quiet:
-        print(f"into {without_password(into)}: " + ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in written.items()))
+        counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in written.items())
+        print(f"into {without_password(into)}: {counts}")
 
 
 @app.command(epilog=EXAMPLES)

@@ -47,8 +47,8 @@ def compare_runs(
     drafts = _drawn(pairs, compared, announce)
     if len(drafts) < len(pairs):
         notes.append(
-            f"{len(drafts)} of {len(pairs)} models are compared: of more than {MOST_ROWS:,} rows whole models are drawn "
-            "by chance, the same ones each time; --model compares one of the others"
+            f"{len(drafts)} of {len(pairs)} models are compared: of more than {MOST_ROWS:,} rows whole models are "
+            "drawn by chance, the same ones each time; --model compares one of the others"
         )
     runs, level = judged(drafts)
     return Comparison(runs=runs, method="in turns" if rerun else "stored", level=level, notes=tuple(notes))

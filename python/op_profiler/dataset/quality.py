@@ -12,20 +12,22 @@ from op_profiler.dataset.row import Failure
 from op_profiler.dataset.statements import insert, labelled, upsert
 from op_profiler.measure.measurement import Settings
 
-_CHECK_POINT, _FAILED, _NOISY = 1, 2, 3
+_CHECK_POINT, _FAILED, _BARE, _NOISY = 1, 2, 3, 4
 
 
 def rank(columns: Any) -> ColumnElement[int]:
     """How good a row with times is, from its columns.
 
-    Rising: a failure of the machine (trying again may help), a check point, a failure of the operator, a time under
-    foreign load or of rounds that did not settle, a time.
+    Rising: a failure of the machine (trying again may help), a check point, a failure of the operator, a time without
+    its rounds (of a whole model, out of a flat table), a time under foreign load or of rounds that did not settle, a
+    time.
     """
     failed = columns.error.is_not(None)
     return case(
         (and_(failed, columns.error_cause == "machine"), 0),
         (columns.complete.is_(false()), _CHECK_POINT),
         (failed, _FAILED),
+        (columns.rounds == 0, _BARE),
         (or_(columns.foreign_load, columns.settled.is_(false())), _NOISY),
         else_=_NOISY + 1,
     )

@@ -96,8 +96,8 @@ def model_timing(model_key: str, threads: int, cache: Cache, resources: Mapping[
 
 
 def runs() -> Select[Any]:
-    """Complete timings as of `model_timing`, of all models: when each was stored, with the fields of `ModelIdentity` and
-    the device. Rows of one model stand together, by thread count; of each the newest comes first."""
+    """Complete timings as of `model_timing`, of all models: when each was stored, the fields of `ModelIdentity` and the
+    device. Rows of one model stand together, by thread count; of each the newest comes first."""
     timing, wanted, model, device = (
         table.c for table in (schema.model_timings, schema.settings, schema.models, schema.devices)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from op_profiler.dataset import keys, schema
 from op_profiler.dataset.row import Row
@@ -93,3 +93,6 @@ def _add_timing(dataset: Dataset, flat: dict[str, Any], row: Row) -> None:
     )
     revisions = {name: flat[name] for name in ("project_revision", "user_revision")}
     dataset.record_model_timing(row.model_key, row.settings, row.device, timing, **revisions)
+    when = update(table).where(table.c.key == key).values(measured_at=flat["measured_at"])
+    with dataset.read() as connection:  # the connection of the transaction that this is inside of
+        connection.execute(when)  # as of the rows: `importing._keep_times`

@@ -301,10 +301,15 @@ def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]]) -> None:
     """`Dataset.record_all` writes when it was called; these were measured before, and the file says when."""
     if not rows:
         return
-    table = schema.measurements
-    statement = update(table).where(table.c.key == bindparam("row")).values(measured_at=bindparam("when"))
+    table, failures = schema.measurements, schema.failures
+    measured = update(table).where(table.c.key == bindparam("row")).values(measured_at=bindparam("when"))
+    failed = update(failures).where(failures.c.measured_key == bindparam("row")).values(failed_at=bindparam("when"))
     with dataset.read() as connection:  # the connection of the transaction that this is inside of
-        connection.execute(statement, [{"row": r["measurement_key"], "when": r["measured_at"]} for r in rows])
+        for statement, which in ((measured, rows), (failed, [row for row in rows if row["error"] is not None])):
+            if which:
+                connection.execute(
+                    statement, [{"row": row["measurement_key"], "when": row["measured_at"]} for row in which]
+                )
 
 
 def refuse_nothing(done: Imported, path: Path, format: str) -> None:
