@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sqlalchemy import or_, select
 
@@ -184,7 +184,8 @@ def _runs(url: str, word: str | None) -> list[KnownRun]:
     if word is not None:
         query = query.where(or_(model.label == word, model.key == word))
     with Dataset.open(url, create=False, read_only=True) as dataset, dataset.read() as connection:
-        rows = connection.execute(query.execution_options(yield_per=_PIECE)).mappings()
+        found = connection.execute(query.execution_options(yield_per=_PIECE)).mappings()
+        rows = cast("Iterable[Mapping[str, Any]]", found)
         return [_known(url, list(timings)) for _, timings in itertools.groupby(rows, key=lambda row: row["key"])]
 
 
