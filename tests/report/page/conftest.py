@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,17 +66,37 @@ def _add_hostile(dataset: Dataset) -> None:
     )
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    """A context of the system's browser. Pages of one context share compiled scripts, which is half of their time."""
+_closing = contextlib.ExitStack()
+
+
+@functools.cache
+def _context() -> Any:
     playwright = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("there is no Chromium on this machine; Debian's package is called chromium")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield browser.new_context(viewport=WIDE, offline=True, color_scheme="light")
-        browser.close()
+    driver = _closing.enter_context(playwright.sync_playwright())
+    browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"])
+    _closing.callback(browser.close)
+    return browser.new_context(viewport=WIDE, offline=True, color_scheme="light")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """The browser goes with the last test here: as long as it is there, the main thread has an event loop that runs,
+    beside which no other one does."""
+    try:
+        yield
+    finally:
+        if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+            _context.cache_clear()
+            _closing.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Any:
+    """A context of the system's browser. Pages of one context share compiled scripts, which is half of their time."""
+    return _context()
 
 
 @pytest.fixture
