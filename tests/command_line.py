@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
-import json
 import os
-import socket
+import resource
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from .nursery import Nursery
+from .nursery import BEFORE, COMPILERS, Forked, Nursery
 
 ROOT = Path(__file__).resolve().parents[1]
-_PREPARED = ("relay", "relax")  # compilers whose commands are forked; the first one is the default
+_MAIN = "import sys; from op_profiler.cli import main; sys.exit(main())"
 _PATIENCE_SECONDS = 600.0  # no command needs a tenth of it, also where others use the machine
+_MOST_BYTES = 24 << 30  # of addresses; what asks for more gets a MemoryError, as on a machine that is full
 
 
 def op_profiler(
@@ -45,40 +42,40 @@ def op_profiler(
     Raises:
         TimeoutExpired: it did not end.
     """
-    compiler = _compiler_of(arguments)
-    zygote, _ = _zygote(compiler if compiler in _PREPARED else _PREPARED[0])
-    assert zygote.stdin is not None and zygote.stdout is not None
+    line, compiler = ["op-profiler", *arguments], _compiler_of(arguments)
+    # A hook on the path, and another build of TVM, need a Python that starts.
+    needs_python = "PYTHONPATH" in (environment or {}) or any("cuda" in argument for argument in arguments)
     with tempfile.TemporaryDirectory() as outputs:
         out, err = Path(outputs, "out"), Path(outputs, "err")
-        order = {
-            "arguments": arguments,
-            "folder": str(folder or Path.cwd()),
-            "environment": {**os.environ, "PYTHONPATH": str(ROOT / "python"), **(environment or {})}
-            | {"OP_PROFILER_TESTS_IN_WORKERS": in_workers}
-            | ({"OP_PROFILER_COMPILER": compiler} if compiler in _PREPARED[1:] else {}),
-            "libraries": list(libraries),
-            "without": list(without),
-            # A hook on the path, and another build of TVM, need a Python that starts.
-            "forks_workers": "PYTHONPATH" not in (environment or {})
-            and compiler in _PREPARED
-            and not any("cuda" in argument for argument in arguments),
-            "out": str(out),
-            "err": str(err),
-            "seconds": _PATIENCE_SECONDS,
-        }
-        zygote.stdin.write(json.dumps(order) + "\n")
-        zygote.stdin.flush()
-        code = json.loads(zygote.stdout.readline())
+        with open(os.devnull, "rb") as nothing, out.open("wb") as to_out, err.open("wb") as to_err:
+            process = Forked(
+                _MAIN,
+                line,
+                {0: nothing.fileno(), 1: to_out.fileno(), 2: to_err.fileno()},
+                compiler=compiler if compiler in COMPILERS else COMPILERS[0],
+                folder=folder,
+                environment={**os.environ, "PYTHONPATH": str(ROOT / "python"), **(environment or {})}
+                | {BEFORE: in_workers}
+                | ({"OP_PROFILER_COMPILER": compiler} if compiler in COMPILERS[1:] else {}),
+                libraries=libraries,
+                without=without,
+                forks_workers=compiler in COMPILERS and not needs_python,
+                most_bytes=(_MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]),
+            )
+        try:
+            code: int | None = process.wait(_PATIENCE_SECONDS)
+        except TimeoutError:
+            code = None
         texts = [file.read_text(errors="replace") for file in (out, err)]
     if code is None:
-        raise subprocess.TimeoutExpired(["op-profiler", *arguments], _PATIENCE_SECONDS, *texts)
-    return subprocess.CompletedProcess(["op-profiler", *arguments], code, *texts)
+        raise subprocess.TimeoutExpired(line, _PATIENCE_SECONDS, *texts)
+    return subprocess.CompletedProcess(line, code, *texts)
 
 
 def _compiler_of(arguments: Sequence[str]) -> str:
     """The one whose TVM a command will use."""
     words = " ".join(arguments).replace("--compiler=", "--compiler ").split()
-    return words[words.index("--compiler") + 1] if "--compiler" in words[:-1] else _PREPARED[0]
+    return words[words.index("--compiler") + 1] if "--compiler" in words[:-1] else COMPILERS[0]
 
 
 @contextlib.contextmanager
@@ -87,24 +84,5 @@ def forked_workers() -> Iterator[None]:
     from op_profiler.collection import worker_process
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker_process, "subprocess", _zygote(_PREPARED[0])[1])
+        patch.setattr(worker_process, "subprocess", Nursery())
         yield
-
-
-@functools.cache
-def _zygote(compiler: str) -> tuple[subprocess.Popen[str], Nursery]:
-    """One a process of the tests and a compiler, whose TVM it holds; and the nursery for this process."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("zygote.py")), str(theirs.fileno())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=[theirs.fileno()],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "OP_PROFILER_COMPILER": compiler},
-            text=True,
-        )
-    nursery = Nursery(ours)
-    atexit.register(process.communicate)  # closes its input, which ends it
-    atexit.register(nursery.close)  # first
-    return process, nursery

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from .nursery import ZYGOTES, Zygotes
 from .postgresql import Server, binaries, running
 
 settings.load_profile("ci")  # the same examples in every run, and no limit on the time that one takes
@@ -38,8 +39,9 @@ os.environ["TVM_THREAD_POOL_SPIN_COUNT"] = "0"
 
 
 LONGEST = (
+    "fleet/",  # waits, beside what computes
     *("boards/", "compilers/relax/", "packaging/test_style.py", "frontends/", "dataset/", "predict/latency/"),
-    *("report/", "malformed/", "parallel/corun/test_collaborate.py", "tuning/test_tuning.py", "fleet/", "test_api.py"),
+    *("report/", "malformed/", "parallel/corun/test_collaborate.py", "tuning/test_tuning.py", "test_api.py"),
     *("collection/test_failures.py", "collection/test_collection.py", "collection/studies/test_tune.py"),
     *("parallel/corun/test_run.py", "registry/test_plugins.py", "docs/"),
 )
@@ -47,6 +49,7 @@ LONGEST = (
 
 
 TOGETHER = (
+    ("fleet/",),  # PostgreSQL; and they wait, which two such at once would do on one core
     ("boards/",),  # the board's runtime
     ("dataset/",),  # PostgreSQL
     ("predict/latency/",),  # a fitted predictor
@@ -73,6 +76,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Together(config, log)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if ZYGOTES not in os.environ:  # else this is a process of xdist's, or one that a test has started
+        config.add_cleanup(Zygotes().end)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     @functools.cache  # of some hundred files, asked for thousands of tests
@@ -90,6 +98,21 @@ def cores() -> Iterator[None]:
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             os.sched_setaffinity(int(task), CORES)
+
+
+@pytest.fixture(autouse=True)
+def choices() -> Iterator[None]:
+    """The compiler, pipeline and build of TVM that a command chooses hold for its process, and what that starts. Those
+    of a test that runs a command in this process are not for the next one."""
+    before = _choices()
+    yield
+    for name in _choices().keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
+def _choices() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("OP_PROFILER_")}
 
 
 @pytest.fixture(scope="session")

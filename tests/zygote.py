@@ -1,35 +1,35 @@
-"""A process that has imported what commands need, and forks one for each command line that it reads.
+"""A process that has imported what commands need, and forks one for each that is asked for.
 
 A command then takes milliseconds instead of seconds, and is a process of its own: what crashes, hangs or asks for too
-much memory is one command. One line of JSON in (see `command_line.py`), the exit code out. The worker processes that a
-command starts are forked too, from a process that was there before the command opened any file.
+much memory is one command. One packet of JSON in with the open files of the new process (`nursery.Forked`), its process
+id and its exit code out. All processes of the tests share it; it ends when its standard input is closed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
 import gc
 import importlib
 import json
 import os
 import pkgutil
 import resource
-import select
+import selectors
 import signal
 import socket
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
 
 import op_profiler
 from hurry import measure_in_a_hurry
 from nursery import Nursery
 from op_profiler.errors import MissingPackageError
 
-IN_WORKERS = "OP_PROFILER_TESTS_IN_WORKERS"
-"""Environment variable: code that worker processes of a collection run first."""
 _LEFT_OUT = (
     "op_profiler.tuning.trials.preload",  # changes the environment
     "op_profiler.frontends.zoo.transformers",  # imports torch
@@ -39,13 +39,15 @@ _ALWAYS = (
     *("numpy", "scipy.sparse", "scipy.special", "sqlite3", "sqlalchemy.dialects.sqlite", "tvm.relay.testing.mlp"),
     *("rich.markdown", "rich.progress", "rich.table", "typer._adapters", "typer.rich_utils", "xgboost"),
 )
-_MOST_BYTES = 24 << 30  # of addresses; what asks for more gets a MemoryError, as on a machine that is full
 
 
 def load_package() -> None:
     from op_profiler.compilers.tvm_build import load_tvm
+    from op_profiler.fleet import settings
 
     load_tvm()
+    with contextlib.suppress(MissingPackageError):
+        settings.configure()  # before a module imports Dask, which then reads some of it
     for module in pkgutil.walk_packages(op_profiler.__path__, "op_profiler."):
         if module.name not in _LEFT_OUT:
             with contextlib.suppress(ImportError):  # of an extra that is not installed
@@ -93,14 +95,21 @@ def hurry() -> None:
     vars(board)["_WAIT_SECONDS"] = 10.0
 
 
+def take_models_of_relay() -> None:
+    """From the process with Relay's TVM: the compiler relax would start a Python for each."""
+    from op_profiler.compilers.relax import relay_models
+
+    vars(relay_models)["subprocess"] = Nursery()
+
+
 def load_transformers() -> None:
     from op_profiler.frontends import transformers
 
     transformers._library()
 
 
-def load(libraries: Iterable[str]) -> bool:
-    """Import what is not there yet and is installed; whether there was any."""
+def load(libraries: Iterable[str]) -> None:
+    """Import what is not there yet and is installed."""
     missing = [name for name in libraries if name not in sys.modules]
     for name in missing:
         with contextlib.suppress(ImportError, MissingPackageError):
@@ -110,7 +119,6 @@ def load(libraries: Iterable[str]) -> bool:
                 importlib.import_module(name)
     if missing:
         freeze()
-    return bool(missing)
 
 
 def freeze() -> None:
@@ -119,63 +127,137 @@ def freeze() -> None:
     gc.freeze()
 
 
-class Workers:
-    """A process that worker processes of collections are forked from, one after the other.
+class Zygote:
+    """Forks, and tells who asked when what was forked has ended.
 
     Args:
-        orders: where it reads them; it ends when nobody can write any.
-        others: what it has to close, so that it sees that.
+        listening: where it is asked.
     """
 
-    def __init__(self, orders: socket.socket, *others: socket.socket) -> None:
-        self._pid = os.fork()
-        if self._pid == 0:
-            for other in others:
-                other.close()
-            self._serve(orders)
-        orders.close()
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self._asking: dict[int, socket.socket] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listening, selectors.EVENT_READ, self._fork)
+        self._selector.register(0, selectors.EVENT_READ, self._end)
+        self._is_prepared = False
 
-    def end(self) -> None:
-        os.kill(self._pid, signal.SIGKILL)
-        os.waitpid(self._pid, 0)
-
-    def _serve(self, orders: socket.socket) -> None:
+    def serve(self) -> NoReturn:
         while True:
-            message, descriptors, *_ = socket.recv_fds(orders, 1 << 20, 4)
-            if not message:
-                os._exit(0)
-            child = os.fork()
-            if child == 0:
-                orders.close()
-                self._work(json.loads(message), *descriptors[:3])
-            with open(descriptors.pop(), "w") as answers:
-                for descriptor in descriptors:
-                    os.close(descriptor)
-                with contextlib.suppress(BrokenPipeError):  # who asked was killed
-                    print(child, file=answers, flush=True)
-                    _, status = os.waitpid(child, 0)
-                    print(os.waitstatus_to_exitcode(status), file=answers, flush=True)
+            for key, _ in self._selector.select():
+                if self._selector.get_map().get(key.fd) is key:  # not over since
+                    key.data()
 
-    def _work(self, order: dict[str, Any], stdin: int, log: int, events: int) -> None:
-        for source, descriptor in ((stdin, 0), (log, 1), (log, 2)):
-            os.dup2(source, descriptor)
-        os.chdir(order["folder"])
-        resource.setrlimit(resource.RLIMIT_AS, order["most_bytes"])
-        threads = os.environ["TVM_NUM_THREADS"]  # as `load_tvm` set it
-        os.environ.clear()
-        os.environ.update({"TVM_NUM_THREADS": threads, **order["environment"]})
-        sys.argv = ["-c", str(events)]
-        exec(os.environ.get(IN_WORKERS, ""), {})
-        from op_profiler.collection.worker import main
+    def _fork(self) -> None:
+        asking, _ = self._listening.accept()
+        message, received, *_ = socket.recv_fds(asking, 1 << 20, 250)
+        if not message:  # who asked has ended
+            asking.close()
+            return
+        order = json.loads(message)
+        if not self._is_prepared:
+            prepare()
+            self._is_prepared = True
+        load(order["libraries"])
+        pid = os.fork()
+        if pid == 0:
+            self._selector.close()
+            for other in (self._listening, asking, *self._asking.values()):
+                other.close()
+            become(order, received)
+        for descriptor in received:
+            os.close(descriptor)
+        self._asking[pid] = asking
+        ending = os.pidfd_open(pid)
+        self._selector.register(ending, selectors.EVENT_READ, functools.partial(self._tell_end, pid, ending))
+        self._selector.register(asking, selectors.EVENT_READ, functools.partial(self._kill, pid))
+        self._tell(asking, pid)
 
-        os._exit(outcome(main))
+    def _tell_end(self, pid: int, ending: int) -> None:
+        _, status = os.waitpid(pid, 0)
+        self._selector.unregister(ending)
+        os.close(ending)
+        with self._asking.pop(pid) as asking:
+            with contextlib.suppress(KeyError):  # it has left
+                self._selector.unregister(asking)
+            self._tell(asking, os.waitstatus_to_exitcode(status))
+
+    def _tell(self, asking: socket.socket, number: int) -> None:
+        with contextlib.suppress(OSError):  # it has left
+            asking.send(str(number).encode())
+
+    def _kill(self, pid: int) -> None:
+        """Who asked for it has ended, or does not wait any longer."""
+        self._selector.unregister(self._asking[pid])
+        _kill_group(pid)
+
+    def _end(self) -> NoReturn:
+        for pid in self._asking:
+            _kill_group(pid)
+        sys.exit()
 
 
-def outcome(main: Callable[[], int | None]) -> int:
+def _kill_group(pid: int) -> None:
+    for kill in (os.killpg, os.kill):  # it may not have a group yet
+        with contextlib.suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)
+
+
+def prepare() -> None:
+    load_package()
+    make_commands()
+    hurry()
+    take_models_of_relay()
+    warm_up()
+    freeze()
+
+
+def become(order: dict[str, Any], received: Sequence[int]) -> NoReturn:
+    """In the child: what was asked for."""
+    os.setsid()
+    hand_over(order["files"], received)
+    os.chdir(order["folder"])
+    resource.setrlimit(resource.RLIMIT_AS, order["most_bytes"])
+    threads = os.environ["TVM_NUM_THREADS"]  # as `load_tvm` set it
+    os.environ.clear()
+    os.environ.update({"TVM_NUM_THREADS": threads, **order["environment"]})
+    sys.argv = order["argv"]
+    for name in order["without"]:
+        sys.modules[name] = None  # type: ignore[assignment]  # what Python's import looks for to refuse
+        if name == "tvm":
+            from op_profiler.compilers.tvm_build import load_tvm
+
+            load_tvm.cache_clear()
+    if order["forks_workers"]:
+        from op_profiler.collection import worker_process
+        from op_profiler.compilers.compiler import compiler_in_use
+
+        vars(worker_process)["subprocess"] = Nursery(compiler_in_use().name)
+
+    def run() -> None:
+        exec(order["before"], {})
+        exec(order["code"], {"__name__": "__main__"})
+
+    os._exit(outcome(run))
+
+
+def hand_over(numbers: Sequence[int], received: Sequence[int]) -> None:
+    """Give open files the numbers that they had where they come from."""
+    beyond = max(*numbers, *received) + 1
+    kept = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, beyond) for descriptor in received]
+    for descriptor in received:
+        os.close(descriptor)
+    for number, descriptor in zip(numbers, kept, strict=True):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
+def outcome(main: Callable[[], None]) -> int:
     """The exit code that Python would end with after a call; what was printed is written."""
     sys.modules["__main__"] = types.ModuleType("__main__")  # which processes of multiprocessing would import
+    code: Any = 0
     try:
-        code: Any = main()
+        main()
     except SystemExit as end:
         code = end.code
     except BaseException:
@@ -186,84 +268,5 @@ def outcome(main: Callable[[], int | None]) -> int:
     return code if isinstance(code, int) else 0 if code is None else 1
 
 
-class OwnNursery(Nursery):
-    """Of the commands, which share it: to fork it again for each would cost as much as to fork the command."""
-
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        super().__init__(ours)
-        self._workers = Workers(theirs, ours)
-
-    def end(self) -> None:
-        self.close()
-        self._workers.end()
-
-
-def command(order: dict[str, Any], nursery: Nursery) -> None:
-    """In the child: what the console script does."""
-    os.setsid()
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    os.chdir(order["folder"])
-    threads = os.environ["TVM_NUM_THREADS"]  # as `load_tvm` set it
-    os.environ.clear()
-    os.environ.update({"TVM_NUM_THREADS": threads, **order["environment"]})
-    for descriptor, name in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
-        flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT
-        os.dup2(os.open(name, flags), descriptor)
-    sys.argv = ["op-profiler", *order["arguments"]]
-    for name in order["without"]:
-        sys.modules[name] = None  # type: ignore[assignment]  # what Python's import looks for to refuse
-        if name == "tvm":
-            from op_profiler.compilers.tvm_build import load_tvm
-
-            load_tvm.cache_clear()
-    from op_profiler.cli import main
-
-    if order["forks_workers"]:
-        from op_profiler.collection import worker_process
-
-        vars(worker_process)["subprocess"] = nursery
-    os._exit(outcome(main))
-
-
-def wait(child: int, seconds: float) -> int | None:
-    """Its exit code, less than 0 for a signal; None where it was still running, and was ended."""
-    ending = os.pidfd_open(child)
-    ended, *_ = select.select([ending], [], [], seconds)
-    os.close(ending)
-    if ended:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return None
-
-
-def serve() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    load_package()
-    make_commands()
-    hurry()
-    warm_up()
-    freeze()
-    Workers(socket.socket(fileno=int(sys.argv[1])))  # of the tests' process itself
-    nursery = OwnNursery()
-    for line in sys.stdin:
-        order = json.loads(line)
-        if load(order["libraries"]):
-            nursery.end()
-            nursery = OwnNursery()
-        child = os.fork()
-        if child == 0:
-            command(order, nursery)
-        code = wait(child, order["seconds"])
-        if code is None or code < 0:  # a worker of its may still run
-            nursery.end()
-            nursery = OwnNursery()
-        answers.write(json.dumps(code) + "\n")
-        answers.flush()
-    nursery.end()
-
-
 if __name__ == "__main__":
-    serve()
+    Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()

@@ -10,9 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 import psutil
 
@@ -51,20 +51,36 @@ class Listening:
         self.told.append(text)
 
 
+class Process(Protocol):
+    """As far as tests ask."""
+
+    pid: int
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
+def started(words: Sequence[str], out: IO[bytes], folder: Path, environment: dict[str, str]) -> Process:
+    """A command of op-profiler's in a Python of its own; the tests of a fleet have another function in this place."""
+    return subprocess.Popen([*COMMAND, *words], stdout=out, stderr=out, env=environment, cwd=folder)
+
+
+_workers: dict[int, str] = {}
+"""Process ids of the workers' commands that run, and the addresses of their schedulers."""
+
+
 @contextlib.contextmanager
-def running(*words: str, log: Path, environment: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def running(*words: str, log: Path, environment: dict[str, str] | None = None) -> Iterator[Process]:
     """A command of op-profiler's, ended with its children."""
     with log.open("ab") as out:
-        process = subprocess.Popen(
-            [*COMMAND, *words],
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})},
-            cwd=log.parent,
-        )
+        process = started(words, out, log.parent, {**os.environ, **(environment or {})})
+    if words[0] == "worker":
+        _workers[process.pid] = words[-1]
     try:
         yield process
     finally:
+        _workers.pop(process.pid, None)
         end(process.pid)
         process.wait()
 
@@ -90,7 +106,7 @@ def said(log: Path, pattern: str, times: int = 1) -> str:
 
 
 @contextlib.contextmanager
-def scheduler(folder: Path, port: int = 0) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def scheduler(folder: Path, port: int = 0) -> Iterator[tuple[str, Process]]:
     log = folder / f"scheduler{time.monotonic_ns()}.log"
     with running("scheduler", "--port", str(port), log=log) as process:
         yield said(log, r"scheduler at (\S+)"), process
@@ -119,11 +135,9 @@ def request(db: str, model: str = "mlp") -> CollectRequest:
 
 def dask_workers_of(address: str) -> list[psutil.Process]:
     """The processes that carry requests out: the children of the commands that connected to `address`."""
-    listed = psutil.process_iter(["cmdline"])
-    commands = [p for p in listed if (p.info["cmdline"] or [])[-2:] == ["worker", address]]
     found = []
-    for command in commands:
+    for pid in [pid for pid, connected_to in _workers.items() if connected_to == address]:
         with contextlib.suppress(psutil.NoSuchProcess):
-            children = command.children(recursive=True)
+            children = psutil.Process(pid).children(recursive=True)
             found += [p for p in children if p.is_running() and "spawn_main" in " ".join(p.cmdline())]
     return found

@@ -365,7 +365,7 @@ def _measuring_on(folder: Path) -> Iterator[None]:
 
 def _end(cluster: Cluster, address: str) -> None:
     """Kill the command of a worker with all that it started."""
-    (pid,) = cluster.client.run(os.getppid, workers=[address]).values()
+    (pid,) = cluster.client.run(os.getpid, workers=[address], nanny=True).values()
     end(pid)
     until = time.monotonic() + PATIENCE_SECONDS
     while address in cluster.workers():

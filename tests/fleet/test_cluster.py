@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from processes import COMMAND, PATIENCE_SECONDS, Listening, dask_workers_of, other_cache, request, scheduler, worker
+from processes import COMMAND, PATIENCE_SECONDS, Listening, other_cache, request, scheduler, worker
 from sqlalchemy import select
 
 from op_profiler.collection.request import Studies, TuneRequest
@@ -39,6 +39,7 @@ from op_profiler.report.page.report import write_model_report
 from ..command_line import ROOT, op_profiler
 from ..hurry import hurried_path
 from ..installed import needs
+from ..nursery import STAND_INS
 
 pytestmark = needs("distributed")
 
@@ -147,6 +148,7 @@ def test_what_cannot_work_is_refused(words: tuple[str, ...], sentence: str, tmp_
 
 def test_a_cluster_of_this_machine_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else comes in: another user of the machine reaches its ports, but has no certificate of it."""
+    monkeypatch.delenv(STAND_INS)
     before = _listening(psutil.Process())
     with Cluster("local:2") as cluster:
         found = cluster.workers()
@@ -165,6 +167,7 @@ def test_a_cluster_that_cannot_be_reached_is_not_left_behind(monkeypatch: pytest
     def unreachable(cluster: Cluster) -> None:
         raise MeasureError("a cable is out")
 
+    monkeypatch.delenv(STAND_INS)
     before = psutil.Process().children(recursive=True)
     monkeypatch.setattr(Cluster, "_connect", unreachable)
     with pytest.raises(MeasureError, match="cable"):
@@ -180,12 +183,11 @@ def _listening(process: psutil.Process) -> set[tuple[str, int]]:
 
 def test_nothing_is_reached_from_elsewhere_and_metrics_are_told(shared: str) -> None:
     pytest.importorskip("prometheus_client")
-    (worker_process,) = dask_workers_of(shared)
     with Cluster(shared) as cluster:
-        scheduler_process = psutil.Process(cluster.client.run_on_scheduler(os.getpid))
-    for process in (worker_process, worker_process.parent(), scheduler_process):
-        assert process is not None
-        assert {address for address, _ in _listening(process)} == {"127.0.0.1"}
+        client = cluster.client
+        of_worker, of_nanny = client.run(os.getpid), client.run(os.getpid, nanny=True)
+        for pid in (*of_worker.values(), *of_nanny.values(), client.run_on_scheduler(os.getpid)):
+            assert {address for address, _ in _listening(psutil.Process(pid))} == {"127.0.0.1"}
     (worker,) = state_of(shared)["workers"]
     with urllib.request.urlopen(worker["metrics"]) as page:
         assert b"dask_worker_tasks" in page.read()
@@ -209,8 +211,11 @@ def test_models_are_sampled_over_a_cluster(tmp_path: Path, sqlite_url: str, shar
     assert told["finished"] > 0 and told["tasks"] == [] and state["per_minute"] > 0 and state["runs"] == []
 
 
-def test_commands_measure_over_a_cluster_of_this_machine(tmp_path: Path, sqlite_url: str) -> None:
+def test_commands_measure_over_a_cluster_of_this_machine(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What they write is of what the workers stored, and the dataset is of this machine's: each finds the other's."""
+    monkeypatch.delenv(STAND_INS)
     hurried = {"PYTHONPATH": hurried_path(ROOT / "python")}
     words = ("--threads", "1", "--cluster", "local:1", "--db", sqlite_url, "--report", "page.html")
     collected = op_profiler(
