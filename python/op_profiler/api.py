@@ -141,7 +141,7 @@ def sample(
 
     Args:
         count: operators to measure in all; whole batches are measured, so there may be a few more.
-        kinds: of operators (``op-profiler sample --kinds list``); empty for all.
+        kinds: of operators (``op-profiler sample --kinds list``), ``all`` among them; empty for the usual ones.
         seed: of everything that is drawn.
         rounds: times that each operator is run, 3 or more.
         target, compiler, threads, schedules, db: as for `collect`.

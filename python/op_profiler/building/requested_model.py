@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+    from op_profiler.compilers.tvm_types import Target
     from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.measure.measurement import Precision
+    from op_profiler.targets.target_kind import TargetKind
 
 
 def _silent(**event: object) -> None:
@@ -32,6 +35,7 @@ def load_model(
     from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.compilers.pipelines import use_pipeline
     from op_profiler.compilers.tvm_build import load_tvm
+    from op_profiler.frontends import FRONTENDS
     from op_profiler.targets import TARGETS
     from op_profiler.targets.target import resolve_target, use_build_for
 
@@ -39,19 +43,23 @@ def load_model(
     use_build_for(request.target, compiler=request.compiler)
     use_pipeline(request.pipeline)
     load_tvm()
-    target = resolve_target(request.target)
+    target = compiled_for(request.kind, request.precision, resolve_target(request.target))
     announce(stage="lowering")
     model = original_model(request.model)
     inputs = given_inputs(request, model)
-    if request.precision == "int8":
-        announce(stage="calibrating")
-        target = request.kind.for_int8(target)
-    if request.precision != "float32":
-        host = TARGETS.get("llvm").for_int8(resolve_target("llvm"))
+    if request.precision != "float32" and not FRONTENDS.get(request.model.source).has_precisions:
+        if request.precision == "int8":
+            announce(stage="calibrating")
+        host = compiled_for(TARGETS.get("llvm"), "int8", resolve_target("llvm"))
         model = compiler_in_use().convert(
             model, request.precision, inputs or random_inputs(static_inputs(model, request)), host
         )
     return model, inputs, target
+
+
+def compiled_for(kind: TargetKind, precision: Precision, target: Target) -> Target:
+    """The target that a model in a precision is compiled for."""
+    return kind.for_int8(target) if precision == "int8" else target
 
 
 def original_model(request: ModelRequest) -> ImportedModel:

@@ -28,7 +28,9 @@ op-profiler sample --count 3000                       (operators of all kinds, l
 
 op-profiler sample --kinds dense,softmax --count 200 --threads 1
 
-op-profiler sample --kinds conv2d_grouped,conv3d,decoder_step --count 200      (kinds that are drawn where named)
+op-profiler sample --kinds conv2d_nhwc,attention,int8 --count 200      (kinds that are drawn where named)
+
+op-profiler sample --kinds all --budget 8h --rounds 9                  (every kind and precision: for a predictor)
 
 op-profiler sample --models local:resnet-18,transformers:bert --resolutions 160,224 --sequence-lengths 32,128
 
@@ -53,7 +55,8 @@ def sample(  # noqa: PLR0913 - the options are the interface
     kinds: Annotated[
         str,
         typer.Option(
-            help="Kinds of operators to draw, by commas, or 'list'. Default: the usual ones.", rich_help_panel="What"
+            help="Kinds of operators to draw, by commas, 'all', or 'list'. Default: the usual ones.",
+            rich_help_panel="What",
         ),
     ] = "",
     models: Annotated[
@@ -102,7 +105,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     from op_profiler.collection.sampling.draw import Draw
     from op_profiler.collection.supervisor import Collection
     from op_profiler.compilers.abilities import require
-    from op_profiler.errors import UnknownNameError, UsageError
+    from op_profiler.errors import UsageError
     from op_profiler.files import check_writable
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
@@ -153,12 +156,10 @@ def sample(  # noqa: PLR0913 - the options are the interface
         draw = Draw(label="models", models=tuple(variants))
     else:
         names = values.parse_names("--kinds", kinds) if kinds else ()
-        for name in names:
-            if name not in spaces.space_names():
-                raise UnknownNameError("kind of operator", name, spaces.space_names())
+        drawn = spaces.checked_names(names)
         draw = dataclasses.replace(draw, kinds=names)
         if dry_run:
-            print(f"random operators of the kinds {', '.join(names or spaces.usual_names())}")
+            print(f"random operators of the kinds {', '.join(drawn)}")
             return
     screen = Screen(quiet=quiet)
     with Collection(db) as collection:

@@ -64,7 +64,7 @@ class OperatorsAlone:
             Whether there are thread counts that are still to be measured.
         """
         worker = self._worker
-        machine = worker.machine(self._target)
+        machine = worker.machine()
         worker.identify(self._model)
         layers = [occurrence.layers for occurrence in self._occurrences]
         worker.results.store_operators(self._operators, layers, self._model, worker.notes)
@@ -80,7 +80,7 @@ class OperatorsAlone:
         worker = self._worker
         for _ in range(2):
             try:
-                machine = worker.machine(self._target)
+                machine = worker.machine()
                 schedule, results = measure_alone(worker.results.request, occurrence, self._target, machine)
             except BoardLostError as error:
                 reason = f"{TWICE}{error}"
@@ -88,5 +88,5 @@ class OperatorsAlone:
             else:
                 worker.results.schedules[occurrence.operator.key] = schedule
                 return results
-        worker.machine(self._target)
+        worker.machine()
         return failed_operator(worker.results.request, occurrence.operator, reason)

@@ -84,7 +84,7 @@ class Worker:
         with Dataset.open(self.request.db, was_open=True) as self.dataset:
             self.results = Results(self.dataset, self.task)
             try:
-                if self.task.work != "measure" or self.task.one_by_one or not self._is_stored(model, target):
+                if self.task.work != "measure" or self.task.one_by_one or not self._is_stored(model):
                     self._carry_out(model, target)
             finally:
                 if self._machine is not None:
@@ -111,17 +111,20 @@ class Worker:
         if not self.request.dry_run:
             self._turn.enter_context(compiling(lambda text: self.announce(note=text)))
 
-    def machine(self, target: Target) -> Machine:
-        """The machine to measure on, opened when first needed, and from then on ours alone."""
+    def machine(self) -> Machine:
+        """The machine to measure on, opened when first needed, and from then on ours alone. It is the same one in every
+        precision, also where models in int8 are compiled for fewer of its instructions."""
         if self._machine is None:
             from op_profiler.measure.turns import locks_of, measuring
             from op_profiler.targets.open_machine import open_machine
+            from op_profiler.targets.target import resolve_target
 
             build = self.build
             self._turn.close()
             if build.place is None:
                 names = locks_of([build.target])
                 self._turn.enter_context(measuring(names, lambda text: self.announce(note=text)))
+            target = resolve_target(build.target)
             self._machine = open_machine(build.target, target, build.place, self.request.measuring.core_set)
             self.results.device = self._machine.device
             self.dataset.add_device(self.device)
@@ -133,11 +136,11 @@ class Worker:
         assert self.results.device is not None
         return self.results.device
 
-    def _is_stored(self, model: ImportedModel, target: Target) -> bool:
+    def _is_stored(self, model: ImportedModel) -> bool:
         """Whether the dataset has all that is asked for; the supervisor can only tell of some models and machines."""
         machine = self.request.machine()
         if machine is None:  # asked for once more after compiling, which may take long
-            self.machine(target).close()
+            self.machine().close()
             self._machine, machine = None, self.device.identity
             self._begin_compiling()
         base_key = self.request.base_key(model.content, machine)
@@ -179,13 +182,13 @@ class Worker:
             self.request,
             self.task.operators,
             self.dataset,
-            lambda: self.machine(target),
+            self.machine,
             target,
             self.announce,
             self.inputs,
         )
         if self.task.work == "vendor":
-            self.machine(target)  # processes of its own measure, and nobody else may meanwhile
+            self.machine()  # processes of its own measure, and nobody else may meanwhile
         self.announce(result=study.run(model))
 
     def _fuse(self, model: ImportedModel, target: Target) -> Sequence[Occurrence]:
@@ -258,7 +261,7 @@ class Worker:
         blamed: dict[str, int] = {}
         while True:
             try:
-                self._measure_compiled(compiled, specs, model, target)
+                self._measure_compiled(compiled, specs, model)
                 return
             except BoardLostError as error:
                 if self.checking is not None:
@@ -277,15 +280,13 @@ class Worker:
             raise error
         self.announce(one_by_one=str(error))
 
-    def _measure_compiled(
-        self, compiled: CompiledModel, specs: list[Any], model: ImportedModel, target: Target
-    ) -> None:
+    def _measure_compiled(self, compiled: CompiledModel, specs: list[Any], model: ImportedModel) -> None:
         from op_profiler.building.requested_model import random_inputs
         from op_profiler.collection.session import Session
         from op_profiler.compilers.compiler import compiler_in_use
 
         self.checking = None
-        machine = self.machine(target)
+        machine = self.machine()
         self.identify(model)
         if not self.results.request.build.threads:
             return  # this is another board than the one that was asked before
@@ -336,9 +337,12 @@ class Worker:
         self.announce(stage="checking", operator=operator.key)
 
     def _accuracy(self, content: str, outputs: list[Any], inputs: dict[str, Any]) -> dict[str, Any] | None:
-        """Against float32; None where that is what this is."""
+        """Against float32; None where that is what this is, or where the model has no other precision."""
         from op_profiler.collection.accuracy import References, accuracy_of
+        from op_profiler.frontends import FRONTENDS
 
+        if FRONTENDS.get(self.build.model.source).has_precisions:
+            return None
         references = References(content, inputs)
         if self.build.precision == "float32":
             references.keep(outputs)

@@ -136,12 +136,11 @@ def _recipe(run: Run) -> Recipe:
 
 
 def _built(recipe: Recipe, announce: Callable[[str], None]) -> BuiltModel:
+    from op_profiler.building.requested_model import compiled_for
     from op_profiler.targets.target import resolve_target
 
-    target = resolve_target(recipe.request.target)
-    if recipe.request.precision == "int8":
-        target = recipe.request.kind.for_int8(target)
-    return recipe.build(target, announce)
+    asked = recipe.request
+    return recipe.build(compiled_for(asked.kind, asked.precision, resolve_target(asked.target)), announce)
 
 
 def _side(machine: Machine, recipe: Recipe, built: BuiltModel, folder: Path) -> MeasuredSide:

@@ -12,6 +12,14 @@ from op_profiler.compilers.loop_nest import Access, Loop, LoopNest
 from op_profiler.compilers.tvm_build import load_tvm
 
 _KINDS = ("serial", "parallel", "vectorized", "unrolled")
+_INSTRUCTIONS = frozenset(
+    {
+        *("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"),
+        *("q_multiply_shift", "call_llvm_pure_intrin", "call_llvm_intrin"),
+    }
+)
+"""Calls that are an instruction or two: integers, and what a processor has for sums of int8."""
+_NOTHING = frozenset({"likely", "reinterpret"})
 
 Expression = int | tuple[Any, ...]
 """An index: a number, ``("v", variable)``, ``("load",)``, or an operator and its arguments."""
@@ -195,7 +203,9 @@ class Reader:
             return self._chosen(node.args, statement)
         first = len(statement.accesses)
         values = [self._read(argument, statement) for argument in node.args]
-        if name != "likely" and not self._places:
+        if name in _INSTRUCTIONS and not self._places:
+            statement.count("mul")
+        elif name not in _NOTHING and not self._places:
             statement.count_slow("call", first, ("call", *values))
         return values[0] if values else 0
 

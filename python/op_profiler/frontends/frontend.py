@@ -58,6 +58,8 @@ class Frontend(abc.ABC):
     source: ClassVar[str]
     steps_of: ClassVar[str] = ""
     """Which models have steps: a sentence, where there are some."""
+    has_precisions: ClassVar[bool] = False
+    """Whether each model is of the precision that is asked for already, and is not converted."""
 
     @abc.abstractmethod
     def names(self) -> list[str]:

@@ -27,6 +27,8 @@ from op_profiler.frontends.fingerprints import check_file, fingerprint
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 _FORMAT = "op_profiler sampled operators 1"
+_OF_ACTIVATIONS = ("float", "int8", "uint8")
+"""Starts of dtypes of what operators write for each other; other integers may be places in a table."""
 _NAME = re.compile(r"[\w.-]+")
 
 
@@ -54,14 +56,17 @@ def batch_path(name: str) -> Path:
     return cache_folder() / "samples" / f"{name}.jsonl"
 
 
-def write_batch(name: str, batch: Sequence[Sampled], asked: Iterable[str] = ()) -> None:
+def write_batch(name: str, batch: Sequence[Sampled], asked: Iterable[str] = (), refused: Sequence[str] = ()) -> None:
     """Keep a batch; whole or not at all.
 
     Args:
         asked: the computations that it asked schedule records of when it was made.
+        refused: why operators are not in it that were to be.
     """
     path = batch_path(name)
-    about = {"format": _FORMAT, "tvm": load_tvm().__version__, "asked": sorted(asked)}
+    about: dict[str, object] = {"format": _FORMAT, "tvm": load_tvm().__version__, "asked": sorted(asked)}
+    if refused:  # files without stay as they were, and what was measured of them is found again
+        about["refused"] = list(refused)
     lines = [about, *map(dataclasses.asdict, batch)]
     with atomic_file(path) as partial:
         partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -76,6 +81,12 @@ def kept_batches(start: str) -> Iterator[tuple[str, list[str]]]:
         except (OSError, ValueError, KeyError, TypeError):
             continue  # damaged; it is written again
         yield path.stem, asked
+
+
+def refused_by(name: str) -> list[str]:
+    """Why operators are not in a batch that were to be."""
+    with batch_path(name).open() as file:
+        return [str(reason) for reason in json.loads(file.readline()).get("refused", [])]
 
 
 def read_batch(name: str) -> list[Sampled]:
@@ -101,6 +112,7 @@ class SampleFrontend(Frontend):
     """Batches that ``op-profiler sample`` made; no source that a user names."""
 
     source = "sample"
+    has_precisions = True
 
     def names(self) -> list[str]:
         return sorted(path.stem for path in (cache_folder() / "samples").glob("*.jsonl"))
@@ -137,7 +149,7 @@ class SampleFrontend(Frontend):
             if constant:
                 params[place] = tvm.nd.array(_weights(spec, rng))
                 return variables[-1]
-            if spec.dtype.startswith("float"):
+            if spec.dtype.startswith(_OF_ACTIVATIONS):
                 variables.pop()
                 return relay.broadcast_to(relay.cast(scalar, spec.dtype), spec.shape)
             inputs.append(spec)

@@ -7,8 +7,10 @@ again after every batch.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.collection.sampling import spaces
@@ -18,6 +20,7 @@ from op_profiler.errors import DatasetError
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.tvm_types import Target
+    from op_profiler.measure.measurement import Precision
     from op_profiler.predict.latency.examples import Examples
 
 _POOL = 160
@@ -43,10 +46,12 @@ def adaptive_batches(db: str, names: Sequence[str], seed: int) -> Iterator[Batch
         if examples is None:
             yield next(drawn)
             continue
+        precision = next(spaces.draw(random.Random(seed + number), names)).precision
         yield Batch(
             f"adaptive{seed}-{number:04d}",
             [seed, number, list(names), fingerprint(examples)],
-            lambda target, e=examples, n=number: _least_certain(e, target, names, seed + n),  # type: ignore[misc]
+            functools.partial(_least_certain, examples, precision, names, seed + number),
+            precision,
         )
         number += 1
 
@@ -62,7 +67,14 @@ def _examples(db: str) -> Examples | None:
     return found if len(found) >= _FEWEST else None
 
 
-def _least_certain(examples: Examples, target: Target, names: Sequence[str], seed: int) -> list[Occurrence]:
+def _least_certain(
+    examples: Examples,
+    precision: Precision,
+    names: Sequence[str],
+    seed: int,
+    target: Target,
+    refused: Callable[[str], None],
+) -> list[Occurrence]:
     import numpy as np
 
     from op_profiler.collection.sampling.batches import distinct, operators_of_points
@@ -70,10 +82,10 @@ def _least_certain(examples: Examples, target: Target, names: Sequence[str], see
     from op_profiler.predict.latency.predictor import SAMPLED
 
     rng = random.Random(seed)
-    points = spaces.draw(rng, names)
+    points = (point for point in spaces.draw(rng, names) if point.precision == precision)
     pool: list[Occurrence] = []
     for _ in range(_POOL // _POOL_BATCH):
-        pool += operators_of_points([next(points) for _ in range(_POOL_BATCH)], target, rng.randrange(2**30))
+        pool += operators_of_points(list(itertools.islice(points, _POOL_BATCH)), target, rng.randrange(2**30), refused)
     pool = distinct(pool)
     predictor = fit(examples, choice="xgboost", folds=2, seed=seed)
     traffic = float(np.median(examples.traffic_bytes))

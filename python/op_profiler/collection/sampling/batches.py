@@ -6,23 +6,48 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from op_profiler.collection.sampling.point import Point, Scope
 from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import Target
 from op_profiler.frontends.sample import Sampled
 
 _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape"})
 _LAYOUT_SHARE = 0.1
+_RANK_OF_WEIGHTS = 2
+_REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError)
+"""What TVM raises where it has no schedule or cannot infer a type; its own errors are `RuntimeError`s."""
 
 
-def operators_of_points(points: Sequence[Point], target: Target, seed: int) -> list[Occurrence]:
+def operators_of_points(
+    points: Sequence[Point], target: Target, seed: int, refused: Callable[[str], None] = lambda reason: None
+) -> list[Occurrence]:
     """What the compiler makes of points: each operator once.
 
-    Changes of layout alone stand in front of every convolution and would be half of all operators; a few are kept.
+    Changes of layout alone stand in front of every convolution and would be half of all operators; a few are kept, and
+    all of what has two axes: dense layers whose weight is packed at run time are few.
+
+    Args:
+        points: of one precision.
+        refused: told of each point that the compiler does not take; the others are lowered all the same.
     """
+    try:
+        lowered = _lowered(points, target)
+    except _REFUSALS:
+        lowered = []
+        for point in points:
+            try:
+                lowered += _lowered([point], target)
+            except _REFUSALS as error:
+                refused(f"{point} cannot be lowered: {last_line(error)}")
+    rng = random.Random(seed)
+    return [o for o in distinct(lowered) if not _only_lays_out(o) or rng.random() < _LAYOUT_SHARE]
+
+
+def _lowered(points: Sequence[Point], target: Target) -> list[Occurrence]:
     from op_profiler.compilers.relay.lower import fuse
 
     tvm = load_tvm()
@@ -30,9 +55,14 @@ def operators_of_points(points: Sequence[Point], target: Target, seed: int) -> l
     outputs = [point.expression(scope) for point in points]
     main = tvm.relay.Function([*scope.inputs, *scope.weights], tvm.relay.Tuple(outputs))
     module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(main))
-    found = distinct(fuse(module, target, {}, {variable.name_hint for variable in scope.weights}))
-    rng = random.Random(seed)
-    return [o for o in found if not set(o.operator.op_names) <= _ONLY_LAYOUT or rng.random() < _LAYOUT_SHARE]
+    return fuse(module, target, {}, {variable.name_hint for variable in scope.weights})
+
+
+def _only_lays_out(occurrence: Occurrence) -> bool:
+    """Whether it is a change of layout alone, of anything but a weight of a dense layer."""
+    operator = occurrence.operator
+    of_weights = any(len(tensor.shape) == _RANK_OF_WEIGHTS for tensor in operator.inputs)
+    return set(operator.op_names) <= _ONLY_LAYOUT and not of_weights
 
 
 def distinct(occurrences: Iterable[Occurrence]) -> list[Occurrence]:

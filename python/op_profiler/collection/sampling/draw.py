@@ -20,7 +20,7 @@ class Draw:
     Attributes:
         label: start of the batches' names.
         seed: of everything that is drawn.
-        kinds: of random operators; empty for all.
+        kinds: of random operators; empty for the usual ones.
         grid: measured in place of random operators, by `rules`.
         models: measured in place of random operators.
         telling: those that stand for what networks are made of come first (`telling.py`).

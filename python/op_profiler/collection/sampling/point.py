@@ -9,6 +9,9 @@ from types import ModuleType
 from typing import ClassVar
 
 from op_profiler.compilers.tvm_types import Node, Variable
+from op_profiler.measure.measurement import Precision
+
+EPILOGUES = ("none", "bias", "bias_relu", "bias_relu6", "bias_swish", "bias_gelu", "bias_tanh", "residual_relu")
 
 
 class Scope:
@@ -16,20 +19,33 @@ class Scope:
 
     Attributes:
         inputs: activations; `weights`: what a model holds as constants.
+        dtype: of variables and constants where nothing else is said.
+        out_dtype: what ops that add up are to give, as converted models say it; empty where they follow their inputs.
     """
 
-    def __init__(self, relay: ModuleType) -> None:
+    def __init__(self, relay: ModuleType, dtype: str = "float32") -> None:
         self.relay = relay
         self.inputs: list[Variable] = []
         self.weights: list[Variable] = []
+        self.dtype = dtype
+        self.out_dtype = "" if dtype == "float32" else dtype
 
-    def input(self, *shape: int, dtype: str = "float32") -> Variable:
-        self.inputs.append(self.relay.var(f"x{len(self.inputs)}", shape=shape, dtype=dtype))
+    def input(self, *shape: int, dtype: str = "") -> Variable:
+        self.inputs.append(self.relay.var(f"x{len(self.inputs)}", shape=shape, dtype=dtype or self.dtype))
         return self.inputs[-1]
 
-    def weight(self, *shape: int) -> Variable:
-        self.weights.append(self.relay.var(f"w{len(self.weights)}", shape=shape))
+    def weight(self, *shape: int, dtype: str = "") -> Variable:
+        self.weights.append(self.relay.var(f"w{len(self.weights)}", shape=shape, dtype=dtype or self.dtype))
         return self.weights[-1]
+
+    def in_dtype(self, dtype: str) -> Scope:
+        """The same variables; new ones are of another dtype."""
+        found = Scope(self.relay, dtype)
+        found.inputs, found.weights = self.inputs, self.weights
+        return found
+
+    def constant(self, value: float) -> Node:
+        return self.relay.const(value, self.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +54,11 @@ class Point(abc.ABC):
 
     Attributes:
         kind: name of the subclass.
+        precision: of the networks that have such operators; those of a batch are of one.
     """
 
     kind: ClassVar[str]
+    precision: ClassVar[Precision] = "float32"
 
     @abc.abstractmethod
     def expression(self, scope: Scope) -> Node:
@@ -50,20 +68,30 @@ class Point(abc.ABC):
     def work(self) -> tuple[float, float]:
         """Operations (a multiply-add counts two) and elements moved, roughly: what limits on points refer to."""
 
+    def identity(self) -> list[object]:
+        """Plain JSON values that no other point has."""
+        return [type(self).__name__, dataclasses.asdict(self)]
 
-def epilogue(scope: Scope, x: Node, shape: tuple[int, ...], name: str, channel: int) -> Node:
+
+def epilogue(
+    scope: Scope, x: Node, shape: tuple[int, ...], name: str, channel: int, *, channels_last: bool = False
+) -> Node:
     """What follows a heavy op and is fused into it.
 
     Args:
         name: one of `EPILOGUES`.
-        channel: length of the axis that a bias belongs to; the bias has that axis at the same place, counted from the
-            last one.
+        channel: length of the axis that a bias belongs to: the second one.
+        channels_last: the bias belongs to the last axis in place of that.
     """
     relay = scope.relay
     if name == "none":
         return x
     spatial = len(shape) - 2
-    x = relay.add(x, scope.weight(channel, *[1] * spatial) if spatial else scope.weight(1, channel))
+    if channels_last:
+        bias = scope.weight(channel)
+    else:
+        bias = scope.weight(channel, *[1] * spatial) if spatial else scope.weight(1, channel)
+    x = relay.add(x, bias)
     activation = name.partition("_")[2]
     if name == "residual_relu":
         return relay.nn.relu(relay.add(x, scope.input(*shape)))
@@ -74,8 +102,9 @@ def activate(scope: Scope, x: Node, name: str) -> Node:
     """An activation function."""
     relay = scope.relay
     if name == "gelu":
-        half, root = relay.const(0.5), relay.const(math.sqrt(0.5))
-        return relay.multiply(relay.multiply(x, half), relay.add(relay.erf(relay.multiply(x, root)), relay.const(1.0)))
+        half, root = scope.constant(0.5), scope.constant(math.sqrt(0.5))
+        shifted = relay.add(relay.erf(relay.multiply(x, root)), scope.constant(1.0))
+        return relay.multiply(relay.multiply(x, half), shifted)
     if name == "swish":
         return relay.multiply(x, relay.sigmoid(x))
     if name == "relu6":

@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 from op_profiler.collection.request import CollectRequest
 from op_profiler.collection.sampling.point import Point
-from op_profiler.errors import EXIT_ENVIRONMENT, EXIT_OK, ModelError, OpProfilerError, UsageError
+from op_profiler.errors import (
+    EXIT_ENVIRONMENT,
+    EXIT_FAILURES_RECORDED,
+    EXIT_OK,
+    ModelError,
+    OpProfilerError,
+    UsageError,
+)
 from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.measure.measurement import Precision
 
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.collection.progress import Progress
+    from op_profiler.collection.summary import ModelReport
     from op_profiler.collection.supervisor import Collection
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
@@ -43,12 +52,15 @@ class Batch:
         label: for people, the start of the batch's name.
         identity: plain JSON values; together with the target and the schedule records that the operators ask for they
             decide the content. Where only lowering tells them, what answers with them.
-        operators: makes the content; called where no file has it yet.
+        operators: makes the content for a target; called where no file has it yet. What it is given beside is told why
+            an operator is left out.
+        precision: of all of them.
     """
 
     label: str
     identity: object | Callable[[], object]
-    operators: Callable[[object], Sequence[Occurrence]]
+    operators: Callable[[Target, Callable[[str], None]], Sequence[Occurrence]]
+    precision: Precision = "float32"
 
 
 @dataclasses.dataclass
@@ -58,7 +70,7 @@ class SampleReport:
     Attributes:
         operators: sampled ones, of this run and of earlier runs of the same command.
         measured, reused, failed: measurements, those of what stands around sampled operators included.
-        errors: of batches that could not be measured.
+        errors: of batches that could not be measured, and of operators that could not be lowered.
         error_code: `EXIT_ENVIRONMENT` where the machine or the dataset stood in the way of one of them: trying again,
             or elsewhere, may help.
         models: keys of the batches in the dataset.
@@ -121,22 +133,43 @@ class EmptyBatches:
 
 
 def batches_of_points(points: Iterator[P], label: str, seed: int) -> Iterator[Batch]:
-    """Points in the order in which they come, in batches of changing size."""
+    """Points in batches of changing size, each of one precision; those of a precision come in their order."""
+    cut = (batch for pool in _pools(points) for batch in _cut(pool))
+    for number, chunk in enumerate(cut):
+        yield Batch(
+            f"{label}-{number:04d}",
+            [point.identity() for point in chunk],
+            functools.partial(operators_of_chunk, chunk, seed + number),
+            chunk[0].precision,
+        )
+
+
+def _pools(points: Iterator[P]) -> Iterator[list[P]]:
+    """Points of one precision each, as soon as there are enough of it; at the end what is left."""
+    pools: dict[str, list[P]] = {}
+    for point in points:
+        pool = pools.setdefault(point.precision, [])
+        pool.append(point)
+        if len(pool) == sum(BATCH_SIZES):
+            yield pools.pop(point.precision)
+    yield from pools.values()
+
+
+def _cut(pool: list[P]) -> Iterator[list[P]]:
+    """A pool in the order of size, in pieces of `BATCH_SIZES`."""
+    ordered = iter(sorted(pool, key=lambda point: point.work()[1]))
+    for size in BATCH_SIZES:
+        if chunk := list(itertools.islice(ordered, size)):
+            yield chunk
+
+
+def operators_of_chunk(
+    chunk: Sequence[Point], seed: int, target: Target, refused: Callable[[str], None]
+) -> Sequence[Occurrence]:
+    """`operators_of_points` of one batch, as `Batch` asks for them."""
     from op_profiler.collection.sampling.batches import operators_of_points
 
-    number = 0
-    while pool := sorted(itertools.islice(points, sum(BATCH_SIZES)), key=lambda point: point.work()[1]):
-        for size in BATCH_SIZES:
-            chunk, pool = pool[:size], pool[size:]
-            if not chunk:
-                break
-            identity = [[type(point).__name__, dataclasses.asdict(point)] for point in chunk]
-            yield Batch(
-                f"{label}-{number:04d}",
-                identity,
-                lambda target, chunk=chunk, number=number: operators_of_points(chunk, target, seed + number),  # type: ignore[misc]
-            )
-            number += 1
+    return operators_of_points(chunk, target, seed, refused)
 
 
 def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:
@@ -157,7 +190,7 @@ def _content(request: ModelRequest) -> str:
     return _lowered(request).content
 
 
-def _operators_of_model(request: ModelRequest, target: Target) -> list[Occurrence]:
+def _operators_of_model(request: ModelRequest, target: Target, _refused: Callable[[str], None]) -> list[Occurrence]:
     from op_profiler.collection.sampling.batches import distinct
     from op_profiler.compilers.compiler import compiler_in_use
 
@@ -239,20 +272,38 @@ def measure_batches(
 def _measure(
     batch: Batch, request: CollectRequest, collection: Collection, progress: Progress, report: SampleReport
 ) -> None:
-    from op_profiler.frontends import FRONTENDS
-    from op_profiler.frontends.sample import batch_path
-
+    """A batch; where it does not build as a whole, once more without the operators that do not build alone."""
     report.batches += 1
+    found = _collected(batch, frozenset(), request, collection, progress, report)
+    broken = _broken(found) if found is not None else frozenset()
+    if broken:
+        _collected(batch, broken, request, collection, progress, report)
+
+
+def _collected(
+    batch: Batch,
+    without: frozenset[str],
+    request: CollectRequest,
+    collection: Collection,
+    progress: Progress,
+    report: SampleReport,
+) -> ModelReport | None:
+    """What became of a batch without some of its operators; None where it could not be made."""
+    from op_profiler.frontends import FRONTENDS
+    from op_profiler.frontends.sample import batch_path, refused_by
+
     try:
-        name = written(batch, request.build, progress)
+        name = written(batch, request.build, progress, without=without)
     except OpProfilerError as error:
         report.fail(batch.label, str(error), error.exit_code)
         progress.problem(f"error: {batch.label}: {error}")
-        return
-    model = ModelRequest(source="sample", name=name)
-    found = collection.run(FRONTENDS.get("sample"), [request.of(model=model)], progress)[0]
-    with batch_path(name).open() as file:
-        report.operators += sum(1 for _ in file) - 1  # the first line says what the file is
+        return None
+    found = collection.run(FRONTENDS.get("sample"), [of_batch(batch, name, request)], progress)[0]
+    if not without:
+        with batch_path(name).open() as file:
+            report.operators += sum(1 for _ in file) - 1  # the first line says what the file is
+        for reason in refused_by(name):
+            report.fail(batch.label, reason, EXIT_FAILURES_RECORDED)
     if found.model_key:
         report.models.append(found.model_key)
     for threads in found.threads.values():
@@ -261,16 +312,45 @@ def _measure(
         report.failed += threads.failed
     if found.error is not None:
         report.fail(batch.label, found.error, found.error_code)
+    return found
 
 
-def written(batch: Batch, request: BuildRequest, progress: Progress, *, target: str = "", processor: str = "") -> str:
+def _broken(found: ModelReport) -> frozenset[str]:
+    """Workload keys of operators that failed in a model that did not run as a whole."""
+    whole = [
+        thread for thread in found.threads.values() if thread.timing and thread.timing.whole_model.error is not None
+    ]
+    return frozenset(key for thread in whole for key, time in thread.measurements.items() if time.error is not None)
+
+
+def of_batch(batch: Batch, name: str, request: CollectRequest) -> CollectRequest:
+    """What is asked of the model that a batch is measured as.
+
+    Args:
+        name: of the file that holds it.
+        request: everything but the model.
+    """
+    return request.of(model=ModelRequest(source="sample", name=name), precision=batch.precision)
+
+
+def written(
+    batch: Batch,
+    request: BuildRequest,
+    progress: Progress,
+    *,
+    target: str = "",
+    processor: str = "",
+    without: frozenset[str] = frozenset(),
+) -> str:
     """The name of a batch, once a file holds it.
 
     Args:
         target: that the request's stands for on the machine that is to measure it; empty where that is this one.
         processor: of that machine, likewise.
+        without: workload keys of operators that are left out.
     """
     from op_profiler.building.build import fuse_operators
+    from op_profiler.building.requested_model import compiled_for
     from op_profiler.collection.sampling.batches import batch_name, sampled
     from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.frontends.sample import kept_batches, write_batch
@@ -281,7 +361,8 @@ def written(batch: Batch, request: BuildRequest, progress: Progress, *, target: 
     machine = request.target if not request.on_host else [request.target, processor or processor_name()]
     use_build_for(request.target, compiler=request.compiler)
     identity = batch.identity() if callable(batch.identity) else batch.identity
-    base = batch_name(batch.label, [identity, machine, tvm_identity(request.target, request.compiler)])
+    parts = [identity, machine, tvm_identity(request.target, request.compiler)]
+    base = batch_name(batch.label, [*parts, sorted(without)] if without else parts)
     records = request.usable_records()
 
     def named(asked: Iterable[str]) -> str:
@@ -292,13 +373,17 @@ def written(batch: Batch, request: BuildRequest, progress: Progress, *, target: 
     for name, asked in kept_batches(base):
         if named(asked) == name:
             return name
+    refused: list[str] = []
     with _lowering, compiling(lambda text: progress.step(text, 0.0)):
         progress.step("lowering", 0.0)
         load_tvm()
-        resolved = resolve_target(target or request.target)
-        fused = fuse_operators(records, resolved, lambda: batch.operators(resolved))
+        resolved = compiled_for(request.kind, batch.precision, resolve_target(target or request.target))
+        fused = fuse_operators(records, resolved, lambda: batch.operators(resolved, refused.append))
         name = named(fused.asked)
-        write_batch(name, [sampled(operator) for operator in fused.occurrences], fused.asked)
+        kept = [sampled(operator) for operator in fused.occurrences if operator.operator.key not in without]
+        if not kept:
+            raise ModelError("none of its operators can be measured" + "".join(f"; {reason}" for reason in refused[:3]))
+        write_batch(name, kept, fused.asked, refused)
     return name
 
 

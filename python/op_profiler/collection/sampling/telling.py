@@ -10,6 +10,7 @@ long to run once is left out: it would tell of one operator in the time of fifty
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ import numpy as np
 
 from op_profiler.collection.sampling import spaces
 from op_profiler.collection.sampling.point import Point
-from op_profiler.collection.sampling.run import Batch
+from op_profiler.collection.sampling.run import Batch, operators_of_chunk
 
 if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
@@ -34,8 +35,6 @@ _MOST_OPERATIONS, _MOST_ELEMENTS = 6e8, 8e6
 
 def telling_batches(seed: int) -> Iterator[Batch]:
     """Batches without end; the same for a seed and what ships, so that a run goes on where an earlier one ended."""
-    from op_profiler.collection.sampling.batches import operators_of_points
-
     chosen = itertools.chain(_representatives(seed), filter(_is_short, spaces.draw(random.Random(seed + 1))))
     others = filter(_is_short, spaces.draw(random.Random(seed), _OTHER_KINDS))
     for number in itertools.count():
@@ -43,7 +42,7 @@ def telling_batches(seed: int) -> Iterator[Batch]:
         yield Batch(
             f"calibrate{seed}-{number:04d}",
             ["representative", [repr(point) for point in points]],
-            lambda target, p=points, n=number: operators_of_points(p, target, seed + n),  # type: ignore[misc]
+            functools.partial(operators_of_chunk, points, seed + number),
         )
 
 

@@ -24,7 +24,6 @@ from op_profiler.fleet.ahead.delivery import ORDER, Delivery, SampledBatch
 from op_profiler.fleet.events import Announcing
 from op_profiler.fleet.machine import Compiles, FleetMachine
 from op_profiler.fleet.tasks import batch_of
-from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.turns import PROCESSOR, is_wanted
 
 if TYPE_CHECKING:
@@ -244,12 +243,12 @@ def _model(asked: Model, progress: Announcing) -> _Made:
 
 
 def _batch(asked: Batches, batch: Batch, progress: Announcing) -> _Made:
-    from op_profiler.collection.sampling.run import written
+    from op_profiler.collection.sampling.run import of_batch, written
     from op_profiler.collection.supervisor import build_only
 
     build = asked.request.build
     name = written(batch, build, progress, target=asked.target, processor=asked.processor)
-    request = asked.request.of(model=ModelRequest(source="sample", name=name))
+    request = of_batch(batch, name, asked.request)
     if _is_measured(request, asked.machines):
         return _Made(batch=name)
     return _Made(build_only(_in_full(request, asked.target), progress), name)

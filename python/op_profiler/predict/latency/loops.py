@@ -15,6 +15,7 @@ import numpy as np
 from op_profiler.cache import cache_folder
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import OpProfilerError
+from op_profiler.measure.measurement import Precision
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.traffic import NAMES
 from op_profiler.shipped import shipped_loops
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.loop_nest import LoopNest
 
-_DESCRIPTION = 3
+_DESCRIPTION = 4
 """Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
 _SAID_FROM, _SAID_EACH = 40, 200
 """Operators whose lowering takes seconds, and ten seconds or so."""
@@ -137,10 +138,14 @@ def _described(nests: Callable[[], Sequence[LoopNest]]) -> np.ndarray:
 
 
 def _asked(operator: Operator, target: str) -> np.ndarray:
+    from op_profiler.building.requested_model import compiled_for
     from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.targets.target import resolve_target
+    from op_profiler.targets.target import kind_of, resolve_target
 
-    return _described(lambda: compiler_in_use().loop_nests(operator, resolve_target(target)))
+    tensors = (*operator.inputs, *operator.params, *operator.outputs)
+    precision: Precision = "int8" if any(tensor.dtype in ("int8", "uint8") for tensor in tensors) else "float32"
+    resolved = compiled_for(kind_of(target), precision, resolve_target(target))
+    return _described(lambda: compiler_in_use().loop_nests(operator, resolved))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,68 @@
+"""Operators as a few numbers each, and how Relay writes them.
+
+A kind states what one operator computes; the compiler decides the layouts and what is fused. One point may therefore
+become several operators (a layer norm becomes its means and its scaling).
+"""
+
+from op_profiler.collection.sampling.kinds.around import (
+    BINARY,
+    POOLS,
+    REDUCTIONS,
+    UNARY,
+    Elementwise,
+    LayerNorm,
+    Mean,
+    Pool2d,
+    Reduction,
+    Softmax,
+    channel_block,
+)
+from op_profiler.collection.sampling.kinds.convolutions import (
+    Conv2d,
+    Conv2dDilated,
+    Conv2dNHWC,
+    Conv2dTranspose,
+    Conv3d,
+)
+from op_profiler.collection.sampling.kinds.moves import Concatenate, GrowingPast, Repacking, Transpose
+from op_profiler.collection.sampling.kinds.precisions import (
+    INT8_ELEMENTWISE,
+    InFloat16,
+    Int8Conv2d,
+    Int8Dense,
+    Int8Elementwise,
+)
+from op_profiler.collection.sampling.kinds.products import BatchMatmul, Dense, DenseOfActivations
+from op_profiler.collection.sampling.point import EPILOGUES
+
+__all__ = [
+    "BINARY",
+    "EPILOGUES",
+    "INT8_ELEMENTWISE",
+    "POOLS",
+    "REDUCTIONS",
+    "UNARY",
+    "BatchMatmul",
+    "Concatenate",
+    "Conv2d",
+    "Conv2dDilated",
+    "Conv2dNHWC",
+    "Conv2dTranspose",
+    "Conv3d",
+    "Dense",
+    "DenseOfActivations",
+    "Elementwise",
+    "GrowingPast",
+    "InFloat16",
+    "Int8Conv2d",
+    "Int8Dense",
+    "Int8Elementwise",
+    "LayerNorm",
+    "Mean",
+    "Pool2d",
+    "Reduction",
+    "Repacking",
+    "Softmax",
+    "Transpose",
+    "channel_block",
+]

@@ -1,0 +1,231 @@
+"""Kinds that are drawn where they are named: each lowers and runs, in its precision, and predictors know what it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.building.request import BuildRequest
+from op_profiler.building.requested_model import compiled_for
+from op_profiler.collection.request import CollectRequest, Measuring
+from op_profiler.collection.sampling import run, spaces
+from op_profiler.collection.sampling.batches import operators_of_points
+from op_profiler.collection.sampling.kinds import (
+    INT8_ELEMENTWISE,
+    REDUCTIONS,
+    BatchMatmul,
+    Conv2d,
+    Conv2dNHWC,
+    Dense,
+    DenseOfActivations,
+    Elementwise,
+    InFloat16,
+    Int8Conv2d,
+    Int8Dense,
+    Int8Elementwise,
+    Pool2d,
+    Reduction,
+    Repacking,
+    Softmax,
+)
+from op_profiler.collection.sampling.point import Point, Scope
+from op_profiler.collection.supervisor import Collection
+from op_profiler.compilers.compiled_model import Occurrence
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.tvm_types import Node
+from op_profiler.dataset import flat_rows
+from op_profiler.errors import EXIT_FAILURES_RECORDED
+from op_profiler.frontends.frontend import ModelRequest
+from op_profiler.operators import cost
+from op_profiler.predict.latency.features import operator_features
+from op_profiler.predict.latency.traffic import traffic_features
+from op_profiler.report.collection import Screen
+from op_profiler.targets.target import kind_of
+
+from ...command_line import forked_workers
+
+POINTS: list[Point] = [
+    Conv2dNHWC(10, 8, 16, 3, 1, epilogue="bias_relu6"),
+    Conv2dNHWC(10, 8, 8, 3, 2, depthwise=True, epilogue="bias"),
+    DenseOfActivations(8, 32, 48),
+    DenseOfActivations(8, 32, 48, transposed=True),
+    Repacking(48, 64, 16),
+    *(Reduction(op, (1, 6, 40), axes) for op, axes in zip(REDUCTIONS, [(2,), (1,), (1, 2)])),
+    InFloat16(Conv2d(1, 16, 10, 10, 32, 3, 1, epilogue="bias_swish")),
+    InFloat16(Conv2d(1, 16, 10, 10, 16, 3, 1, 16, "bias_relu")),
+    InFloat16(Dense(5, 32, 48, "bias_relu")),
+    InFloat16(BatchMatmul(2, 8, 9, 16, transposed=False)),
+    InFloat16(Pool2d(1, 16, 10, 10, 3, 2, "avg")),
+    InFloat16(Elementwise("add_relu", (1, 6, 48))),
+    Int8Conv2d(16, 10, 32, 3, 1),
+    Int8Conv2d(16, 10, 24, 1, 2),
+    Int8Conv2d(16, 10, 16, 3, 1, groups=16),
+    Int8Dense(1, 36, 50),
+    Int8Dense(16, 64, 64),
+    *(Int8Elementwise(op, (1, 2, 5, 5, 16)) for op in INT8_ELEMENTWISE),
+]
+HEAVY_FLOPS = {
+    0: 2 * 10 * 10 * 16 * 8 * 9,
+    1: 2 * 5 * 5 * 8 * 9,
+    2: 2 * 8 * 32 * 48,
+    3: 2 * 8 * 32 * 48,
+    8: 2 * 10 * 10 * 32 * 16 * 9,
+    14: 2 * 10 * 10 * 32 * 16 * 9,
+    18: 2 * 16 * 64 * 64,
+}
+"""Of points by their place, what their heavy op computes, counted by hand."""
+
+
+def lowered(point: Point, target: Any) -> list[Occurrence]:
+    return operators_of_points([point], compiled_for(kind_of("llvm"), point.precision, target), 0)
+
+
+@pytest.mark.parametrize("place", range(len(POINTS)), ids=[str(point) for point in POINTS])
+def test_each_is_an_operator_whose_loops_and_features_are_numbers(place: int, target: Any) -> None:
+    point = POINTS[place]
+    found = lowered(point, target)
+    assert found
+    for occurrence in found:
+        nests = compiler_in_use().loop_nests(
+            occurrence.operator, compiled_for(kind_of("llvm"), point.precision, target)
+        )
+        assert np.isfinite(traffic_features(nests)).all()
+        assert np.isfinite(operator_features(occurrence.operator)).all()
+        assert occurrence.operator.bytes_read > 0 and occurrence.operator.bytes_written > 0
+    if place in HEAVY_FLOPS:
+        heavy = next(o.operator for o in found if o.operator.anchor in cost.HEAVY)
+        assert HEAVY_FLOPS[place] <= heavy.flops <= 1.5 * HEAVY_FLOPS[place]
+    assert {"float16", "int8"} & dtypes(found) == ({point.precision} & {"float16", "int8"})
+
+
+def dtypes(occurrences: list[Occurrence]) -> set[str]:
+    operators = [o.operator for o in occurrences]
+    return {t.dtype for o in operators for t in (*o.inputs, *o.params, *o.outputs)}
+
+
+def test_a_weight_that_is_an_activation_is_packed_while_the_model_runs(target: Any) -> None:
+    packed = [o.operator.op_names for o in lowered(DenseOfActivations(8, 32, 48), target)]
+    assert ("layout_transform",) in packed
+    transposed = [name for o in lowered(POINTS[3], target) for name in o.operator.op_names]
+    assert {"transpose", "layout_transform"} <= set(transposed)
+
+
+class Refused(Point):
+    """A convolution of channels that are not there."""
+
+    kind = "refused"
+
+    def expression(self, scope: Scope) -> Node:
+        relay = scope.relay
+        return relay.nn.conv2d(scope.input(1, 8, 8, 8), scope.weight(8, 5, 3, 3), kernel_size=(3, 3), channels=8)
+
+    def work(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+
+class Unbuilt(Point):
+    """A transposed 3-D convolution in groups, for which TVM 0.19 has no schedule."""
+
+    kind = "unbuilt"
+
+    def expression(self, scope: Scope) -> Node:
+        data, weight = scope.input(1, 8, 4, 4, 4), scope.weight(8, 4, 3, 3, 3)
+        return scope.relay.nn.conv3d_transpose(data, weight, groups=2, channels=8, kernel_size=(3, 3, 3))
+
+    def work(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+
+def measured(points: list[Point], folder: Path) -> tuple[run.SampleReport, list[dict[str, Any]]]:
+    """What a run says, and the rows of it."""
+    db = f"sqlite:///{folder / 's.db'}"
+    build = BuildRequest(model=ModelRequest(source="sample", name=""), schedules="none")
+    request = CollectRequest(build=build, measuring=Measuring(rounds=3), db=db)
+    batches = run.batches_of_points(iter(points), "kinds", 0)
+    with forked_workers(), Collection(db) as collection:
+        report = run.measure_batches(batches, request, collection, Screen(quiet=True), count=None, budget_seconds=None)
+        return report, [dict(row) for row in flat_rows(collection.dataset)]
+
+
+def test_each_runs_in_batches_of_one_precision_on_one_device(tmp_path: Path) -> None:
+    report, rows = measured(POINTS, tmp_path)
+    assert (report.batches, report.errors, report.failed) == (3, [], 0)
+    assert all(row["median_us"] > 0 for row in rows)
+    assert len({row["device_key"] for row in rows}) == 1
+    anchors = {
+        precision: {r["anchor"] for r in rows if r["precision"] == precision} for precision in ("float16", "int8")
+    }
+    for found in anchors.values():
+        assert any("conv2d" in anchor for anchor in found) and any("dense" in anchor for anchor in found)
+
+
+def test_what_cannot_be_lowered_or_built_is_told_and_costs_no_other(tmp_path: Path) -> None:
+    good: list[Point] = [Softmax(1, 4, 20), Elementwise("relu", (4, 20))]
+    report, rows = measured([Refused(), Unbuilt(), *good], tmp_path)
+    assert any("Refused() cannot be lowered" in error for error in report.errors)
+    assert report.error_code != EXIT_FAILURES_RECORDED
+    broken = [row for row in rows if row["error"] is not None]
+    assert {row["anchor"] for row in broken} == {"nn.conv3d_transpose"}
+    times = [row for row in rows if row["error"] is None and row["whole_model_us"] is not None]
+    assert {row["anchor"] for row in times} >= {"nn.softmax", "nn.relu"}
+
+
+def test_points_of_a_precision_wait_until_there_are_enough_for_their_batches() -> None:
+    of_float32 = [Dense(1, 32, n) for n in range(1, 221)]
+    mixed = [x for n, point in enumerate(of_float32) for x in [point, *([Int8Dense(1, 32, n + 1)] if n % 2 else [])]]
+    alone = list(run.batches_of_points(iter(of_float32), "x", 0))
+    found = list(run.batches_of_points(iter(mixed), "x", 0))
+    assert [len(batch.identity) for batch in alone] == [*run.BATCH_SIZES] * 2  # type: ignore[arg-type]
+    assert [b.identity for b in found if b.precision == "float32"] == [b.identity for b in alone]
+    assert [len(b.identity) for b in found if b.precision == "int8"] == [*run.BATCH_SIZES]  # type: ignore[arg-type]
+
+
+def digest(names: list[str], seed: int) -> str:
+    points = itertools.islice(spaces.draw(random.Random(seed), names), 400)
+    return hashlib.sha256(json.dumps([point.identity() for point in points]).encode()).hexdigest()[:12]
+
+
+@pytest.mark.parametrize(
+    ("names", "drawn"),
+    [
+        ([], "b9daf6fb501b"),
+        (["conv2d_dilated", "conv2d_grouped", "conv3d", "decoder_step"], "13e9d1c10886"),
+        (["dense", "conv3d"], "55adc781a54d"),
+    ],
+)
+def test_what_a_seed_draws_stays(names: list[str], drawn: str) -> None:
+    """Batches are found again by their content: these were drawn before the newest kinds came."""
+    assert digest(names, 7) == drawn
+
+
+def test_all_stands_for_every_kind_half_of_them_the_usual_ones() -> None:
+    points = list(itertools.islice(spaces.draw(random.Random(5), [spaces.ALL]), 3000))
+    kinds = {point.kind for point in points}
+    assert kinds >= {
+        "conv2d_nhwc",
+        "reduction",
+        "repacking",
+        "float16",
+        "conv2d_int8",
+        "dense_int8",
+        "conv3d",
+        "conv2d",
+    }
+    for precision, share in {"float16": 0.04, "int8": 0.06}.items():
+        assert sum(point.precision == precision for point in points) == pytest.approx(share * len(points), rel=0.3)
+    assert spaces.checked_names([spaces.ALL]) == tuple(spaces.space_names()[:-1])
+
+
+@pytest.mark.parametrize("name", [n for n in spaces.space_names() if n not in (*spaces.usual_names(), spaces.ALL)])
+def test_every_named_kind_draws_what_differs(name: str) -> None:
+    points = list(itertools.islice(spaces.draw(random.Random(1), [name]), 60))
+    assert len({json.dumps(point.identity()) for point in points}) >= 55
+    assert all(dataclasses.is_dataclass(point) for point in points)
