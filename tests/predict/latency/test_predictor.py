@@ -203,6 +203,19 @@ def test_a_network_names_what_is_missing(predictor: Predictor, strangers: list[O
     assert found.total_us == pytest.approx(alone.total_us, rel=0.05)
 
 
+def test_a_heavy_op_in_a_dtype_that_only_others_had_is_bounded(predictor: Predictor, strangers: list[Operator]) -> None:
+    """Who has seen int8 in a cast knows nothing of a convolution of int8."""
+    known, inputs = strangers[0], tuple(TensorSpec(t.shape, "int8") for t in strangers[0].inputs)
+    foreign = dataclasses.replace(known, inputs=inputs)
+    knows_casts = dataclasses.replace(predictor, vocabulary=predictor.vocabulary | {"cast", "dtype int8"})
+    found = knows_casts.predict([foreign, known], traffic_bytes=1e6)
+    assert found.tiers()[0] == "bound" and found.tiers()[1] != "bound"
+    width = np.log(found.high_us / found.low_us)
+    assert width[0] > width[1]
+    has_seen = dataclasses.replace(knows_casts, vocabulary=knows_casts.vocabulary | {f"{known.anchor} of int8"})
+    assert has_seen.predict([foreign], traffic_bytes=1e6).tiers() != ["bound"]
+
+
 def test_what_the_memory_cannot_hold_has_no_time(predictor: Predictor, strangers: list[Operator]) -> None:
     small = dataclasses.replace(
         predictor, device=dataclasses.replace(predictor.device, memory_bytes=int(_moved(strangers[0])) - 1)

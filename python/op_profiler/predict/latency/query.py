@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.features import NAMES, matrix, transcendental_work
 from op_profiler.predict.latency.roofline import Work
@@ -19,6 +20,7 @@ move, of those that are left if each operator is called once, and of those betwe
 model is a network (1) or a batch of sampled operators (0); and log2 of how often it calls the operator."""
 _ARRAYS = ("keys", "features", "loops", "work", "threads", "traffic_bytes", "working_set_bytes", "network", "calls")
 _KEPT = 1 << 16
+_USUAL_DTYPE = "float32"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +170,10 @@ def _work(operator: Operator) -> tuple[int, int, int]:
 
 @functools.lru_cache(maxsize=_KEPT)
 def _words(operator: Operator) -> frozenset[str]:
-    """What a predictor has to have seen to know an operator: its ops, and the dtypes that it computes with."""
+    """What a predictor has to have seen to know an operator: its ops, the dtypes that it computes with, and the heavy
+    op in that dtype: who has seen int8 in a cast knows nothing of a convolution of int8."""
     dtypes = {f"dtype {t.dtype}" for t in (*operator.inputs, *operator.params, *operator.outputs)}
     dynamic = any(d < 0 for t in (*operator.inputs, *operator.params, *operator.outputs) for d in t.shape)
-    return frozenset({*operator.op_names, *dtypes, *(("dynamic shape",) if dynamic else ())})
+    first = operator.inputs[0].dtype if operator.inputs else _USUAL_DTYPE
+    heavy = (f"{operator.anchor} of {first}",) if operator.anchor in HEAVY and first != _USUAL_DTYPE else ()
+    return frozenset({*operator.op_names, *dtypes, *heavy, *(("dynamic shape",) if dynamic else ())})
