@@ -1,19 +1,20 @@
 """What each group of features, the model of kernels and the data bring to predictions: left out one by one.
 
-    python benchmarks/ablation.py [DB]         (default: the dataset that ships; some minutes)
+    python benchmarks/ablation.py [--device NAME] [--db DB]       (default: what ships of this processor; half an hour)
 
-The families of networks are divided into five groups. Each group is predicted by regressions that were fitted without
-its networks, without what was sampled from them, and without their operators wherever else those were measured. Nothing
-is looked up or interpolated.
+Families of networks are held out in five groups, as in `held_out_models.py`: regressions are fitted without a group's
+networks, without what was sampled from them, and without their operators wherever else those were measured. Nothing is
+looked up or interpolated. Scored are the networks that features may be chosen by (`held_out_models.LOOKED_AT`).
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from common import provenance, store
+from held_out_models import LOOKED_AT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from op_profiler.predict.latency.query import Query
 
     Columns = Callable[[Base, Query], np.ndarray]
-
-_GROUPS = 5
 
 
 def variants() -> dict[str, tuple[Columns, bool]]:
@@ -69,7 +68,7 @@ def predicted(examples: Examples, variant: tuple[Columns, bool], keep: Callable[
     from op_profiler.predict.latency import PREDICTORS
     from op_profiler.predict.latency.base import Base
     from op_profiler.predict.latency.fit import weights_of
-    from op_profiler.predict.latency.held_out import family_of
+    from op_profiler.predict.latency.held_out import family_groups
     from op_profiler.predict.latency.predictor import query_of
     from op_profiler.predict.latency.regression import fit_all
     from op_profiler.predict.latency.roofline import Roofline
@@ -78,11 +77,8 @@ def predicted(examples: Examples, variant: tuple[Columns, bool], keep: Callable[
     roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
     bound = roofline.bound_us(query.amounts, query.threads)
     target, found = np.log(examples.latency_us / bound), np.full(len(examples), np.nan)
-    families = np.array([family_of(name) for name in examples.models])
-    networks = list(dict.fromkeys(families[np.unique(examples.model[~examples.sampled[examples.model]])]))
     method, usable, (columns, starts) = PREDICTORS.get("default"), keep(examples), variant
-    for group in (networks[n::_GROUPS] for n in range(_GROUPS)):
-        held = np.isin(families[examples.model], group)
+    for held in family_groups(examples):
         train = usable & ~np.isin(examples.operator, np.unique(examples.operator[held]))
         base = Base.fit(roofline, query.take(train), examples.latency_us[train], weight[train])
         models = method.regressors(0)
@@ -96,12 +92,13 @@ def predicted(examples: Examples, variant: tuple[Columns, bool], keep: Callable[
 
 
 def errors(examples: Examples, latency_us: np.ndarray) -> dict[str, Any]:
-    """Of operators of networks above 20 us, and of whole networks."""
+    """Of whole networks of `LOOKED_AT`, and of their operators above 20 us."""
     import numpy as np
 
-    from op_profiler.predict.latency.held_out import HEAVY_US
+    from op_profiler.predict.latency.held_out import HEAVY_US, family_of
 
-    inside = ~examples.sampled[examples.model]
+    shown = np.array([family_of(name) in LOOKED_AT for name in examples.models]) & ~examples.sampled
+    inside = shown[examples.model]
     heavy = inside & (examples.latency_us > HEAVY_US)
     runs = np.unique(np.stack([examples.model[inside], examples.threads[inside]]), axis=1).T
     wholes = []
@@ -121,13 +118,18 @@ def errors(examples: Examples, latency_us: np.ndarray) -> dict[str, Any]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", help="a processor that ships, or a device of --db")
+    parser.add_argument("--db", help="a dataset in place of what ships")
+    arguments = parser.parse_args()
     import numpy as np
 
     from op_profiler.predict.latency.open_predictor import examples_for
     from op_profiler.predict.latency.steady_times import steady
 
     print(provenance())
-    examples = steady(examples_for(db=sys.argv[1] if len(sys.argv) > 1 else None, device=None, note=print))
+    examples = steady(examples_for(db=arguments.db, device=arguments.device, note=print))
+    processor = examples.devices[int(examples.device[0])].processor
     half = np.random.default_rng(0).permutation(len(examples.operators)) % 2 == 0
     keeps: dict[str, Callable[[Examples], np.ndarray]] = {
         "half of the operators": lambda e: half[e.operator],
@@ -141,10 +143,10 @@ def main() -> None:
         rows.append({"left_out": name, **errors(examples, predicted(examples, variant, keep))})
         print(rows[-1], flush=True)
     headline = (
-        f"networks {rows[0]['networks_percent']} % off on average, {rows[1]['networks_percent']} % without what loops "
-        f"tell; operators above 20 us {rows[0]['operators_percent']} and {rows[1]['operators_percent']} %"
+        f"{processor}: networks {rows[0]['networks_percent']} % off on average, {rows[1]['networks_percent']} % without "
+        f"what loops tell; operators above 20 us {rows[0]['operators_percent']} and {rows[1]['operators_percent']} %"
     )
-    store(__file__, headline, {"left_out": rows}, whole=len(sys.argv) == 1)
+    store(__file__, headline, {"left_out": rows}, whole=arguments.db is None)
 
 
 if __name__ == "__main__":

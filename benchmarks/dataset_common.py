@@ -21,14 +21,14 @@ def say(text: str) -> None:
 
 
 def imported(folder: Path, *, trials: bool = False) -> str:
-    """The address of what ships, its samples cut; also with the trials."""
+    """The address of the first dataset that ships, its samples cut; also with the trials."""
     from sqlalchemy import text
 
     from op_profiler.dataset import Dataset, import_table
-    from op_profiler.shipped import shipped_operators, shipped_trials
+    from op_profiler.shipped import shipped_processors, shipped_trials
 
-    path, url = shipped_operators(), f"sqlite:///{folder}/shipped.db"
-    assert path is not None, "results/operators.parquet is missing"
+    path, url = shipped_processors()[0].operators, f"sqlite:///{folder}/shipped.db"
+    assert path is not None, "a dataset in results/ is missing"
     with Dataset.open(url) as dataset:
         import_table(dataset, path, format="parquet")
         if trials:

@@ -24,8 +24,8 @@ _REGRESSED = 200_000
 _LOADING = (
     "import time; started = time.perf_counter();"
     "from op_profiler.predict.latency import predictor_files as files;"
-    "from op_profiler.shipped import shipped_predictor;"
-    "files.load(shipped_predictor()); print(time.perf_counter() - started)"
+    "from op_profiler.predict.latency.open_predictor import shipped_processor;"
+    "files.load(shipped_processor().predictor); print(time.perf_counter() - started)"
 )
 
 
@@ -115,14 +115,13 @@ def main() -> None:
     from op_profiler.frontends.lowered_cache import load_cached
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.network import Network, predict_network
-    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.predict.latency.open_predictor import examples_for, shipped_processor
     from op_profiler.predict.latency.predictor import Measured, query_of
-    from op_profiler.shipped import shipped_predictor
     from op_profiler.targets.target import resolve_target
 
     print(provenance())
-    path = shipped_predictor()
-    assert path is not None, "results/predictor.zip is missing"
+    path = shipped_processor().predictor
+    assert path is not None, "a predictor in results/ is missing"
     answers = [loading()]
     predictor = predictor_files.load(path)
     known = query_of(examples_for(db=None, device=predictor.device.key))

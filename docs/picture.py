@@ -40,7 +40,7 @@ ROWS: tuple[tuple[str, tuple[Box, ...]], ...] = (
         "measurements",
         (
             ("dataset", "SQLite, PostgreSQL,", "tables of others"),
-            ("shipped", "a dataset, a predictor,", "records of schedules"),
+            ("shipped", "datasets, predictors,", "records of schedules"),
         ),
     ),
     (

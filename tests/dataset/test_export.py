@@ -18,7 +18,7 @@ from op_profiler.dataset import COLUMNS, FORMATS, Dataset, export_table, flat_ro
 from op_profiler.dataset.flat import parse_where
 from op_profiler.dataset.formats.flat_format import FlatFormat
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
-from op_profiler.shipped import shipped_operators
+from op_profiler.shipped import shipped_processors
 
 NAMES = [column.name for column in COLUMNS]
 FLAT_FORMATS = [name for name, format in FORMATS.available() if isinstance(format, FlatFormat)]
@@ -288,7 +288,7 @@ def test_what_rows_share_is_read_again_where_too_much_is_held(
 def test_measurements_that_ship_leave_in_arrow_as_they_leave_row_by_row(dataset: Dataset, tmp_path: Path) -> None:
     from pyarrow import parquet
 
-    shipped = shipped_operators()
+    shipped = shipped_processors()[0].operators
     assert shipped is not None
     some = parquet.ParquetFile(shipped).iter_batches(batch_size=150)
     with parquet.ParquetWriter(tmp_path / "some.parquet", parquet.read_schema(shipped)) as writer:

@@ -19,7 +19,7 @@ from ..command_line import ROOT
 from .damage import BYTES, Damage, damaged, value
 from .harness import MARKER, Commands
 
-PREDICTOR = ROOT / "results" / "predictor.zip"
+PREDICTOR = ROOT / "results" / "amd-epyc-family-26-model-2" / "predictor.zip"
 
 
 @pytest.mark.parametrize("kind", BYTES, ids=lambda kind: kind.__name__)

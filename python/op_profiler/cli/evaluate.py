@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-op-profiler evaluate                                       (the dataset that ships, its default predictor)
+op-profiler evaluate                                       (what ships of this processor, or of the nearest)
+
+op-profiler evaluate --device "AMD EPYC" --split model       (what ships of another processor)
 
 op-profiler evaluate --db sqlite:///results/op_profiler.db --split model --predictor default,xgboost --json
 
@@ -43,7 +45,7 @@ def evaluate(
         str,
         typer.Option(help="With --db: {predictors}. With --library: {library_predictors}. By commas, or all."),
     ] = "default",
-    device: Annotated[str | None, typer.Option(help="Device of --db, where it holds several.")] = None,
+    device: Annotated[str | None, typer.Option(help="Device of --db, or of what ships: its key or name.")] = None,
     compiler: Annotated[str, typer.Option(help="Whose rows of --db: {compilers}.")] = DEFAULT_COMPILER,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of the random split and of the regressors.")] = 0,
     as_json: options.Json = False,
@@ -132,7 +134,9 @@ def _of_dataset(
         return f"{split}: {name}", lambda: evaluate_one(examples, split, name, seed)
 
     left = ", ".join(f"{count} {reason}" for reason, count in examples.left_out.items()) or "none"
-    about = f"{len(examples)} measurements of {len(examples.operators)} operators; not used: {left}"
+    device = examples.devices[int(examples.device[0])]
+    about = f"{len(examples)} measurements of {len(examples.operators)} operators on {device.processor}"
+    about += f"; not used: {left}"
     return DESCRIPTIONS, [task(s, name) for s in splits for name in predictors], about
 
 

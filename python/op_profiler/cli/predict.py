@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 EXAMPLES = """Examples:
 
-op-profiler predict resnet-18                              (of this machine after op-profiler calibrate, else of the one
-                                                            whose dataset ships; the first line says so)
+op-profiler predict resnet-18                              (of this machine after op-profiler calibrate, else of its
+                                                            processor or the nearest that ships; the first line says so)
 
 op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
+
+op-profiler predict resnet-18 --device "AMD EPYC"          (of a processor that ships, wherever it is asked)
 
 op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
 
@@ -77,7 +79,10 @@ def predict(  # noqa: PLR0913 - the options are the interface
     threads: Annotated[str, typer.Option(help="Thread counts that were measured.", rich_help_panel="Device")] = "1",
     device: Annotated[
         str | None,
-        typer.Option(help="Start of a device's key, or part of its processor's name.", rich_help_panel="Device"),
+        typer.Option(
+            help="Start of a device's key, or part of its name; default: this processor, or the nearest that ships.",
+            rich_help_panel="Device",
+        ),
     ] = None,
     db: Annotated[
         str | None, typer.Option(help="Dataset to learn from; default: what ships.", rich_help_panel="Predictor")

@@ -1,4 +1,5 @@
-"""What ships with the package: datasets, the predictor that was fitted to one of them, and schedule records.
+"""What ships with the package: of each of several processors a dataset and the predictor that was fitted to it; trials;
+and schedule records.
 
 In a checkout the folders beside this file are links to ``results/`` and ``schedules/`` at the top, where people see and
 edit what ships. In an installed package they are folders, with copies of what a build found there.
@@ -6,29 +7,59 @@ edit what ships. In an installed package they are folders, with copies of what a
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
 
 
+@dataclasses.dataclass(frozen=True)
+class ShippedProcessor:
+    """What ships of one processor, and of no other: a folder of ``results/`` with the processor's name, as files of
+    schedule records have it (`op_profiler.schedules.records.slug`)."""
+
+    folder: Path
+
+    @property
+    def operators(self) -> Path | None:
+        """The Parquet file with the operators of networks and of sampling runs; None where it was removed."""
+        return _existing(self.folder / "operators.parquet")
+
+    @property
+    def loops(self) -> Path | None:
+        """The arrays of what the loops of `operators` do; None where it was removed."""
+        return _existing(self.folder / "operator_loops.npz")
+
+    @property
+    def predictor(self) -> Path | None:
+        """The predictor that was fitted to `operators`; None where it was removed."""
+        return _existing(self.folder / "predictor.zip")
+
+
+def shipped_processors() -> list[ShippedProcessor]:
+    """Those with a dataset or a predictor, in the order of their names."""
+    folders = sorted((_FOLDER / "results").resolve().glob("*"))
+    return [one for one in map(ShippedProcessor, folders) if one.operators or one.predictor]
+
+
+def nearest_processor(name: str) -> ShippedProcessor | None:
+    """The processor of a name where it ships, else the one whose name shares most words with it, the first of several;
+    None where nothing ships.
+
+    Args:
+        name: as the folders have it.
+    """
+    words = set(name.split("-"))
+    return max(
+        shipped_processors(),
+        key=lambda one: (one.folder.name == name, len(words & set(one.folder.name.split("-")))),
+        default=None,
+    )
+
+
 def shipped_trials() -> Path | None:
     """The Parquet file with the trials that the shipped schedules came from; None where it was removed."""
-    return _existing("schedule_trials.parquet")
-
-
-def shipped_operators() -> Path | None:
-    """The Parquet file with the operators of networks and of the sampling run; None where it was removed."""
-    return _existing("operators.parquet")
-
-
-def shipped_loops() -> Path | None:
-    """The arrays of what the loops of `shipped_operators` do; None where it was removed."""
-    return _existing("operator_loops.npz")
-
-
-def shipped_predictor() -> Path | None:
-    """The predictor that was fitted to `shipped_operators`; None where it was removed."""
-    return _existing("predictor.zip")
+    return _existing((_FOLDER / "results" / "schedule_trials.parquet").resolve())
 
 
 def shipped_schedules() -> Path:
@@ -41,6 +72,5 @@ def is_checkout() -> bool:
     return (_FOLDER / "schedules").is_symlink()
 
 
-def _existing(name: str) -> Path | None:
-    path = (_FOLDER / "results" / name).resolve()
+def _existing(path: Path) -> Path | None:
     return path if path.is_file() else None

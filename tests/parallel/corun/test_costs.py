@@ -12,12 +12,12 @@ from op_profiler.parallel.corun.costs import costs_from_predictor
 from op_profiler.parallel.planning.graph import KernelGraph, Node
 from op_profiler.predict.latency import predictor_files
 from op_profiler.predict.latency.predictor import Predictor
-from op_profiler.shipped import shipped_predictor
+from op_profiler.shipped import shipped_processors
 
 
 @pytest.fixture(scope="module")
 def predictor() -> Predictor:
-    path = shipped_predictor()
+    path = shipped_processors()[0].predictor
     assert path is not None
     return predictor_files.load(path)
 

@@ -7,11 +7,18 @@ import dataclasses
 import numpy as np
 import pytest
 
+from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import fit as fitting
 from op_profiler.predict.latency import held_out
 from op_profiler.predict.latency.examples import Examples
-from op_profiler.predict.latency.held_out import family_of, held_out_networks
-from op_profiler.predict.latency.predictor import Predictor
+from op_profiler.predict.latency.held_out import (
+    family_groups,
+    family_of,
+    fitted_without,
+    held_out_networks,
+    looking_up,
+)
+from op_profiler.predict.latency.predictor import MEASURED, Predictor, query_of
 
 
 @pytest.mark.parametrize(
@@ -23,6 +30,9 @@ from op_profiler.predict.latency.predictor import Predictor
         ("resnet", ["resnet-18", "resnet-50", "resnet152"]),
         ("mnasnet", ["mnasnet0_5", "mnasnet1_0"]),
         ("shufflenet_v2", ["shufflenet_v2_x1_0"]),
+        ("bert", ["bert", "distilbert", "roberta"]),
+        ("squeezenet_v1", ["squeezenet_v1.1", "squeezenet1_0"]),
+        ("regnet", ["regnet_y_400mf", "regnet_x_800mf"]),
         ("albert", ["albert", "of-albert-b1-s128-bd36e486a0bc"]),
     ],
 )
@@ -34,13 +44,18 @@ def test_drawn_batches_are_families_of_their_own() -> None:
     assert family_of("draw11-0000-db6cf180158a") != family_of("draw11-0001-ad5fbc77fa0d")
 
 
-def test_a_network_is_held_out_with_its_family(known: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def two_families(known: Examples) -> Examples:
+    """Networks of vit, and those of another family."""
     names = list(known.models)
     networks = np.flatnonzero(~known.sampled)
     names[networks[0]], names[networks[1]], names[0] = "vit_b_16", "vit_l_16", "of-vit_l_16-b1-71f989a87f99"
     for at in networks[2:]:
         names[at] = "another-34"
-    examples = dataclasses.replace(known, models=names)
+    return dataclasses.replace(known, models=names)
+
+
+def test_a_network_is_held_out_with_its_family(two_families: Examples, monkeypatch: pytest.MonkeyPatch) -> None:
     learned: list[set[str]] = []
     fit = fitting.fit
 
@@ -49,9 +64,35 @@ def test_a_network_is_held_out_with_its_family(known: Examples, monkeypatch: pyt
         return fit(some, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(held_out, "fit", noted)
-    found = [one.prediction.network.name for one in held_out_networks(examples, "roofline")]
+    found = [one.prediction.network.name for one in held_out_networks(two_families, "roofline")]
     assert {"vit_b_16", "vit_l_16", "another-34"} == set(found)
     assert len(learned) == 2
-    assert not learned[0] & {"vit_b_16", "vit_l_16", "of-vit_l_16-b1-71f989a87f99"}
-    assert "another-34" in learned[0]
-    assert "another-34" not in learned[1]
+    assert not learned[1] & {"vit_b_16", "vit_l_16", "of-vit_l_16-b1-71f989a87f99"}
+    assert "another-34" in learned[1]
+    assert "another-34" not in learned[0]
+
+
+def test_families_are_held_out_in_groups(known: Examples) -> None:
+    names = [f"network{chr(97 + n)}-{n}" for n in range(len(known.models))]
+    groups = family_groups(dataclasses.replace(known, models=names))
+    assert len(groups) == 5
+    inside = ~known.sampled[known.model]
+    assert (np.sum(groups, axis=0)[inside] == 1).all()
+    for held in groups:
+        assert not set(known.model[held]) & set(known.model[~held])
+    with pytest.raises(DatasetError, match="two different ones"):
+        family_groups(dataclasses.replace(known, models=["network-1"] * len(names)))
+
+
+def test_operators_of_what_is_held_out_are_looked_up_but_nothing_is_fitted_to_them(two_families: Examples) -> None:
+    _, held = family_groups(two_families)
+    network = ~two_families.sampled[two_families.model]
+    inside, outside = np.flatnonzero(held & network)[0], np.flatnonzero(~held & network)[0]
+    operator = two_families.operator.copy()
+    operator[outside] = operator[inside]  # both networks call it
+    examples = dataclasses.replace(two_families, operator=operator)
+    plain = fitted_without(examples, held, "lookup")
+    asked = query_of(examples).take(np.array([inside]))
+    assert plain.predict(asked).tier[0] != MEASURED
+    found = looking_up(plain, examples.where(~held)).predict(asked)
+    assert found.tier[0] == MEASURED and found.latency_us[0] == examples.latency_us[outside]

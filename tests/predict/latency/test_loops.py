@@ -18,7 +18,7 @@ from op_profiler.predict.latency.fit import fit
 from op_profiler.predict.latency.network import Network
 from op_profiler.predict.latency.predictor import OperatorPrediction, query_of
 from op_profiler.predict.latency.traffic import NAMES
-from op_profiler.shipped import shipped_loops
+from op_profiler.shipped import ShippedProcessor, shipped_processors
 
 TARGET = "llvm -mcpu=skylake-avx512"
 
@@ -39,8 +39,9 @@ def test_the_compiler_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         loops.loops_of([operator], "llvm -mcpu=haswell")
 
 
-def test_what_ships_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = shipped_loops()
+@pytest.mark.parametrize("ships", shipped_processors(), ids=lambda ships: ships.folder.name)
+def test_what_ships_needs_no_compiler(ships: ShippedProcessor, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ships.loops
     assert path is not None
 
     def asked(operators: list[Operator], *_: object) -> np.ndarray:

@@ -6,13 +6,15 @@ import contextlib
 import csv
 import io
 import json
+import runpy
 import sqlite3
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ...command_line import op_profiler
+from ...command_line import ROOT, op_profiler
 
 
 def _run(command: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -122,15 +124,19 @@ def test_the_first_line_says_whose_times_they_are(db: str, tmp_path: Path, monke
     from op_profiler.dataset.address import absolute_address
     from op_profiler.predict.latency.calibration import note_calibration
     from op_profiler.predict.latency.examples import load_examples
+    from op_profiler.predict.latency.open_predictor import shipped_processor
     from op_profiler.report.page.predictions import open_for
+    from op_profiler.schedules.records import slug
+    from op_profiler.targets.llvm.identity import processor_name
 
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     device = load_examples(db=db).devices[0]
     before = _run("predict", "mlp").stdout.splitlines()[0]
-    assert before.startswith("times of AMD EPYC")
-    if "AMD EPYC" not in device.processor:
-        assert "NOT of this machine" in before
-        assert "op-profiler calibrate" in before
+    assert before.startswith("times of ")
+    ships = shipped_processor().folder.name == slug(processor_name())
+    assert ("NOT of this machine" in before) == ("op-profiler calibrate" in before) == (not ships)
+    named = _run("predict", "mlp", "--device", "AMD EPYC").stdout.splitlines()[0]
+    assert named.startswith("times of AMD EPYC family 26 model 2 (llvm") and "NOT" not in named
     note = note_calibration("llvm", absolute_address(db), device.key)
     assert note.is_relative_to(tmp_path)
     after = _run("predict", "mlp")
@@ -145,7 +151,32 @@ def test_the_first_line_says_whose_times_they_are(db: str, tmp_path: Path, monke
     note.write_text(note.read_text().replace(device.key, "another"))
     damaged = _run("predict", "mlp")
     assert "cannot be used" in damaged.stderr
-    assert damaged.stdout.startswith("times of AMD EPYC")
+    assert damaged.stdout.startswith(before)
+
+
+def test_what_ships_of_a_processor_is_made_of_datasets(
+    db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from op_profiler.predict.latency.open_predictor import examples_for, open_predictor
+    from op_profiler.schedules.records import slug
+    from op_profiler.targets.llvm.identity import processor_name
+
+    script = runpy.run_path(str(ROOT / "collector" / "ship_processor.py"))
+    monkeypatch.setattr("op_profiler.shipped._FOLDER", tmp_path)
+    for of in ([db], ["--again"]):
+        monkeypatch.setattr("sys.argv", ["ship_processor.py", *of, "--results", str(tmp_path / "results")])
+        script["main"]()
+        (folder,) = (tmp_path / "results").iterdir()
+        assert folder.name == slug(processor_name())
+        assert {path.name for path in folder.iterdir()} == {"operators.parquet", "operator_loops.npz", "predictor.zip"}
+        found = examples_for(db=None, device=None)
+        assert found.models == examples_for(db=db, device=None).models
+        assert not found.left_out.get("around sampled operators")
+        assert open_predictor(note=pytest.fail).device == found.devices[0], "what ships is read, not fitted"
+        with np.load(folder / "operator_loops.npz") as loops:
+            assert loops["keys"].tolist() == [operator.key for operator in found.operators]
+            assert np.isfinite(loops["loops"]).all(axis=1).mean() > 0.9
+        (folder / "predictor.zip").write_text("of other features")
 
 
 @pytest.mark.slow

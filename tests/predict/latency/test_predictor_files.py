@@ -161,12 +161,14 @@ def test_a_damaged_predictor_that_ships_is_fitted_again(
 ) -> None:
     monkeypatch.setenv("OP_PROFILER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(opening, "examples_for", lambda **_: known)
-    monkeypatch.setattr(opening, "shipped_predictor", lambda: tmp_path / "shipped.zip")
+    monkeypatch.setattr("op_profiler.shipped._FOLDER", tmp_path)
     monkeypatch.setattr("op_profiler.predict.latency.fit.fit", lambda *_, **__: predictor)  # minutes otherwise
-    (tmp_path / "shipped.zip").write_text("not a zip")
+    folder = tmp_path / "results" / "a-processor"
+    folder.mkdir(parents=True)
+    (folder / "predictor.zip").write_text("not a zip")
     notes: list[str] = []
     assert opening.open_predictor(note=notes.append) is predictor
-    assert "shipped.zip is no predictor that can be read" in notes[0]
+    assert "predictor.zip is no predictor that can be read" in notes[0]
 
 
 def test_pickles_inside_are_not_read(known: Examples, tmp_path: Path) -> None:

@@ -1,27 +1,45 @@
-"""What ships: the dataset, and the predictor that was fitted to it."""
+"""What ships: of each processor a dataset, and the predictor that was fitted to it; and which of them answers."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from op_profiler import Predictor
+from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import predictor_files
+from op_profiler.predict.latency.devices import DeviceName, is_here
 from op_profiler.predict.latency.examples import COLUMNS, Examples, examples_of, load_examples
 from op_profiler.predict.latency.features import kind_of
 from op_profiler.predict.latency.fit import fingerprint
 from op_profiler.predict.latency.network import Network
+from op_profiler.predict.latency.open_predictor import open_predictor, shipped_processor
 from op_profiler.predict.latency.predictor import MEASURED, query_of
 from op_profiler.predict.latency.steady_times import steady
-from op_profiler.shipped import shipped_operators, shipped_predictor
+from op_profiler.schedules.records import slug
+from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_processors
+from op_profiler.targets.llvm.identity import processor_name
+
+
+@pytest.fixture(scope="module", params=shipped_processors(), ids=lambda ships: ships.folder.name)
+def ships(request: pytest.FixtureRequest) -> ShippedProcessor:
+    found: ShippedProcessor = request.param
+    return found
 
 
 @pytest.fixture(scope="module")
-def examples() -> Examples:
-    file = shipped_operators()
-    if file is None:
-        pytest.skip("results/ is not beside the package")
-    return steady(load_examples(file=file))
+def examples(ships: ShippedProcessor) -> Examples:
+    assert ships.operators is not None
+    return steady(load_examples(file=ships.operators))
+
+
+@pytest.fixture(scope="module")
+def predictor(ships: ShippedProcessor) -> Predictor:
+    """What cannot be read is fitted anew by who asks, which would hide it."""
+    assert ships.predictor is not None
+    return predictor_files.load(ships.predictor)
 
 
 def test_the_dataset_is_as_large_as_its_card_says(examples: Examples) -> None:
@@ -32,17 +50,20 @@ def test_the_dataset_is_as_large_as_its_card_says(examples: Examples) -> None:
     assert wanted <= {kind_of(operator) for operator in examples.operators}
 
 
-def test_the_predictor_was_fitted_to_that_dataset(examples: Examples) -> None:
-    file = shipped_predictor()
-    assert file is not None
-    predictor = predictor_files.load(file)  # what cannot be read is fitted anew, which would hide it
+def test_all_is_of_the_processor_that_its_folder_names(ships: ShippedProcessor, examples: Examples) -> None:
+    (device,) = examples.devices
+    assert slug(device.processor) == ships.folder.name
+    assert is_here(device) == (ships.folder.name == slug(processor_name()))
+
+
+def test_the_predictor_was_fitted_to_that_dataset(examples: Examples, predictor: Predictor) -> None:
     assert predictor.fingerprint == fingerprint(examples)
+    assert predictor.device == examples.devices[0]
     found = predictor.predict(query_of(examples))
     assert (found.tier == MEASURED).all()
 
 
-def test_a_network_of_the_dataset_adds_up(examples: Examples) -> None:
-    predictor = Predictor.from_dataset()
+def test_a_network_of_the_dataset_adds_up(examples: Examples, predictor: Predictor) -> None:
     model = examples.models.index("resnet-18")
     rows = np.flatnonzero((examples.model == model) & (examples.threads == 1))
     operators = [examples.operators[i] for i in examples.operator[rows]]
@@ -52,10 +73,64 @@ def test_a_network_of_the_dataset_adds_up(examples: Examples) -> None:
     assert found.low_us < examples.whole_model_us[rows[0]] < found.high_us
 
 
-def test_sweeps_count_once(examples: Examples) -> None:
+def test_what_is_asked_for_answers(ships: ShippedProcessor, predictor: Predictor) -> None:
+    for name in (predictor.device.key, predictor.device.processor, ships.folder.name):
+        assert shipped_processor(name) == ships
+    assert open_predictor(device=predictor.device.key).fingerprint == predictor.fingerprint
+
+
+def test_what_does_not_ship_is_refused_with_what_does() -> None:
+    with pytest.raises(DatasetError, match=r"no device fits 'a toaster'; choose one with --device: .*AMD EPYC"):
+        open_predictor(device="a toaster")
+
+
+@pytest.fixture
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of three processors that ship, without contents."""
+    monkeypatch.setattr("op_profiler.shipped._FOLDER", tmp_path)
+    for name in ("amd-epyc-family-26-model-2", "intel-xeon-family-6-model-207", "intel-xeon-family-6-model-20"):
+        (tmp_path / "results" / name).mkdir(parents=True)
+        (tmp_path / "results" / name / "predictor.zip").touch()
+    (tmp_path / "results" / "README.md").touch()
+    return tmp_path / "results"
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("intel-xeon-family-6-model-207", "intel-xeon-family-6-model-207"),
+        ("intel-xeon-family-6-model-20", "intel-xeon-family-6-model-20"),
+        ("amd-ryzen-family-25-model-33", "amd-epyc-family-26-model-2"),
+        ("intel-core-family-6-model-158", "intel-xeon-family-6-model-20"),
+        ("aarch64-cpu-implementer-0x41-cpu-part-0xd0c", "amd-epyc-family-26-model-2"),
+    ],
+)
+def test_the_nearest_answers_where_a_processor_does_not_ship(three: Path, name: str, nearest: str) -> None:
+    assert nearest_processor(name) == ShippedProcessor(three / nearest)
+
+
+def test_where_nothing_ships_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("op_profiler.shipped._FOLDER", tmp_path)
+    assert nearest_processor("amd-epyc") is None
+    with pytest.raises(DatasetError, match="give one with --db"):
+        open_predictor()
+
+
+def test_a_processor_is_of_this_machine_by_family_and_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("op_profiler.targets.llvm.identity.processor_name", lambda: "AMD EPYC family 26 model 20")
+
+    def of(processor: str, target: str = "llvm -mcpu=znver5") -> bool:
+        return is_here(DeviceName("0" * 16, "llvm", processor, 2, target))
+
+    assert of("AMD EPYC family 26 model 20") and of("AMD EPYC")
+    assert not of("AMD EPYC family 26 model 2") and not of("AMD EPYC family 25 model 17")
+    assert not of("AMD EPYC family 26 model 20", "cuda")
+
+
+def test_sweeps_count_once() -> None:
     from op_profiler.dataset import read_parquet
 
-    file = shipped_operators()
+    file = shipped_processors()[0].operators
     assert file is not None
     rows = [row for row in read_parquet(file, COLUMNS) if row["model_name"] == "mlp"]
     once = examples_of(rows)

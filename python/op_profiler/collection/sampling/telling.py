@@ -1,7 +1,7 @@
 """Operators that tell most about a machine of which nothing is known: those that stand for what networks are made of.
 
 Random operators are described without a compiler; of these, each batch takes those that bring the operators of the
-networks of the dataset that ships nearest to one that is measured. That is the greedy solution of the p-median problem,
+networks of the datasets that ship nearest to one that is measured. That is the greedy solution of the p-median problem,
 within 1 - 1/e of the best (Nemhauser, Wolsey & Fisher, Mathematical Programming 14, 1978): however early the time is
 up, what was measured covers most of what networks spend their time on. Kinds that only a compiler describes are drawn
 beside them. Where none is left that would come nearer, or where what ships was removed, random ones follow. What takes
@@ -68,19 +68,19 @@ def nearest_first(wanted: np.ndarray, weight: np.ndarray, pool: np.ndarray) -> I
 
 def _representatives(seed: int) -> Iterator[Point]:
     from op_profiler.predict.latency.adapt import places_of
-    from op_profiler.shipped import shipped_operators
+    from op_profiler.shipped import shipped_processors
 
-    file = shipped_operators()
-    if file is None:
+    files = [one.operators for one in shipped_processors() if one.operators is not None]
+    if not files:
         return iter(())
     pool, described = _described_pool(seed)
-    wanted, weight = _operators_of_networks(file)
+    wanted, weight = (np.concatenate(parts) for parts in zip(*map(_operators_of_networks, files)))
     return (pool[at] for at in nearest_first(wanted, weight, places_of(described)))
 
 
 def _operators_of_networks(file: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the operators of the networks that ship, and the root of each one's share of its network's time: what
-    takes most counts most, and the rest too."""
+    """Places of the operators of the networks of a dataset, and the root of each one's share of its network's time:
+    what takes most counts most, and the rest too."""
     from op_profiler.predict.latency.adapt import places_of
     from op_profiler.predict.latency.examples import load_examples
 

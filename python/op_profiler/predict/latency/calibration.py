@@ -15,6 +15,7 @@ import platformdirs
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import whole_file
+from op_profiler.predict.latency.devices import is_here
 from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
@@ -103,15 +104,6 @@ def whose_times(device: DeviceName, asked: str | None) -> str:
     if asked is not None or is_here(device):
         return f"times of {there}"
     return f"times of {there}, NOT of this machine; for its own, measure for three minutes: op-profiler calibrate"
-
-
-def is_here(device: DeviceName) -> bool:
-    """Whether a device is a processor of this machine's kind."""
-    kind = kind_of(device.target)
-    if not kind.on_host:
-        return False
-    here = kind.processor_name()
-    return device.processor in here or here in device.processor
 
 
 def _here(target: str) -> str:

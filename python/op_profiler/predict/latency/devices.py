@@ -10,6 +10,8 @@ from typing import Any
 
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.predict.latency import usable
+from op_profiler.schedules.records import slug
+from op_profiler.targets.target import kind_of
 
 _COLUMNS = (
     *("device_key", "device_kind", "processor", "cores", "target", "compiler", "device_properties", "l2_bytes"),
@@ -22,6 +24,8 @@ class DeviceName:
     """A device in a dataset, by what a user would know it by.
 
     Attributes:
+        processor: its name, with family and model where they are known, as
+            `op_profiler.targets.llvm.identity.processor_name` has it: one name may be of several generations.
         peaks: as `op_profiler.targets.llvm.peaks.Peaks` has them, plain values; None where it was not probed.
         memory_bytes, cache_bytes: of the device, and of its last-level cache; None where they are not known.
         compiler: that made the code, by its name.
@@ -36,6 +40,15 @@ class DeviceName:
     memory_bytes: int | None = None
     cache_bytes: int | None = None
     compiler: str = DEFAULT_COMPILER
+
+
+def is_here(device: DeviceName) -> bool:
+    """Whether a device is a processor of this machine's kind; by its name alone where no more is known of it."""
+    kind = kind_of(device.target)
+    if not kind.on_host:
+        return False
+    here, there = slug(kind.processor_name()), slug(device.processor)
+    return here == there or here.startswith(f"{there}-")
 
 
 def devices_in(*, db: str | None = None, file: Path | None = None, schedules: str = "default") -> list[DeviceName]:
@@ -83,14 +96,15 @@ def target_line(target: str) -> str:
 
 def device_of(row: Mapping[str, Any]) -> DeviceName:
     """From a row of the flat table."""
-    peaks = (row["device_properties"] or {}).get("peaks")
+    properties = row["device_properties"] or {}
+    family, model, *_ = properties.get("family_model_stepping") or (None, None)
     return DeviceName(
         key=row["device_key"],
         kind=row["device_kind"],
-        processor=row["processor"],
+        processor=row["processor"] if family is None else f"{row['processor']} family {family} model {model}",
         cores=row["cores"],
         target=target_line(row["target"]),
-        peaks=peaks,
+        peaks=properties.get("peaks"),
         memory_bytes=row["memory_bytes"],
         cache_bytes=row["l3_bytes"] or row["l2_bytes"],
         compiler=row.get("compiler") or DEFAULT_COMPILER,

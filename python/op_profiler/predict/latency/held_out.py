@@ -11,7 +11,7 @@ import numpy as np
 
 from op_profiler.errors import DatasetError, UnknownNameError
 from op_profiler.predict.latency.examples import Examples
-from op_profiler.predict.latency.fit import fit
+from op_profiler.predict.latency.fit import fit, measured_of
 from op_profiler.predict.latency.network import Network, NetworkPrediction, predict_network
 from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.steady_times import steady
@@ -21,8 +21,12 @@ from op_profiler.predict.library.scoring import Score, score
 HEAVY_US = 20.0
 """Operators of held-out models are scored from this latency on: below it a time is mostly the cost of a call."""
 _FOLDS = 3
+_GROUPS = 5
+"""Of families that are held out together: a fit takes minutes."""
 _FEWEST_CONVOLUTIONS = 50
 _OF_MODEL = re.compile(r"of-(.+?)-b\d+(-s\d+)?-[0-9a-f]{12}")
+_KIN = {"distilbert": "bert", "roberta": "bert", "light_inception_v1": "googlenet", "squeezenet": "squeezenet_v1"}
+"""Families that have the layers of another one under another name."""
 _VERSION = re.compile(r"v\d+")
 _SIZE = re.compile(r"(?!v\d)[a-z]?\d+[a-z\d]*|[a-z]|tiny|mini|small|medium|base|large|huge")
 
@@ -84,7 +88,7 @@ DESCRIPTIONS = {
     "ratio": "convolutions with ratios of input to output channels 0.5 and 2",
     "batch": "convolutions of one batch size",
     "largest": "convolutions of the largest twentieth by width",
-    "model": "one family of networks after the other: the whole network",
+    "model": f"families of networks, in {_GROUPS} groups: the whole network",
     "model operators": f"the same: its operators above {HEAVY_US:.0f} us",
 }
 
@@ -132,33 +136,48 @@ def held_out(examples: Examples, split: str, seed: int = 0) -> np.ndarray:
     return held
 
 
-def held_out_networks(
-    examples: Examples, predictor: str, seed: int = 0, *, strict: bool = False
-) -> Iterator[HeldOutNetwork]:
+def held_out_networks(examples: Examples, predictor: str, seed: int = 0) -> Iterator[HeldOutNetwork]:
     """Every network of the dataset at every thread count, predicted by what was measured outside of its family
-    (`family_of`).
-
-    Args:
-        strict: leave out their operators wherever else they were measured too, so that nothing can be looked up.
+    (`family_of`). Operators that were measured there too are looked up, as for a user, but nothing was fitted to them.
 
     Raises:
         DatasetError: there are fewer than two families.
     """
     examples = steady(examples)
-    networks = np.flatnonzero(~examples.sampled)
-    networks = networks[np.isin(networks, examples.model)]
+    for held in family_groups(examples):
+        fitted = looking_up(fitted_without(examples, held, predictor, seed), examples.where(~held))
+        yield from predicted_networks(fitted, examples.where(held))
+
+
+def family_groups(examples: Examples) -> list[np.ndarray]:
+    """Masks of the entries that are held out together: some families of networks with what was sampled from them. Every
+    family with a network is in one of the masks.
+
+    Raises:
+        DatasetError: there are fewer than two families.
+    """
     families = np.array([family_of(name) for name in examples.models])
-    wanted = list(dict.fromkeys(families[networks]))
+    wanted = np.unique(families[np.unique(examples.model[~examples.sampled[examples.model]])])
     if len(wanted) < 2:
         raise DatasetError(
-            "leaving one model out needs two of different families; collect some with op-profiler collect"
+            "leaving families of networks out needs two different ones; collect some with op-profiler collect"
         )
-    for family in wanted:
-        kin = families[examples.model] == family
-        known = np.isin(examples.operator, np.unique(examples.operator[kin])) if strict else kin
-        fitted = fit(examples.where(~known), choice=predictor, seed=seed, folds=_FOLDS)
-        kept = networks[families[networks] == family]
-        yield from predicted_networks(fitted, examples.where(np.isin(examples.model, kept)))
+    return [np.isin(families[examples.model], wanted[n::_GROUPS]) for n in range(min(_GROUPS, len(wanted)))]
+
+
+def fitted_without(examples: Examples, held: np.ndarray, predictor: str, seed: int = 0) -> Predictor:
+    """Fitted to what is not held out, and not to the operators of what is, wherever else they were measured.
+
+    Args:
+        held: mask of the entries.
+    """
+    known = np.isin(examples.operator, np.unique(examples.operator[held]))
+    return fit(examples.where(~known), choice=predictor, seed=seed, folds=_FOLDS)
+
+
+def looking_up(fitted: Predictor, examples: Examples) -> Predictor:
+    """The same predictor, which also looks up these measurements."""
+    return dataclasses.replace(fitted, measured=measured_of(examples, query_of(examples)))
 
 
 def predicted_networks(fitted: Predictor, examples: Examples) -> Iterator[HeldOutNetwork]:
@@ -180,15 +199,17 @@ def predicted_networks(fitted: Predictor, examples: Examples) -> Iterator[HeldOu
 
 def family_of(name: str) -> str:
     """What networks have in common that differ in their size only: the name without the sizes at its end, with its
-    version. ``vit_b_16`` and ``vit_l_16`` are vit; ``mobilenet_v3_small`` and ``_large`` are mobilenet_v3. A batch of
-    operators that were sampled from a network is of its family; of other batches, each is a family of its own."""
+    version. ``vit_b_16`` and ``vit_l_16`` are vit; ``mobilenet_v3_small`` and ``_large`` are mobilenet_v3. Those that
+    have the layers of another family under another name are of that. A batch of operators that were sampled from a
+    network is of its family; of other batches, each is a family of its own."""
     drawn = _OF_MODEL.fullmatch(name)
     parts = re.split(r"[-_.]", (drawn[1] if drawn else name).rsplit("/", 1)[-1].lower())
     if name.startswith("draw"):
         return name
     while len(parts) > 1 and _SIZE.fullmatch(parts[-1]):
         parts.pop()
-    return "_".join(parts) if _VERSION.fullmatch(parts[-1]) else "_".join(parts).rstrip("0123456789")
+    family = "_".join(parts) if _VERSION.fullmatch(parts[-1]) else "_".join(parts).rstrip("0123456789")
+    return _KIN.get(family, family)
 
 
 def _score_networks(found: list[HeldOutNetwork], predictor: str, seconds: float) -> Score:

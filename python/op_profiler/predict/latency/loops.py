@@ -18,7 +18,7 @@ from op_profiler.errors import OpProfilerError
 from op_profiler.measure.measurement import Precision
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.traffic import NAMES
-from op_profiler.shipped import shipped_loops
+from op_profiler.shipped import shipped_processors
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
@@ -54,13 +54,14 @@ def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], N
 @functools.lru_cache(maxsize=4)
 def _shipped(target: str) -> Mapping[str, np.ndarray]:
     """By workload key, what ships for the operators that ship, all of Relay; nothing for another target."""
-    path = shipped_loops()
-    if path is None:
-        return {}
-    with np.load(path, allow_pickle=False) as file:
-        if str(file["target"]) != target or file["names"].tolist() != list(NAMES):
-            return {}
-        return dict(zip(file["keys"].tolist(), file["loops"]))
+    known: dict[str, np.ndarray] = {}
+    for processor in shipped_processors():
+        if processor.loops is None:
+            continue
+        with np.load(processor.loops, allow_pickle=False) as file:
+            if str(file["target"]) == target and file["names"].tolist() == list(NAMES):
+                known |= zip(file["keys"].tolist(), file["loops"])
+    return known
 
 
 def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, target: str) -> None:

@@ -1,4 +1,4 @@
-"""Which predictor answers: a file, one fitted to a dataset, or the one that ships."""
+"""Which predictor answers: a file, one fitted to a dataset, or one that ships."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from op_profiler.addresses import without_password
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import PREDICTORS
+from op_profiler.predict.latency.devices import devices_in, is_here
 from op_profiler.predict.latency.query import unknown_loops
-from op_profiler.shipped import shipped_operators, shipped_predictor
+from op_profiler.schedules.records import slug
+from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_processors
 
 if TYPE_CHECKING:
     from op_profiler.predict.latency.devices import DeviceName
     from op_profiler.predict.latency.examples import Examples
     from op_profiler.predict.latency.predictor import Predictor
+
+_NO_DATASET = "there is no dataset to learn from; give one with --db (op-profiler sample makes one)"
 
 
 def open_predictor(
@@ -38,7 +42,8 @@ def open_predictor(
     Args:
         predictor: one of `PREDICTORS`, or the path of a file that `predictor_files.save` wrote.
         db: dataset to learn from; None for what ships.
-        device: start of a device's key or part of its processor's name; None for the only one, or this machine.
+        device: start of a device's key or part of its processor's name; None for the only one, or this machine; of what
+            ships, for this processor or the nearest (`shipped_processor`).
         compiler: whose kernels the times are of.
         note: told what takes long.
 
@@ -55,16 +60,50 @@ def open_predictor(
         if stored.device.compiler != compiler:
             raise DatasetError(f"{predictor} holds times of --compiler {stored.device.compiler}, not of {compiler}")
         return stored
-    shipped = shipped_predictor() if compiler == DEFAULT_COMPILER else None
-    if db is None and predictor == "default" and shipped is not None:
+    if db is None and predictor == "default" and compiler == DEFAULT_COMPILER:
+        ships = shipped_processor(device)
         try:
-            found = predictor_files.load(shipped)
+            if ships.predictor is not None:
+                return predictor_files.load(ships.predictor)
         except DatasetError as error:
             note(str(error))
-        else:
-            if device is None or _is(found.device, device):
-                return found
     return _fitted(examples_for(db=db, device=device, compiler=compiler, note=note), predictor, note)
+
+
+def shipped_processor(device: str | None = None) -> ShippedProcessor:
+    """Whose times answer where no dataset is named: those of this processor where it ships, else of the nearest by its
+    name; or of the one that is asked for.
+
+    Args:
+        device: start of a device's key or part of its processor's name.
+
+    Raises:
+        DatasetError: nothing ships, or not what is asked for; tells what does.
+    """
+    from op_profiler.targets.llvm.identity import processor_name
+
+    nearest = nearest_processor(slug(processor_name()))
+    if nearest is None:
+        raise DatasetError(_NO_DATASET)
+    if device is None:
+        return nearest
+    ships = shipped_processors()
+    devices = [_device_of(one) for one in ships]
+    return ships[devices.index(_chosen(devices, device))]
+
+
+def _device_of(ships: ShippedProcessor) -> DeviceName:
+    """From the predictor where it can be read, since the dataset takes longer."""
+    from op_profiler.predict.latency import predictor_files
+
+    if ships.predictor is not None:
+        try:
+            return predictor_files.device_in(ships.predictor)
+        except DatasetError:
+            if ships.operators is None:
+                raise
+    (device,) = devices_in(file=ships.operators)
+    return device
 
 
 def examples_for(
@@ -82,12 +121,11 @@ def examples_for(
     Raises:
         DatasetError: there are none, or several devices and none was chosen.
     """
-    from op_profiler.predict.latency.devices import devices_in
     from op_profiler.predict.latency.examples import load_examples
 
-    file = shipped_operators() if db is None else None
+    file = shipped_processor(device).operators if db is None else None
     if db is None and file is None:
-        raise DatasetError("there is no dataset to learn from; give one with --db (op-profiler sample makes one)")
+        raise DatasetError(_NO_DATASET)
     there = devices_in(db=db, file=file)
     if not there:
         raise _nothing_to_learn(db, load_examples(db=db, file=file).left_out)
@@ -129,12 +167,9 @@ def with_loops(examples: Examples, target: str, note: Callable[[str], None] = la
 
 
 def _chosen(devices: list[DeviceName], wanted: str | None) -> DeviceName:
-    from op_profiler.targets.llvm.identity import processor_name
-
     found = [d for d in devices if wanted is None or _is(d, wanted)]
     if wanted is None and len(found) > 1:
-        here = processor_name()
-        found = [d for d in devices if d.processor in here or here in d.processor] or found
+        found = [d for d in devices if is_here(d)] or found
     if len(found) == 1:
         return found[0]
     there = "; ".join(f"{d.key} ({d.processor}, {d.target})" for d in devices) or "none"
@@ -145,7 +180,7 @@ def _chosen(devices: list[DeviceName], wanted: str | None) -> DeviceName:
 
 
 def _is(device: DeviceName, wanted: str) -> bool:
-    return device.key.startswith(wanted) or wanted.lower() in f"{device.processor} {device.target}".lower()
+    return device.key.startswith(wanted) or slug(wanted) in slug(f"{device.processor} {device.target}")
 
 
 def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> Predictor:

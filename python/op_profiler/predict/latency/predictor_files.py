@@ -110,6 +110,21 @@ def load(path: Path) -> Predictor:
     return found
 
 
+def device_in(path: Path) -> DeviceName:
+    """The device that a stored predictor speaks for; the rest of the file is not read.
+
+    Raises:
+        DatasetError: as `load`.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return DeviceName(**_contents(archive, path)["device"])
+    except OpProfilerError:
+        raise
+    except Exception as error:  # zlib and json have errors of their own for damaged content
+        raise DatasetError(f"{path} is no predictor that can be read: {error or type(error).__name__}") from error
+
+
 def kept(name: str, make: Callable[[], Predictor], note: Callable[[str], None]) -> Predictor:
     """The predictor of a name in the cache folder; made, and kept there, where there is none that can be read.
 

@@ -49,7 +49,7 @@ def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str
     Args:
         name: of a kind of predictor, or a file.
         target: that the model was built for.
-        device: processor that the model was measured on.
+        device: name of the processor that the model was measured on.
     """
     from op_profiler.predict.latency import PREDICTORS
     from op_profiler.predict.latency.calibration import calibrated
@@ -62,7 +62,7 @@ def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str
     except OpProfilerError as error:
         return None, f"There is no prediction: {error}"
     whose = whose_sentence(predictor, None if name in PREDICTORS else name, notes)
-    if predictor.device.processor != device:
+    if not predictor.device.processor.startswith(device):  # that may tell family and model too
         whose += f" The model was measured on another machine ({device}), so expect large differences."
     return predictor, whose
 
