@@ -2,7 +2,7 @@
 
     python benchmarks/calibrate.py [--budget 3m] DB [DB ...]      (three minutes, and some seconds a network)
 
-It means something on another kind of processor than the one whose predictor ships. Each DB holds networks that were
+The predictor is that of the first processor that ships and is another one than this. Each DB holds networks that were
 measured on this machine, at each thread count: what ``op_performance_collector.py --modelname NAME --schedules none
 --db DB`` leaves, or ``compilers.py`` with BENCHMARK_DATASETS=FOLDER. `op-profiler calibrate` measures into a dataset of
 its own, in a user's folder of its own, and so knows nothing of these networks on this machine.
@@ -39,8 +39,13 @@ def predictors(db: str) -> dict[str, Predictor]:
     from op_profiler.predict.latency.fit import fit
     from op_profiler.predict.latency.open_predictor import examples_for, open_predictor
     from op_profiler.predict.latency.steady_times import steady
+    from op_profiler.schedules.records import slug
+    from op_profiler.shipped import shipped_processors
+    from op_profiler.targets.llvm.identity import processor_name
 
-    shipped = open_predictor()
+    here = slug(processor_name())
+    others = [one for one in shipped_processors() if one.folder.name != here]
+    shipped = open_predictor(device=others[0].folder.name)
     adapted = calibrated(lambda: shipped, None, print)
     if adapted is None:
         raise DatasetError("the calibration left nothing that can be used")
