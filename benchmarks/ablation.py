@@ -142,9 +142,10 @@ def main() -> None:
     for name, variant, keep in runs:
         rows.append({"left_out": name, **errors(examples, predicted(examples, variant, keep))})
         print(rows[-1], flush=True)
+    operators = " and ".join(f"{row['operators_percent']} %" for row in rows[:2])
     headline = (
-        f"{processor}: networks {rows[0]['networks_percent']} % off on average, {rows[1]['networks_percent']} % without "
-        f"what loops tell; operators above 20 us {rows[0]['operators_percent']} and {rows[1]['operators_percent']} %"
+        f"{processor}: networks {rows[0]['networks_percent']} % off on average, {rows[1]['networks_percent']} % "
+        f"without what loops tell; operators above 20 us {operators}"
     )
     store(__file__, headline, {"left_out": rows}, whole=arguments.db is None)
 

@@ -76,9 +76,8 @@ def main() -> None:
         print(", ".join(f"{name} {value}" for name, value in held[-1].items()))
         probes += [{"processor": processor} | row for row in states(examples)]
     headline = "; ".join(
-        "{processor}: {networks} networks, {sampled_operators:,} sampled operators, {measurements:,} measurements".format(
-            **row
-        )
+        f"{row['processor']}: {row['networks']} networks, {row['sampled_operators']:,} sampled operators, "
+        f"{row['measurements']:,} measurements"
         for row in held
     )
     store(__file__, headline, {"contents": held, "probe_over_its_median": probes}, whole=db is None)

@@ -3,7 +3,7 @@
 predictor that is fitted to both.
 
     python collector/ship_processor.py DB [DB ...]       datasets of one processor, files or addresses
-    python collector/ship_processor.py --again           loops and predictors of all that ships, after a change of features
+    python collector/ship_processor.py --again           loops and predictors of all that ships, for other features
 
 An hour or so for ten thousand operators. Loops are kept in the cache folder, so the same command goes on where it was
 interrupted, and with more data it reads those that are new. Nothing is measured. Then:
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 _WHERE = (
-    "device_key = '{key}' and origin = 'default' and error is null and model_key is not null"
+    "device_key = '{key}' and origin = 'default' and complete and error is null and model_key is not null"
     " and not (model_source = 'sample' and anchor in ('broadcast_to', 'strided_slice'))"
 )
 """Rows that ship: no failures, nothing tuned, nothing of what only stands around sampled operators."""
@@ -36,12 +36,14 @@ def note(text: str) -> None:
 
 
 def write_dataset(sources: list[str], wanted: str | None, results: Path) -> Path:
-    """One Parquet file of all datasets; the folder that it is in.
+    """One Parquet file of all datasets, without the times of single rounds; the folder that it is in.
 
     Args:
         wanted: key or part of the processor's name, where the datasets hold several.
         results: where the folder is made.
     """
+    from sqlalchemy import text
+
     from op_profiler.compilers import DEFAULT_COMPILER
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.formats.combined import combine
@@ -61,7 +63,9 @@ def write_dataset(sources: list[str], wanted: str | None, results: Path) -> Path
             sys.exit(f"the datasets have to be of one device, or --device names one; there are: {there}")
         folder = results / slug(devices[0].processor)
         folder.mkdir(parents=True, exist_ok=True)
-        with Dataset.open(merged, create=False, read_only=True) as dataset:
+        with Dataset.open(merged) as dataset:
+            with dataset.transaction(), dataset.read() as connection:
+                connection.execute(text("UPDATE measurements SET samples_us = '[]'"))  # four fifths of the file
             where = _WHERE.format(key=devices[0].key)
             done = export_table(dataset, folder / "operators.parquet", format="parquet", where=where)
     note(f"{done.rows} rows in {folder / 'operators.parquet'}")

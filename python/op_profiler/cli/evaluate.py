@@ -134,8 +134,8 @@ def _of_dataset(
         return f"{split}: {name}", lambda: evaluate_one(examples, split, name, seed)
 
     left = ", ".join(f"{count} {reason}" for reason, count in examples.left_out.items()) or "none"
-    device = examples.devices[int(examples.device[0])]
-    about = f"{len(examples)} measurements of {len(examples.operators)} operators on {device.processor}"
+    processor = examples.devices[int(examples.device[0])].processor
+    about = f"{len(examples)} measurements of {len(examples.operators)} operators on {processor}"
     about += f"; not used: {left}"
     return DESCRIPTIONS, [task(s, name) for s in splits for name in predictors], about
 

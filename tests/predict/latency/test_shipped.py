@@ -43,7 +43,7 @@ def predictor(ships: ShippedProcessor) -> Predictor:
 
 
 def test_the_dataset_is_as_large_as_its_card_says(examples: Examples) -> None:
-    assert len(examples.operators) >= 3000
+    assert len(examples.operators) >= 2000
     assert (~examples.sampled).sum() >= 10
     assert set(np.unique(examples.threads)) == {1, 2}
     wanted = {"conv2d", "depthwise", "dense", "batch_matmul", "pool", "softmax", "reduce", "elementwise", "layout"}
