@@ -13,7 +13,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "python" / "op_profiler"
 LAYERS = (
-    ("errors", "cores", "json_text", "shipped", "lean_imports"),
+    ("errors", "addresses", "cores", "json_text", "shipped", "lean_imports"),
     ("files", "registry", "c_compiler", "child_processes"),
     ("cache",),
     ("operators",),
