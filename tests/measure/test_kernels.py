@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -156,3 +156,29 @@ def test_weights_that_are_reshaped_or_answered_stay_in_the_memory_of_the_executo
     assert [tensor.view_of for tensor in tensors] == [None, None, None, None, 2, None]
     compiled = CompiledModel(None, (), {}, 0.0, "graph", (kernel,), tensors, outputs(graph))
     assert compiled.only_read(["read", "reshaped", "answered"]) == {"read": 1}
+
+
+@pytest.mark.parametrize(("us", "readings"), [(100.0, 5), (1e5, 3), (1e6, 1), (float("nan"), 1)])
+def test_long_models_are_read_less_often_before_and_after_the_rounds(us: float, readings: int) -> None:
+    asked: list[float] = []
+
+    class Model:
+        def run_model(self) -> None:
+            """It settles."""
+
+        def time_model(self) -> float:
+            asked.append(us)
+            return us
+
+    rounds = Rounds(
+        cast("Any", Model()),
+        ThreadPool(),
+        threads=(1,),
+        cache="model",
+        groups=[0],
+        skipped=[False],
+        coverage=1.0,
+        limits=Limits(),
+        meter=None,
+    )
+    assert rounds.whole_model_us(1) == pytest.approx(us, nan_ok=True) and len(asked) == readings

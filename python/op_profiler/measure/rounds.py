@@ -27,6 +27,8 @@ from op_profiler.targets.machine import Threads, TimedModel
 
 _RUNS_BEFORE_ROUNDS = 3
 _FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
+_US_OF_READINGS = 2.5e5
+"""From here on another reading says little: of a model of a second five would take as long as three rounds."""
 
 
 def _patience_seconds() -> float:
@@ -51,7 +53,7 @@ class Limits:
         window_seconds: shortest time over which foreign load is read.
         repeat_seconds: time spent on repeating before foreign load is accepted and marked;
             ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
-        readings: runs of the whole model before the first and after the last round.
+        readings: runs of the whole model before the first and after the last round; fewer of a long model.
     """
 
     target: float = 0.01
@@ -208,7 +210,10 @@ class Rounds:
         """Median of a few runs of the whole model, for the readings before and after the rounds."""
         self._pool.use(threads)
         self._model.run_model()
-        return float(np.median([self._model.time_model() for _ in range(self._limits.readings)]))
+        times = [self._model.time_model()]
+        while len(times) < self._limits.readings and sum(times) < _US_OF_READINGS:
+            times.append(self._model.time_model())
+        return float(np.median(times))
 
     def run(self, samples: dict[int, Samples], checkpoint: Callable[[float], None]) -> Outcome:
         """Add rounds to `samples` until they settle.
