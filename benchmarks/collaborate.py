@@ -74,7 +74,7 @@ def measure(names: str) -> dict[str, Any]:
 def main() -> None:
     run = run_of(__file__, __doc__, measure, MODELS)
     models, plans, gains = [], [], []
-    for names, commit, found in run.found:
+    for names, found in run.found:
         alone_us, jointly_us = found["shared_us"]
         print(
             f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us; "
@@ -103,7 +103,6 @@ def main() -> None:
                 "tuned_alone_us": round(alone_us),
                 "together_us": round(jointly_us),
                 "outputs": f"within {found['difference']:.0e} of the largest value",
-                "commit": commit,
             }
         )
     headline = f"tuned together over tuned alone: {min(gains):.3f} to {max(gains):.3f} times as fast"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+_FIGURES = ("benchmarks/results", "docs/figures.md", "benchmarks/README.md")
 sys.path.insert(0, str(ROOT / "python"))
 
 FIGURE_MODELS = (
@@ -57,9 +58,13 @@ def measured_on() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Of this checkout; tells where something in it was changed."""
-    command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    """Of this checkout; tells where something in it was changed but what benchmarks found."""
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *(f":!{path}" for path in _FIGURES))
+    return _git("describe", "--always") + ("-dirty" if changed else "")
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def provenance() -> str:
@@ -106,10 +111,9 @@ def in_own_process(script: str, arguments: list[str]) -> dict[str, Any] | None:
 
 
 class Found(NamedTuple):
-    """What a benchmark found of one name, and at which commit."""
+    """What a benchmark found of one name."""
 
     name: str
-    commit: str
     result: dict[str, Any]
 
 
@@ -126,7 +130,8 @@ def each_in_own_process(
     """A benchmark's ``--one NAME`` for several names; says which of them failed.
 
     Args:
-        kept: file of results, a line of JSON each: what is there is not run again, and told with its own provenance.
+        kept: file of results, a line of JSON each. What is there is not run again if it is of the same machine,
+            versions and commit, and nothing was changed: all rows of a table are of one code.
         options: further words of each command line.
 
     Raises:
@@ -134,7 +139,7 @@ def each_in_own_process(
     """
     now = provenance()
     lines = kept.read_text().splitlines() if kept is not None and kept.exists() else []
-    there = {entry["name"]: entry for entry in map(json.loads, lines)}
+    there = {entry["name"]: entry for entry in map(json.loads, lines) if _is_same(entry["provenance"], now)}
     none = True
     for name in names:
         if name not in there:
@@ -142,16 +147,19 @@ def each_in_own_process(
             if found is None:
                 print(f"{name}: failed", flush=True)
                 continue
-            there[name] = {"name": name, "provenance": now, "commit": commit(), "found": found}
+            there[name] = {"name": name, "provenance": now, "found": found}
             if kept is not None:
                 with kept.open("a") as file:
                     file.write(json.dumps(there[name]) + "\n")
-        elif there[name]["provenance"] != now:
-            print(f"\n{there[name]['provenance']}:", flush=True)
         none = False
-        yield Found(name, there[name]["commit"], there[name]["found"])
+        yield Found(name, there[name]["found"])
     if none:
         raise SystemExit("nothing was measured")
+
+
+def _is_same(provenance: str, now: str) -> bool:
+    """Whether what was measured then can stand beside what is measured now; the day may be another."""
+    return provenance.partition(", ")[2] == now.partition(", ")[2] and not now.endswith("-dirty")
 
 
 def run_of(script: str, description: str | None, measure: Callable[[str], dict[str, Any]], names: Sequence[str]) -> Run:

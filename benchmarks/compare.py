@@ -221,11 +221,11 @@ def main() -> None:
     run = run_of(__file__, __doc__, measure, NAMES)
     equals: list[dict[str, Any]] = []
     plants: list[dict[str, Any]] = []
-    for name, commit, result in run.found:
+    for name, result in run.found:
         if name.startswith("equal"):
-            equals += [{"model": name.split(":")[1], **pair, "commit": commit} for pair in result["pairs"]]
+            equals += [{"model": name.split(":")[1], **pair} for pair in result["pairs"]]
         else:
-            plants.append({"number": name.split(":")[1], **result, "commit": commit})
+            plants.append({"number": name.split(":")[1], **result})
         print(name, result, flush=True)
     told = []
     for method in ("in turns", "stored"):

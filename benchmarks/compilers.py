@@ -4,12 +4,13 @@
 
 All sides of one model are processes of their own that wait for each other, and run in turns. They are given the same
 graph and weights, but torch, which runs torchvision's or transformers' network of that name, where there is one.
-Relax's own pipeline schedules nothing for processors, so a run of a larger model takes seconds: it has fewer turns. A
-side that fails, or takes too long to be made or to run, is left out; the others are told all the same. Then the model
-is collected twice under each compiler, with empty caches: the first collection tells how far the sum of operators is
-from the whole model, both how long they take beside the build in the first. One model takes about three minutes, and
-``--keep`` goes on behind those that are there. With BENCHMARK_DATASETS=FOLDER the datasets of the collections stay in a
-folder that is there, one for each model and compiler.
+Relax's own pipeline schedules nothing for processors, so a run of a larger model takes seconds, of bert more than
+twenty: it has one turn, whose first run counts where it is long. *stock runs* tells how many its median is of. A side
+that fails, or takes too long to be made or to run, is left out; the others are told all the same. Then the model is
+collected twice under each compiler, with empty caches: the first collection tells how far the sum of operators is from
+the whole model, both how long they take beside the build in the first. One model takes about three minutes, and
+``--keep`` goes on behind those that are there of this commit and machine. With BENCHMARK_DATASETS=FOLDER the datasets
+of the collections stay in a folder that is there, one for each model and compiler.
 
 Goal: ours within 1.05 of Relay's in the geometric mean, and within 1.15 for every network; sums within 2 % in the
 median and 5 % at worst.
@@ -28,7 +29,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from common import FIGURE_MODELS, ROOT, collect, requests_of, run_of, store
@@ -49,9 +50,9 @@ _ROUNDS, _ROUNDS_OF_STOCK = 9, 1
 _SECONDS = 0.3  # of a turn, and one run at least behind the first
 _LONG_SECONDS = 1.5  # a first run from here on counts: nothing that it warms is as long
 _COMPILERS = ("relay", "relax")
-_MAKING_SECONDS, _TURN_SECONDS = 240, 20  # of a side, which is left out where it takes longer
+_MAKING_SECONDS, _TURN_SECONDS, _TURN_OF_STOCK_SECONDS = 240, 20, 300  # of a side, which is left out if it takes longer
 
-_ANSWER = re.compile(r"ready|[0-9.]+")
+_ANSWER = re.compile(r"ready|[0-9.]+ [0-9]+")
 
 Run = Callable[[int], Callable[[], Any]]
 """From a thread count to what runs the model once."""
@@ -116,7 +117,7 @@ def of_torch(name: str) -> Run:
 
 
 def serve(side: str, name: str) -> None:
-    """Make the model; then, for each thread count on a line of input, tell the milliseconds of a run."""
+    """Make the model; then, for each thread count on a line of input, tell a run's milliseconds, and of how many."""
     at = of_torch(name) if side == "torch" else compiled(name, side)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -126,7 +127,7 @@ def serve(side: str, name: str) -> None:
         until = time.perf_counter() + _SECONDS
         while not times or time.perf_counter() < until - first:
             times.append(timed(run))
-        print(1e3 * float(np.median(times)), flush=True)
+        print(1e3 * float(np.median(times)), len(times), flush=True)
 
 
 def timed(run: Callable[[], Any]) -> float:
@@ -134,6 +135,13 @@ def timed(run: Callable[[], Any]) -> float:
     started = time.perf_counter()
     run()
     return time.perf_counter() - started
+
+
+class Turn(NamedTuple):
+    """The median of the runs of a turn, and how many there were."""
+
+    ms: float
+    runs: int
 
 
 class Side:
@@ -149,21 +157,25 @@ class Side:
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        self._side = side
         self.is_there = False
 
     def wait(self) -> None:
         """Until the model is made."""
         self.is_there = self._answer(_MAKING_SECONDS) == "ready"
 
-    def ms(self, threads: int) -> float | None:
+    def turn(self, threads: int) -> Turn | None:
         """One turn; None where the process failed or took too long, after which it is not there."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.write(f"{threads}\n")
             self._process.stdin.flush()
-        answer = self._answer(_TURN_SECONDS)
+        answer = self._answer(_TURN_OF_STOCK_SECONDS if self._side == "stock" else _TURN_SECONDS)
         self.is_there = bool(answer)
-        return float(answer) if answer else None
+        if not answer:
+            return None
+        ms, runs = answer.split()
+        return Turn(float(ms), int(runs))
 
     def _answer(self, seconds: float) -> str:
         """The next line that is ours; empty where the process ended or was ended after so long."""
@@ -182,8 +194,8 @@ class Side:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """``ms``: by thread count and side, the median of the turns; ``collections`` by compiler, as `collected`."""
-    return {"ms": in_turns(name), "collections": {compiler: collected(name, compiler) for compiler in _COMPILERS}}
+    """``turns`` as `in_turns`; ``collections`` by compiler, as `collected`."""
+    return {"turns": in_turns(name), "collections": {compiler: collected(name, compiler) for compiler in _COMPILERS}}
 
 
 def collected(name: str, compiler: str) -> dict[str, Any] | None:
@@ -208,8 +220,8 @@ def collected(name: str, compiler: str) -> dict[str, Any] | None:
     return {"first": first, "second": second, "build": summaries[0][0]["build_seconds"], "ratios": ratios}
 
 
-def in_turns(name: str) -> dict[str, dict[str, float]]:
-    """By thread count and side, the median of the turns in milliseconds."""
+def in_turns(name: str) -> dict[str, dict[str, Turn]]:
+    """By thread count and side, the median of the turns and all of their runs."""
     from op_profiler.cores import usable_cores
 
     wanted = [side for side in SIDES if side != "torch" or name in _TORCH]
@@ -217,22 +229,27 @@ def in_turns(name: str) -> dict[str, dict[str, float]]:
     for one in sides.values():
         one.wait()
     counts = sorted({1, usable_cores()})
-    turns: dict[int, dict[str, list[float]]] = {n: {side: [] for side in sides} for n in counts}
+    turns: dict[int, dict[str, list[Turn]]] = {n: {side: [] for side in sides} for n in counts}
     for number in range(_ROUNDS):
         for threads in counts:
             for side, one in sides.items():
                 if not one.is_there or (side == "stock" and number >= _ROUNDS_OF_STOCK):
                     continue
-                ms = one.ms(threads)
-                if ms is not None:
-                    turns[threads][side].append(ms)
+                turn = one.turn(threads)
+                if turn is not None:
+                    turns[threads][side].append(turn)
     whole = {side for side, one in sides.items() if one.is_there}
     for one in sides.values():
         one.close()
     return {
-        str(n): {side: float(np.median(times)) for side, times in found.items() if side in whole}
+        str(n): {side: together(of_side) for side, of_side in found.items() if side in whole}
         for n, found in turns.items()
     }
+
+
+def together(turns: list[Turn]) -> Turn:
+    """Turns of one side as one."""
+    return Turn(float(np.median([turn.ms for turn in turns])), sum(turn.runs for turn in turns))
 
 
 def main() -> None:
@@ -245,13 +262,15 @@ def main() -> None:
     collections: list[dict[str, Any]] = []
     for one in run.found:
         collections += rows_of_collections(one.name, one.result["collections"])
-        for threads, found in one.result["ms"].items():
+        for threads, turns in one.result["turns"].items():
+            found = {side: ms for side, (ms, _) in turns.items()}
             ratio = found["relax"] / found["relay"] if {"relax", "relay"} <= found.keys() else None
             told = "".join(f"{found[side]:12.2f}" if side in found else f"{'-':>12}" for side in SIDES)
             print(f"{one.name:20} {threads:>7}{told}{'-' if ratio is None else f'{ratio:.3f}':>15}", flush=True)
             times = {f"{side}_ms": round(found[side], 3) if side in found else None for side in SIDES}
-            row = {"model": one.name, "threads": int(threads), **times, "ratio": ratio and round(ratio, 3)}
-            rows.append(row | {"commit": one.commit})
+            of_stock = {"stock_runs": turns["stock"][1] if "stock" in turns else None}
+            row = {"model": one.name, "threads": int(threads), **times, **of_stock}
+            rows.append(row | {"ratio": ratio and round(ratio, 3)})
     ratios = [row["ratio"] for row in rows if row["ratio"]]
     if not ratios or not collections:
         return

@@ -99,7 +99,7 @@ def main() -> None:
     run = run_of(__file__, __doc__, measure, (*BRANCHING, *CHAINS, *PAIRS))
     over_limit: list[tuple[float, float]] = []
     models, plans = [], []
-    for names, commit, found in run.found:
+    for names, found in run.found:
         low, high = found["sequential_interval_us"]
         print(
             f"\n{names} ({found['kernels']} kernels): sequential {found['sequential_us']:.0f} us "
@@ -118,7 +118,6 @@ def main() -> None:
                 "one_thread_us": round(found["one_thread_us"]),
                 "limit_us": round(found["limit_us"]),
                 "beside_a_copy": found["slowdown"] and round(found["slowdown"], 2),
-                "commit": commit,
             }
         )
         gap = found["sequential_us"] - found["limit_us"]

@@ -54,7 +54,7 @@ def main() -> None:
     run = run_of(__file__, __doc__, measure, MODELS)
     print(f"{'model':18} {'cores':6} {'rounds':>6} {'blocks us':>24} {'rows us':>24} {'one core over cores us':>24}")
     rows = []
-    for name, _, found in run.found:
+    for name, found in run.found:
         for state, medians in found.items():
             texts = (f"{middle:.0f} ({low:.0f} to {high:.0f})" for low, middle, high in medians["quartiles_us"])
             print(

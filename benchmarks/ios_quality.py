@@ -187,7 +187,7 @@ def main() -> None:
     run = run_of(__file__, __doc__, measure, MODELS)
     print(f"{'model':32} {'kernels':>7} {'plan of IOS from':18} {'us':>9} {'over the last':>13} {'measurements':>13}")
     plans, pieces = [], []
-    for name, _, found in run.found:
+    for name, found in run.found:
         about = {"model": name, "kernels": found["kernels"]}
         print(f"{name:32} {found['kernels']:>7} {'(sequential)':18} {found['sequential_us']:>9.1f}")
         plans.append(about | row_of("(sequential)", found["sequential_us"], None, None))

@@ -131,7 +131,7 @@ def main() -> None:
     options = ["--db", db, *(["--picture", str(given.picture)] if given.picture else [])]
     rows = []
     for found in each_in_own_process(__file__, given.models or MODELS, given.keep, options):
-        rows.append({"model": found.name, **found.result, "commit": found.commit})
+        rows.append({"model": found.name, **found.result})
         print(f"{found.name:20}", found.result, flush=True)
     if {row["model"] for row in rows} >= set(MODELS):
         by_name = {row["model"]: row for row in rows}

@@ -72,7 +72,7 @@ def _apart(times_us: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     run = run_of(__file__, __doc__, measure, MODELS)
-    rows = [{"model": name, **result, "commit": commit} for name, commit, result in run.found]
+    rows = [{"model": name, **result} for name, result in run.found]
     for row in rows:
         print(row, flush=True)
     largest = ", ".join(f"{row['model']} {row['largest_percent']} %" for row in rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -72,33 +73,41 @@ def test_every_result_is_on_the_page_of_figures(path: Path) -> None:
 
 
 SCRIPT = """
-import subprocess
+import os
 import sys
 from pathlib import Path
 sys.path.insert(0, {benchmarks!r})
-from common import run_of, store
+import common
 
 def measure(name):
     return {{"letters": len(name)}}
 
-run = run_of(__file__, __doc__, measure, ("mlp", "lstm"))
-rows = [{{"model": name, "commit": commit, **found}} for name, commit, found in run.found]
-store(__file__, "counted", {{"models": rows}}, whole=run.whole, folder=Path({folder!r}))
+common.commit = lambda: os.environ["COMMIT"]
+run = common.run_of(__file__, __doc__, measure, ("mlp", "lstm"))
+rows = [{{"model": name, **found}} for name, found in run.found]
+common.store(__file__, "counted", {{"models": rows}}, whole=run.whole, folder=Path({folder!r}))
 """
 
 
-def test_a_run_of_all_models_is_stored_and_goes_on_from_what_was_kept(tmp_path: Path) -> None:
-    script, results = tmp_path / "letters.py", tmp_path / "results"
+def test_a_run_of_all_models_is_stored_and_goes_on_from_what_was_kept_of_the_same_commit(tmp_path: Path) -> None:
+    script, results, kept = tmp_path / "letters.py", tmp_path / "results", tmp_path / "kept"
     script.write_text(SCRIPT.format(benchmarks=str(BENCHMARKS), folder=str(results)))
 
-    def run(*words: str) -> str:
-        command = [sys.executable, str(script), *words, "--keep", str(tmp_path / "kept")]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+    def run(commit: str, *words: str) -> str:
+        command = [sys.executable, str(script), *words, "--keep", str(kept)]
+        environment = {**os.environ, "COMMIT": commit}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300).stdout
 
-    assert "not stored" in run("mlp") and not results.exists()
-    kept = json.loads((tmp_path / "kept").read_text())
-    (tmp_path / "kept").write_text(json.dumps(kept | {"commit": "an older one", "found": {"letters": 30}}) + "\n")
-    run()
-    rows = json.loads((results / "letters.json").read_text())["tables"]["models"]
-    assert [(row["model"], row["letters"]) for row in rows] == [("mlp", 30), ("lstm", 4)]
-    assert rows[0]["commit"] == "an older one" != rows[1]["commit"]
+    def letters() -> list[tuple[str, int]]:
+        rows = json.loads((results / "letters.json").read_text())["tables"]["models"]
+        return [(row["model"], row["letters"]) for row in rows]
+
+    assert "not stored" in run("one", "mlp") and not results.exists()
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"found": {"letters": 30}}) + "\n")
+    run("one")
+    assert letters() == [("mlp", 30), ("lstm", 4)]
+    run("other")
+    assert letters() == [("mlp", 3), ("lstm", 4)]
+    kept.write_text(kept.read_text().replace("other", "other-dirty").replace(": 4", ": 40"))
+    run("other-dirty")
+    assert letters() == [("mlp", 3), ("lstm", 4)]

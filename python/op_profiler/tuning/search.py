@@ -139,7 +139,7 @@ class OperatorSearch:
         if not points:  # a tuner that says it has more, and has not
             space.exhausted = True
             return
-        candidates = [(Candidate(space.spec, point), space.task.schedule(point)) for point in points]
+        candidates = [(Candidate(space.spec, point), space.task.applied(point)) for point in points]
         results = self._try(candidates)
         space.learn(points, results)
 
@@ -182,7 +182,7 @@ class OperatorSearch:
         schedules = {t.candidate: t.schedule for t in chosen}
         champion = self._champion
         if champion is not None and champion not in schedules and champion.index is not None:
-            schedule = self._tasks[champion.task].schedule(champion.index)
+            schedule = self._tasks[champion.task].applied(champion.index)
             if (champion.task, schedule.key) not in defaults:
                 schedules[champion] = schedule
         results = self._runner.compare(list(schedules), _FINAL_ROUNDS)

@@ -102,6 +102,10 @@ class Task(abc.ABC):
         knobs = {name: values[place] for (name, values), place in zip(self.knobs.items(), places)}
         return Schedule(self.spec.template, knobs, origin, self.factors(knobs))
 
+    def applied(self, point: int) -> Schedule:
+        """As `schedule`, with what only the scheduled loops tell, which takes milliseconds; for what is tried."""
+        return self.schedule(point)
+
     def point(self, knobs: Mapping[str, Any], *, nearest: bool = False) -> int | None:
         """The valid point with these knob values; None where there is none, as the space may have changed since.
 

@@ -45,7 +45,7 @@ def entries(small_network: Any, target: Any) -> list[Entry]:
 def test_what_is_not_faster_in_the_model_does_not_become_its_record(place: InModel, entries: list[Entry]) -> None:
     """Its nanosecond alone, and that it has been in use so far, count for nothing."""
     decisions = place.decide(entries)
-    assert set(decisions) == {entry.item.anchor.key for entry in entries} and len(entries) == 2
+    assert set(decisions) == {entry.item for entry in entries} and len(entries) == 2
     assert all(d.winner is None and d.winner_us == d.default_us > 0 for d in decisions.values())
 
 

@@ -98,8 +98,8 @@ class InModel:
             found[item.anchor.key] = min(off, key=lambda s: off[s]) if off else "hot"
         return found
 
-    def decide(self, entries: Sequence[Entry]) -> dict[str, Decision]:
-        """By anchor, what is surely the fastest in the model; anchors that no build could be compared for are left out.
+    def decide(self, entries: Sequence[Entry]) -> dict[Tunable, Decision]:
+        """What is surely the fastest in the model; what no build could be compared for is left out.
 
         The winners are built together and compared with the default once more; what is not surely faster then either
         stays with the default.
@@ -107,24 +107,24 @@ class InModel:
         ranks = range(max((len(entry.candidates) for entry in entries), default=0))
         builds = [self._built([e.candidates[rank] for e in entries if rank < len(e.candidates)]) for rank in ranks]
         times = self._times(builds)
-        first = {e.item.anchor.key: self._first(e, times) for e in entries if self._positions(e.item)}
-        chosen = {key: winner for key, winner in first.items() if winner is not None}
+        first = {e.item: self._first(e, times) for e in entries if self._positions(e.item)}
+        chosen = {item: winner for item, winner in first.items() if winner is not None}
         (final,) = self._times([self._built(list(chosen.values()))])[1:] or [None]
         decisions = {}
         for entry in entries:
-            key, at = entry.item.anchor.key, self._positions(entry.item)
+            at = self._positions(entry.item)
             if not at or times[0] is None:
                 continue
             default_us = float(_median(times[0][:, at]))
-            winner = chosen.get(key)
+            winner = chosen.get(entry.item)
             if winner is None or final is None:
-                decisions[key] = Decision(None, default_us, default_us)
+                decisions[entry.item] = Decision(None, default_us, default_us)
                 continue
             default, beside = self._last_default[:, at], final[:, at]
             holds = is_faster(beside.sum(axis=1), default.sum(axis=1))
             default_us = float(_median(default))
             us = float(_median(beside)) if holds else default_us
-            decisions[key] = Decision(winner if holds else None, default_us, us)
+            decisions[entry.item] = Decision(winner if holds else None, default_us, us)
         return decisions
 
     def _first(self, entry: Entry, times: Sequence[np.ndarray | None]) -> Record | None:

@@ -94,7 +94,7 @@ class ModelTuner(Study):
                 found.append(self._search(item, runners[self.cache], done, len(items)))
         self.announce(stage="tuning", share=1.0, detail="the finalists in the model")
         decisions = place.decide([self._entry(*one) for one in found]) if place is not None else {}
-        return [dataclasses.asdict(self._decided(*one, decisions.get(one[0].anchor.key))) for one in found]
+        return [dataclasses.asdict(self._decided(*one, decisions.get(one[0]))) for one in found]
 
     def _cache_of_trials(self, item: Tunable) -> Cache | None:
         """The state that earlier trials of an anchor met, so that an interrupted search goes on; None without any."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from op_profiler.compilers.compiled_model import Occurrence
-from op_profiler.compilers.relax.legalize import OP
+from op_profiler.compilers.relax import batched
+from op_profiler.compilers.relax.legalize import op_of
 from op_profiler.compilers.relax.pipeline import Lowered
 from op_profiler.compilers.successors import Names, united
 from op_profiler.compilers.tvm_build import load_tvm
@@ -78,13 +78,9 @@ def _occurrence(description: Description, label: str, kernel: Any, call: Any, la
 def _description(module: IRModule, function: Any, label: str, call: Any, constant: tuple[bool, ...]) -> Description:
     """Of a Relax function that groups calls of TIR, or of one function of TIR that is called by itself."""
     tvm = load_tvm()
-    outputs = tensors_of(call.ty)
     if isinstance(function, tvm.tirx.PrimFunc):
-        arguments = [tensors_of(argument.ty) for argument in call.args[1].fields]
-        description = Description(arguments, constant)
-        inputs = [t for tensors in arguments for t in tensors]
-        name, attrs = _op(function, label, inputs, outputs)
-        description.op(name, attrs, description.names, inputs, outputs)
+        description = Description([tensors_of(argument.ty) for argument in call.args[1].fields], constant)
+        _told(description, function, label, call, list(description.names))
     else:
         description = Description([tensors_of(parameter.ty) for parameter in function.params], constant)
         names = dict(zip(function.params, description.names))
@@ -102,11 +98,27 @@ def _described(module: IRModule, binding: Any, names: dict[Any, str], descriptio
         return f"({','.join(names[field] for field in value.fields)})"
     if not isinstance(value, tvm.relax.Call) or value.op != tvm.ir.Op.get("relax.call_tir"):
         return names.get(value, type(value).__name__)
-    arguments = [names.get(argument, "const") for argument in value.args[1].fields]
-    inputs = [t for argument in value.args[1].fields for t in tensors_of(argument.ty)]
-    outputs = tensors_of(value.ty)
-    name, attrs = _op(module[value.args[0]], str(value.args[0].name_hint), inputs, outputs)
+    arguments = [names.get(one) or ",".join(map(_constant, tensors_of(one.ty))) for one in value.args[1].fields]
+    return _told(description, module[value.args[0]], str(value.args[0].name_hint), value, arguments)
+
+
+def _told(description: Description, function: Any, label: str, call: Any, arguments: list[str]) -> str:
+    """Tell the op of a function of TIR. Numbers in it are arguments of the op, as they are under Relay."""
+    inputs, outputs = [t for argument in call.args[1].fields for t in tensors_of(argument.ty)], tensors_of(call.ty)
+    noted = op_of(function)
+    if noted is None:
+        return description.op(_NUMBERED.sub("", label), {}, arguments, inputs, outputs)
+    op, attrs, inside = noted
+    name, attrs = _op(op, attrs, inputs, outputs)
+    for place, dtype in inside:
+        number = TensorSpec((), dtype)
+        arguments.insert(place, _constant(number))
+        inputs.insert(place, number)
     return description.op(name, attrs, arguments, inputs, outputs)
+
+
+def _constant(spec: TensorSpec) -> str:
+    return f"const:{spec.dtype}{list(spec.shape)}"
 
 
 def tensors_of(ty: Any) -> tuple[TensorSpec, ...]:
@@ -118,12 +130,8 @@ def tensors_of(ty: Any) -> tuple[TensorSpec, ...]:
     return (TensorSpec(tuple(int(getattr(d, "value", -1)) for d in ty.shape), str(ty.dtype)),)
 
 
-def _op(function: Any, label: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Op:
-    """Relay's op and attributes of a function of TIR."""
-    noted = (function.attrs or {}).get(OP)
-    if noted is None:
-        return _NUMBERED.sub("", label), {}
-    name, attrs = json.loads(str(noted))
+def _op(name: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Op:
+    """As Relay has an op and its attributes."""
     if name.startswith("nn.conv"):
         return _convolution(name, attrs, inputs, outputs)
     if name.startswith("nn.max_pool") or name.startswith("nn.avg_pool"):
@@ -141,7 +149,7 @@ def _op(function: Any, label: str, inputs: Sequence[TensorSpec], outputs: Sequen
         made = {"exclude": 0} | {key: int(v) if isinstance(v, bool) else v for key, v in attrs.items()}
         return name, made | ({"axis": [-1]} if made.get("axis") == [len(inputs[0].shape) - 1] else {})
     if name == "matmul" and len(inputs[0].shape) == len(inputs[1].shape) == 3:
-        return "nn.batch_matmul", {"transpose_a": 0, "transpose_b": 0}
+        return batched.NAME, batched.attributes(left=False, right=False)
     if name == "strided_slice":
         return name, {key: v for key, v in attrs.items() if key != "assume_inbound"} | {"slice_mode": "end"}
     if name == "layout_transform":

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from op_profiler.compilers.relax import convolution
 from op_profiler.compilers.tvm_build import load_tvm
 
-OP = "op_profiler_op"
-"""Attribute of a function of TIR: the op and its attributes, as JSON."""
+_OP = "op_profiler_op"
+"""Attribute of a function of TIR: what `op_of` tells, as JSON."""
 
 _LEGALIZE = "FLegalize"
 _NUMBERS = {"relax.clip": ("a_min", "a_max"), "relax.strided_slice": ("axes", "begin", "end", "strides")}
 """By the op: what its arguments behind the first one are called."""
 _LEVEL = 11  # TVM's own stand at 10, and the highest counts
+OUT_FUSABLE = 4
+"""An `OpPatternKind`: what follows it element by element may be fused to it."""
 
 Legalize = Callable[[Any, Any], Any]
 
 
 def legalize_ops() -> Any:
-    """A pass: `LegalizeOps`, with blocked convolutions, and with the attribute `OP`."""
+    """A pass: `LegalizeOps`, with blocked convolutions, whose functions remember their ops."""
     note_ops()
     return load_tvm().relax.transform.LegalizeOps({"relax.nn.conv2d": _noted(convolution.legalize)})
 
 
 @functools.cache
 def note_ops() -> None:
-    """Let `LegalizeOps` give every function the attribute `OP`, whoever runs that pass in this process."""
+    """Let `LegalizeOps` give every function the attribute `_OP`, whoever runs that pass in this process."""
     tvm = load_tvm()
     for op in (tvm.ir.Op.get(name) for name in tvm.ir.Op.list_op_names() if str(name).startswith("relax.")):
         legalize = op.get_attr(_LEGALIZE)  # None where it has none; `has_attr` says that it has one all the same
@@ -45,14 +47,28 @@ def _noted(legalize: Legalize) -> Legalize:
         if not isinstance(made, tvm.relax.Call) or made.op != call_tir:
             return made
         variable = made.args[0]
-        attrs = plain_attributes(call) | _given(call) | _scalars(call, made)
-        text = json.dumps([str(call.op.name).removeprefix("relax."), attrs], sort_keys=True)
-        function = builder.get()[variable].with_attr(OP, text)
+        attrs = plain_attributes(call) | _given(call)
+        text = _note(str(call.op.name).removeprefix("relax."), attrs, _inside(call, made))
+        function = builder.get()[variable].with_attr(_OP, text)
         return tvm.relax.Call(
             made.op, [builder.add_func(function, variable.name_hint), *made.args[1:]], made.attrs, made.ty_args
         )
 
     return noted
+
+
+def _note(op: str, attrs: dict[str, Any], inside: Sequence[tuple[int, str]] = ()) -> str:
+    return json.dumps([op, attrs, inside], sort_keys=True)
+
+
+def op_of(function: Any) -> tuple[str, dict[str, Any], list[tuple[int, str]]] | None:
+    """The op that a function of TIR was, its attributes, and place and dtype of each argument that is one number and
+    part of the function; None where nobody noted it."""
+    noted = (function.attrs or {}).get(_OP)
+    if noted is None:
+        return None
+    op, attrs, inside = json.loads(str(noted))
+    return op, attrs, [(place, dtype) for place, dtype in inside]
 
 
 def _given(call: Any) -> dict[str, Any]:
@@ -61,12 +77,17 @@ def _given(call: Any) -> dict[str, Any]:
     return {name: plain(getattr(value, "fields", value)) for name, value in zip(names, call.args[1:])}
 
 
-def _scalars(call: Any, made: Any) -> dict[str, Any]:
-    """Constants of one number that are no argument of the function but part of it: with others it is another one."""
+def _inside(call: Any, made: Any) -> list[tuple[int, str]]:
+    """As in `op_of`."""
     tvm = load_tvm()
-    given = [a for a in call.args if isinstance(a, tvm.ir.GenericConst) and getattr(a.ty, "ndim", None) == 0]
-    inside = [a for a in given if not any(a.same_as(field) for field in made.args[1].fields)]
-    return {"scalars": [a.value.numpy().item() for a in inside]} if inside else {}
+    passed = list(made.args[1].fields)
+    return [
+        (place, str(value.ty.dtype))
+        for place, value in enumerate(call.args)
+        if isinstance(value, tvm.ir.GenericConst)
+        and getattr(value.ty, "ndim", None) == 0
+        and not any(value.same_as(one) for one in passed)
+    ]
 
 
 def noted_call(
@@ -83,7 +104,7 @@ def noted_call(
     relax = load_tvm().relax
     made = builder.call_te(compute, *arguments, primfunc_name_hint=hint)
     variable = made.args[0]
-    function = builder.get()[variable].with_attr(OP, json.dumps([op, attrs], sort_keys=True))
+    function = builder.get()[variable].with_attr(_OP, _note(op, attrs))
     if pattern is not None:
         function = function.with_attr("op_pattern", pattern)
     return relax.Call(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from op_profiler.compilers.relax import dense, transposed
+from op_profiler.compilers.relax import batched, dense, transposed
 from op_profiler.compilers.relax.convolution import blocked_layouts
 from op_profiler.compilers.relax.fold import fold_with_numpy
 from op_profiler.compilers.relax.gpu import is_gpu
@@ -15,7 +16,7 @@ from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule, Target
 
 _CONV2D = "relax.nn.conv2d"
-_UNCHANGED = ["NCHW", "OIHW"]
+_PLAIN = ["NCHW", "OIHW"]
 
 
 def prepared(module: IRModule, target: Target) -> Any:
@@ -27,16 +28,18 @@ def prepared(module: IRModule, target: Target) -> Any:
     """
     tvm = load_tvm()
     transform = tvm.relax.transform
+    main = module["main"]
+    channels_last = any(one.value.attrs.data_layout != _PLAIN[0] for one in _convolutions(main))
     passes = [
         transform.CanonicalizeBindings(),
-        *([transform.FoldBatchnormToConv2D()] if _convolutions_are_read_once(module["main"]) else []),
+        *([transform.FoldBatchnormToConv2D()] if _convolutions_are_read_once(main) else []),
         rewrite_calls("PlainSums", {"relax.sum": plain_sum}),  # before what is stacked for them is something else
         rewrite_calls("SimplerOps", SIMPLER_OPS),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
         fold_with_numpy(),
         transform.FoldConstant(),
-        *([] if is_gpu(target) else _blocks_and_phases(vectors_of(target).lanes)),
+        *([] if is_gpu(target) else _layouts(vectors_of(target).lanes, channels_last=channels_last)),
         rewrite_calls("WholeOps", WHOLE_OPS),
         transform.DeadCodeElimination(),
     ]
@@ -44,21 +47,45 @@ def prepared(module: IRModule, target: Target) -> Any:
         return tvm.transform.Sequential(passes)(module)
 
 
-def _blocks_and_phases(lanes: int) -> list[Any]:
-    """Passes after which data and weights lie as rules for processors read them."""
-    transform = load_tvm().relax.transform
+def _layouts(lanes: int, *, channels_last: bool) -> list[Any]:
+    """Passes after which data and weights lie as rules for processors read them.
 
-    def layouts(call: Any) -> dict[str, list[str]]:
-        if call.op.name != _CONV2D or call.attrs.data_layout != _UNCHANGED[0]:
+    Args:
+        channels_last: a convolution has them there. Then all of them are brought to the front first: TVM's pass takes
+            what lies between convolutions along where axes only change places.
+    """
+
+    def blocked(call: Any) -> dict[str, list[str]]:
+        if call.op.name != _CONV2D or call.attrs.data_layout != _PLAIN[0]:
             return {}
-        return {_CONV2D: blocked_layouts(call, lanes) or _UNCHANGED}
+        return {_CONV2D: blocked_layouts(call, lanes) or _PLAIN}
 
+    return [
+        *(_converted(lambda call: {_CONV2D: _PLAIN}) if channels_last else []),
+        *_converted(blocked),
+        rewrite_calls("PackedWeights", {"relax.matmul": _packed(lanes), "relax.nn.conv2d_transpose": _phases(lanes)}),
+    ]
+
+
+def _converted(layouts: Callable[[Any], dict[str, list[str]]]) -> list[Any]:
+    """Passes that give convolutions these layouts of data, weight and output, and what is constant at once."""
+    transform = load_tvm().relax.transform
     return [
         transform.ConvertLayout({}, layouts),
         fold_with_numpy(),
         transform.FoldConstant(),
         transform.CanonicalizeBindings(),
-        rewrite_calls("PackedWeights", {"relax.matmul": _packed(lanes), "relax.nn.conv2d_transpose": _phases(lanes)}),
+    ]
+
+
+def _convolutions(function: Any) -> list[Any]:
+    """Bindings of ``relax.nn.conv2d``."""
+    relax = load_tvm().relax
+    bindings = (binding for block in function.body.blocks for binding in block.bindings)
+    return [
+        binding
+        for binding in bindings
+        if isinstance(binding.value, relax.Call) and getattr(binding.value.op, "name", "") == _CONV2D
     ]
 
 
@@ -69,7 +96,6 @@ def _convolutions_are_read_once(function: Any) -> bool:
     """
     relax = load_tvm().relax
     readers: dict[Any, int] = {}
-    convolutions = []
 
     def read(value: Any) -> None:
         if isinstance(value, relax.Var):
@@ -82,15 +108,15 @@ def _convolutions_are_read_once(function: Any) -> bool:
         value = binding.value
         for argument in getattr(value, "args", [getattr(value, "tuple_value", value)]):
             read(argument)
-        if isinstance(value, relax.Call) and getattr(value.op, "name", "") == _CONV2D:
-            convolutions.append(binding.var)
-    return all(readers.get(variable, 0) <= 1 for variable in convolutions)
+    return all(readers.get(one.var, 0) <= 1 for one in _convolutions(function))
 
 
 def _packed(lanes: int) -> Rewrite:
     def rewrite(builder: Any, constant: Constant, call: Any) -> Any:
         weight = constant(call.args[1])
-        if weight is None or weight.ndim != 2 or str(call.args[0].ty.dtype) != str(weight.dtype):
+        if weight is None:
+            return batched.transposed_sides(builder, call)
+        if weight.ndim != 2 or str(call.args[0].ty.dtype) != str(weight.dtype):
             return call
         return dense.packed(builder, call, weight, lanes)
 

@@ -46,3 +46,15 @@ def rewrite_calls(name: str, rewrites: dict[str, Rewrite]) -> Any:
         return rewriter.builder_.get()
 
     return rewritten
+
+
+def call_of(builder: Any, value: Any, op: str) -> Any | None:
+    """The call of an op that gives a value; None where that is no call of it.
+
+    Args:
+        builder: ``relax.BlockBuilder`` of the module.
+        op: with ``relax.`` in front.
+    """
+    relax = load_tvm().relax
+    known = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
+    return known if isinstance(known, relax.Call) and getattr(known.op, "name", "") == op else None

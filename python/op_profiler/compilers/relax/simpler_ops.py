@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relax.rewrite import Constant, Rewrite
+from op_profiler.compilers.relax.rewrite import Constant, Rewrite, call_of
 from op_profiler.compilers.tvm_build import load_tvm
 
 
@@ -24,7 +24,7 @@ def _clip(builder: Any, constant: Constant, call: Any) -> Any:
 
 def _clip_again(builder: Any, constant: Constant, call: Any) -> Any:
     """What `_clip` wrote."""
-    op, inner = load_tvm().relax.op, _call_of(builder, call.args[0], "relax.maximum")
+    op, inner = load_tvm().relax.op, call_of(builder, call.args[0], "relax.maximum")
     if inner is None:
         return call
     low, high = (_scalar(constant, each.args[1]) for each in (inner, call))
@@ -43,19 +43,12 @@ def _leaky_relu(builder: Any, constant: Constant, call: Any) -> Any:
 
 def _leaky_relu_again(builder: Any, constant: Constant, call: Any) -> Any:
     """What `_leaky_relu` wrote."""
-    inner = _call_of(builder, call.args[1], "relax.multiply")
+    inner = call_of(builder, call.args[1], "relax.multiply")
     if inner is None or not call.args[0].same_as(inner.args[0]):
         return call
     alpha = _scalar(constant, inner.args[1])
     known = alpha is not None and 0 <= alpha <= 1
     return load_tvm().relax.op.nn.leakyrelu(call.args[0], alpha) if known else call
-
-
-def _call_of(builder: Any, value: Any, op: str) -> Any | None:
-    """The call of an op that gives a value; None where that is no call of it."""
-    relax = load_tvm().relax
-    known = builder.lookup_binding(value) if isinstance(value, relax.Var) else None
-    return known if isinstance(known, relax.Call) and getattr(known.op, "name", "") == op else None
 
 
 def _scalar(constant: Constant, value: Any) -> float | None:

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from op_profiler.compilers.relax.legalize import noted_call
+from op_profiler.compilers.relax.legalize import OUT_FUSABLE, noted_call
 from op_profiler.compilers.relax.vectors import divisor
 from op_profiler.compilers.tvm_build import load_tvm
 
 NAME = "conv2d_transpose_packed"
 """Of the block that sums."""
 _OP = "nn.conv2d_transpose"
-_OUT_FUSABLE = 4  # `OpPatternKind`: what follows it element by element may be fused
 
 
 def packed(builder: Any, call: Any, weight: np.ndarray, lanes: int) -> Any | None:
@@ -61,7 +60,7 @@ def packed(builder: Any, call: Any, weight: np.ndarray, lanes: int) -> Any | Non
     }
     constant = load_tvm().relax.const(np.ascontiguousarray(phases))
     arguments = (call.args[0], constant, padding[0], padding[1], height, width)
-    return noted_call(builder, _OP, named, _compute, *arguments, hint="conv2d_transpose", pattern=_OUT_FUSABLE)
+    return noted_call(builder, _OP, named, _compute, *arguments, hint="conv2d_transpose", pattern=OUT_FUSABLE)
 
 
 def _compute(data: Any, weight: Any, top: int, left: int, height: int, width: int) -> Any:

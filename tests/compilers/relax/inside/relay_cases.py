@@ -339,10 +339,13 @@ def _network(r: Any, m: Maker) -> list[Any]:
     dense = r.nn.relu(r.nn.bias_add(r.nn.dense(m.data(3, 16), m.weight(48, 16)), m.weight(48)))
     row = r.nn.conv1d(m.data(1, 8, 20), m.weight(16, 8, 3), channels=16, kernel_size=3, padding=1)
     products = r.nn.batch_matmul(m.data(4, 9, 16), m.data(4, 16, 7), transpose_b=False)
+    scores = r.nn.softmax(r.multiply(r.nn.batch_matmul(m.data(4, 9, 16), m.data(4, 7, 16)), r.const(0.25)))
+    wide = r.nn.bias_add(r.nn.dense(m.data(5, 16), m.weight(64, 16)), m.weight(64))
+    gelu = r.multiply(r.multiply(wide, r.const(0.5)), r.add(r.const(1.0), r.erf(r.multiply(wide, r.const(0.70710677)))))
     images = m.data(2, 3, 5, 7)
     return [
         *(pooled, r.nn.softmax(r.nn.dense(dense, m.weight(10, 48)))),
-        *(r.nn.relu(row), products, r.sum(images, axis=[2, 3]), r.mean(images, axis=-1)),
+        *(r.nn.relu(row), products, scores, gelu, r.sum(images, axis=[2, 3]), r.mean(images, axis=-1)),
         *(r.tanh(images), r.transpose(images, (0, 2, 3, 1))),
     ]
 

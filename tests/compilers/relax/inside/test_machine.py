@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.measure.caches import beyond_caches_bytes, caches_in_use_bytes
 from op_profiler.measure.steadiness import PROBE_NAMES, SteadinessProbe
 from op_profiler.measure.threads import available_cores
 from op_profiler.targets.open_machine import open_machine
-from op_profiler.targets.target import resolve_target
-
-
-@pytest.fixture(scope="module")
-def target() -> Any:
-    load_tvm()
-    return resolve_target("llvm")
 
 
 def test_the_steadiness_probe_takes_time_and_reads_what_no_cache_holds(target: Any) -> None:

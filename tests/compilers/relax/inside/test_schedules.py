@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from networks import Body, constant, module, quickly_built, small_network
 
+from op_profiler.compilers.relax.describe import occurrences_of
 from op_profiler.compilers.relax.pipeline import finish, lower, scheduled
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.targets.target import resolve_target
@@ -69,6 +70,48 @@ def test_convolutions(rule: str, shape: tuple[int, ...], weight: tuple[int, ...]
     check(module(shape, body), shape, rule)
 
 
+LAST = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+"""As TFLite has convolutions."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "shape", "weight", "options"),
+    [
+        (BLOCKED, (2, 15, 17, 3), (5, 3, 3, 13), {"padding": (2, 1), "strides": 2}),
+        (BLOCKED, (1, 17, 13, 24), (3, 3, 24, 40), {"padding": 2, "dilation": 2}),
+        (BLOCKED, (1, 9, 11, 48), (3, 3, 1, 48), {"padding": (0, 1, 2, 1), "groups": 48, "strides": (2, 1)}),
+        (BLOCKED, (1, 8, 7, 64), (3, 3, 16, 64), {"padding": (0, 1, 2, 1), "groups": 4}),
+        (PLAIN, (1, 11, 23, 3), (3, 3, 3, 3), {"padding": 1}),
+        (PLAIN, (1, 9, 11, 16), (3, 3, 1, 32), {"padding": 1, "groups": 16}),
+    ],
+)
+def test_convolutions_with_the_channels_last(
+    rule: str, shape: tuple[int, ...], weight: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        made = relax.op.nn.conv2d(data, constant(*weight), **LAST, **options)
+        return relax.op.clip(relax.op.add(made, constant(1, 1, 1, weight[3])), -0.5, 0.5)
+
+    check(module(shape, body), shape, rule)
+
+
+def test_a_network_with_the_channels_last_stays_in_blocks_between_its_convolutions() -> None:
+    shape, target = (1, 13, 11, 16), resolve_target("llvm")
+
+    def body(builder: Any, relax: Any, data: Any) -> Any:
+        op, emit = relax.op, builder.emit
+        made = emit(op.nn.relu(op.add(op.nn.conv2d(data, constant(3, 3, 16, 32), padding=1, **LAST), constant(32))))
+        pooled = emit(op.nn.max_pool2d(made, pool_size=3, strides=2, padding=1, layout="NHWC"))
+        both = emit(op.concat([pooled, op.nn.conv2d(pooled, constant(1, 1, 32, 16), **LAST)], axis=3))
+        deep = emit(op.nn.conv2d(both, constant(3, 3, 1, 48), groups=48, padding=1, **LAST))
+        return op.nn.softmax(op.mean(op.add(deep, both), axis=[1, 2]), axis=-1)
+
+    model = module(shape, body)
+    check(model, shape, BLOCKED, "reduction", "rows")
+    kernels = [str(name.name_hint) for name, _ in lower(model, target).kernels.functions_items()]
+    assert len([name for name in kernels if "transpose" in name or "layout" in name]) == 1  # of what is given
+
+
 def test_a_minimum_of_a_maximum_is_a_clip_only_where_its_bounds_are_in_order() -> None:
     def body(builder: Any, relax: Any, data: Any) -> Any:
         low, high = (relax.const(np.float32(bound)) for bound in (0.5, -0.5))
@@ -95,17 +138,17 @@ def test_convolutions_of_one_and_of_three_dimensions() -> None:
 
 
 def test_axes_of_a_convolution_have_the_names_of_its_layout() -> None:
-    shape, target = (1, 7, 6, 8), resolve_target("llvm")
+    shape, target = (1, 7, 8), resolve_target("llvm")
 
     def body(builder: Any, relax: Any, data: Any) -> Any:
-        made = relax.op.nn.conv2d(data, constant(3, 3, 8, 16), data_layout="NHWC", kernel_layout="HWIO")
+        made = relax.op.nn.conv1d(data, constant(3, 8, 16), data_layout="NWC", kernel_layout="WIO")
         return relax.op.nn.relu(made)
 
     check(module(shape, body), shape, PLAIN)
     (schedule,) = scheduled(lower(module(shape, body), target).kernels, target)[1].values()
     factors = schedule.factors
-    assert factors.reorder == "n oh ow oc | ry.o ry.i rx rc" and factors.parallel == "n oh ow"
-    assert factors.tile == {"oh": 5, "ow": 1, "oc": factors.vectorize}
+    assert factors.reorder == "n ow oc | rx.o rx.i rc" and factors.parallel == "n ow"
+    assert factors.tile == {"ow": 5, "oc": factors.vectorize}
 
 
 PHASES = "conv2d_transpose"
@@ -186,12 +229,22 @@ def test_rows_of_products_are_parallel_where_columns_are_few() -> None:
     assert schedule.factors.parallel == "x y"
 
 
-def test_batched_products() -> None:
+@pytest.mark.parametrize("swapped", [(False, False), (False, True), (True, False), (True, True)])
+def test_batched_products_of_which_no_side_is_transposed_before(swapped: tuple[bool, bool]) -> None:
+    shape, target = (3, 14, 20), resolve_target("llvm")
+
     def body(builder: Any, relax: Any, data: Any) -> Any:
-        return relax.op.matmul(data, relax.op.permute_dims(data, [0, 2, 1]))
+        op, other = relax.op, builder.emit(relax.op.multiply(data, constant(14, 20)))
+        if swapped[0] == swapped[1]:
+            other = builder.emit(op.reshape(other, [3, 20, 14]))
+        sides = [op.permute_dims(x, [0, -1, 1]) if swap else x for x, swap in zip((data, other), swapped)]
+        return op.nn.relu(op.add(op.matmul(*map(builder.emit, sides)), relax.const(np.float32(0.25))))
 
-    check(module((3, 12, 20), body), (3, 12, 20), "matmul")
-
+    model = module(shape, body)
+    check(model, shape, "matmul")
+    (product,) = (one for one in occurrences_of(lower(model, target)) if one.operator.anchor == "nn.batch_matmul")
+    assert product.operator.attrs[0] == {"transpose_a": int(swapped[0]), "transpose_b": int(swapped[1])}
+    assert not any("transpose" in str(name.name_hint) for name, _ in lower(model, target).kernels.functions_items())
 
 def test_products_of_rows_that_only_run_time_tells() -> None:
     load_tvm()
@@ -250,6 +303,13 @@ def test_reductions(shape: tuple[int, ...]) -> None:
     check(module(shape, body([[2, 3], [-1], [0, 1, 2, 3]], keepdims=True)), shape, "rows")
     check(module(shape, body([[1], [0, 2]], keepdims=False)), shape, "reduction")
     check(module(shape, body([[1, 3], [0, 1, 2, 3]], keepdims=False)), shape)
+
+
+def test_reductions_of_few_rows_are_parallel_over_columns_too() -> None:
+    target = resolve_target("llvm")
+    kernels = lower(module((2, 30, 768), lambda b, relax, x: relax.op.sum(x, axis=[1])), target).kernels
+    (schedule,) = scheduled(kernels, target)[1].values()
+    assert schedule.template == "reduction.relax" and schedule.factors.parallel == "ax0 ax1"
 
 
 def test_reductions_of_a_whole_tensor_are_parallel() -> None:

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from op_profiler.compilers.relax.rules.blocks import REDUCTION, sum_in_registers, vectorize_and_unroll
-from op_profiler.compilers.relax.rules.elementwise import schedule_blocks
+from op_profiler.compilers.relax.rules.elementwise import PARTS, schedule_blocks
 from op_profiler.compilers.relax.rules.template import INLINE, ROOT, Knobs
 from op_profiler.compilers.relax.vectors import Vectors, divisor
 from op_profiler.schedules.factors import Factors
@@ -145,6 +145,15 @@ class Nest:
     def fused(self, knobs: Knobs) -> int:
         """How many loops the parallel one is made of: those of extent 1, which stand in front, and some more."""
         return len(self.order) - self._loops + min(knobs["fuse"], self._loops)
+
+    def in_parts(self) -> Nest:
+        """The same; its default also runs the last outer loop in parallel where the others have few iterations."""
+        tiles = {axis.name: self.default.get(f"tile_{axis.name}", 1) for axis in self.axes}
+        counts = {axis.name: max((axis.extent or 1) // tiles[axis.name], 1) for axis in self.axes}
+        *others, last = (counts[name] for name in self.order)
+        if math.prod(others) >= PARTS or last == 1:
+            return self
+        return dataclasses.replace(self, default={**self.default, "fuse": self._loops})
 
     def columns(self, knobs: Knobs) -> int:
         """Elements of the last axis in the register tile."""

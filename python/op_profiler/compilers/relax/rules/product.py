@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from typing import Any
 
+from op_profiler.compilers.relax.batched import TRANSPOSED
 from op_profiler.compilers.relax.rules.blocks import Unfit, anchor_of, epilogue, extent, inline, name_of, spatial_count
-from op_profiler.compilers.relax.rules.elementwise import PARTS
 from op_profiler.compilers.relax.rules.nest import Anchored, Axis, nest_of, reduction_of
 from op_profiler.compilers.relax.vectors import Vectors, divisor, lanes_of
 
@@ -25,7 +23,7 @@ def product(schedule: Any, vectors: Vectors) -> Anchored:
     if "matmul" not in name_of(schedule, anchor):
         raise Unfit("no product")
     count = spatial_count(schedule, anchor)
-    before = inline(schedule, before)
+    before = inline(schedule, before, [TRANSPOSED])
     last = epilogue(schedule, anchor, after)
     loops = schedule.get_loops(last)
     if len(loops) != count or count < 2 or len(schedule.get_loops(anchor)) != count + 1:
@@ -45,10 +43,7 @@ def product(schedule: Any, vectors: Vectors) -> Anchored:
     split = reduction[0][0] if reduction[0][1] > 1 else None
     tile = {"y": tall, "x": wide * lanes}
     nest = nest_of(axes, order, tile, reduction, split, lanes=vectors.lanes, block=block, vectorize=lanes)
-    parts = math.prod(size or 1 for size in batch) * (columns // (wide * lanes))
-    if parts < PARTS and (rows or 1) > tall:
-        nest = dataclasses.replace(nest, default={**nest.default, "fuse": sum(axis.extent != 1 for axis in axes)})
-    return Anchored(schedule, nest, anchor, last, before)
+    return Anchored(schedule, nest.in_parts(), anchor, last, before)
 
 
 def _block_of_columns(schedule: Any, anchor: Any) -> int | None:

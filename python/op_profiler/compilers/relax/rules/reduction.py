@@ -70,4 +70,4 @@ def reduction(schedule: Any, vectors: Vectors) -> Anchored:
         vectorize=lanes,
         compute_at=(INLINE if of_blocks else ROOT) if len(padded) == 1 else None,
     )
-    return Anchored(schedule, nest, anchor, last, padded)
+    return Anchored(schedule, nest.in_parts(), anchor, last, padded)

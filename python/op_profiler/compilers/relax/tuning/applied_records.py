@@ -7,6 +7,7 @@ from typing import Any
 from op_profiler.compilers.relax.rules import SUFFIX, template_of
 from op_profiler.compilers.relax.rules.blocks import TVM_ERRORS
 from op_profiler.compilers.relax.tuning.automatic import PREFIX, factors_of_sketch
+from op_profiler.compilers.relax.tuning.finished_loops import with_loops
 from op_profiler.compilers.relax.tuning.workload import computation, workload_of
 from op_profiler.compilers.relax.vectors import Vectors
 from op_profiler.compilers.tvm_build import load_tvm
@@ -48,13 +49,14 @@ class AppliedRecords:
         except (*TVM_ERRORS, LookupError):
             self.refused.add(wanted)
             return None
-        return schedule.mod["main"], Schedule(record.template, record.knobs, "tuned", self._factors(function, record))
+        factors = self._factors(function, record, schedule)
+        return schedule.mod["main"], Schedule(record.template, record.knobs, "tuned", factors)
 
-    def _factors(self, function: Any, record: Record) -> Factors:
+    def _factors(self, function: Any, record: Record, schedule: Any) -> Factors:
         """What the knobs of our templates and of sketches do; nothing is known of other traces, nor of knobs of another
         version."""
         if record.template.startswith(PREFIX):
-            return factors_of_sketch(record.knobs)
+            return with_loops(factors_of_sketch(record.knobs), schedule)
         if not record.template.endswith(SUFFIX) or not record.knobs:
             return Factors()
         found = template_of(function, self._vectors, record.template.removesuffix(SUFFIX))

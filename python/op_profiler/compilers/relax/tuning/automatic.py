@@ -15,12 +15,14 @@ Where several blocks are tiled, names of the later ones have the block in them. 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.compilers.relax.rules.blocks import REDUCTION, TVM_ERRORS
+from op_profiler.compilers.relax.tuning.finished_loops import with_loops
 from op_profiler.compilers.relax.tuning.function_task import FunctionTask, Knobs, plain
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
@@ -65,7 +67,10 @@ def sketches(module: Any, target: Target) -> list[str]:
 
 
 def factors_of_sketch(knobs: Mapping[str, Any]) -> Factors:
-    """What these values do, in the words of the dataset: of an axis the innermost part is the tile."""
+    """What these values do, in the words of the dataset: of an axis the innermost part is the tile.
+
+    MetaSchedule decides by sizes what is parallel and what is a vector; the loops tell (`with_loops`).
+    """
     tile, split, where = {}, {}, []
     for name, value in knobs.items():
         kind, _, axis = name.partition("_")
@@ -103,6 +108,14 @@ class SketchTask(FunctionTask):
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
         return factors_of_sketch(knobs)
+
+    def applied(self, point: int) -> Schedule:
+        schedule = self.schedule(point)
+        try:
+            made = self._scheduled(schedule.knobs)
+        except InvalidPointError:
+            return schedule
+        return dataclasses.replace(schedule, factors=with_loops(schedule.factors, made))
 
     def default(self) -> Schedule:
         """The decisions that the sketch was drawn with."""

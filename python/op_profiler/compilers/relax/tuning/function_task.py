@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from op_profiler.compilers.imported_model import InputSpec
 from op_profiler.compilers.relax.tuning.workload import module_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules.metaschedule_database import ANNOTATION, note_of
@@ -62,7 +63,7 @@ class FunctionTask(Task):
         built = self._built(self._module)
         rng = np.random.default_rng(0)
         *inputs, (shape, dtype) = built.tensors
-        arrays = [rng.standard_normal(shape).astype(dtype) for shape, dtype in inputs]
+        arrays = [InputSpec("", shape, dtype).random(rng) for shape, dtype in inputs]  # indices are within any axis
         tensors = [tvm.runtime.tensor(array) for array in arrays]
         output = tvm.runtime.empty(shape, dtype)
         built.function["main"](*tensors, output)

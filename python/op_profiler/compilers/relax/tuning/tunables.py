@@ -52,15 +52,15 @@ def _arguments(occurrence: Occurrence) -> tuple[object, ...]:
 def tunables(
     occurrences: Sequence[Occurrence], target: Target, keys: Collection[str] | None, space: str
 ) -> list[Tunable]:
-    """Each operator once, since records of MetaSchedule are for a whole kernel.
+    """Each kernel once, since records of MetaSchedule are for one: a number in it, which its key does not tell, counts.
 
     Args:
         keys, space: as in `Compiler.tunables`.
     """
-    found = {}
+    found: dict[tuple[str, str], Tunable] = {}
     for occurrence in occurrences:
-        operator = occurrence.operator
-        if operator.key in found or (keys is not None and operator.key not in keys):
+        operator, same = occurrence.operator, (occurrence.operator.key, occurrence.label)
+        if same in found or (keys is not None and operator.key not in keys):
             continue
         default = spec_of(occurrence, target)
         if space != AUTOMATIC:
@@ -70,5 +70,5 @@ def tunables(
         else:
             tasks = ()
         if tasks:
-            found[operator.key] = Tunable(operator, tasks, default, (operator.key,))
+            found[same] = Tunable(operator, tasks, default, (operator.key,))
     return list(found.values())

@@ -1,0 +1,72 @@
+"""Batched products of which a side is transposed, as one op, which this TVM has none for.
+
+Relay has one, so the operator is the same under both compilers. A transposed right side is laid out anew inside of the
+kernel: a vector of the output reads what lies beside each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.compilers.relax.legalize import OUT_FUSABLE, noted_call
+from op_profiler.compilers.relax.rewrite import call_of
+from op_profiler.compilers.tvm_build import load_tvm
+
+NAME = "nn.batch_matmul"
+TRANSPOSED = "transposed"
+"""Of the block that lays out the right side."""
+_RANK = 3
+
+
+def transposed_sides(builder: Any, call: Any) -> Any:
+    """In place of a ``relax.matmul`` of which a side is a transposition a call of TIR that reads what was transposed.
+
+    Args:
+        builder: ``relax.BlockBuilder`` of the module.
+    """
+    sizes = [[getattr(size, "value", None) for size in side.ty.shape] for side in call.args]
+    dtypes = {str(each.ty.dtype) for each in (*call.args, call)}
+    if [len(size) for size in sizes] != [_RANK] * 2 or None in sizes[0] + sizes[1] or len(dtypes) > 1:
+        return call
+    sources = [_transposed(builder, side) for side in call.args]
+    if all(source is None for source in sources) or sizes[0][0] != sizes[1][0]:
+        return call
+    read = [side if source is None else source for side, source in zip(call.args, sources)]
+    flags = [source is not None for source in sources]
+    attrs = attributes(left=flags[0], right=flags[1])
+    return noted_call(builder, NAME, attrs, _product, *read, *flags, hint="batch_matmul", pattern=OUT_FUSABLE)
+
+
+def attributes(*, left: bool, right: bool) -> dict[str, Any]:
+    """As Relay has them.
+
+    Args:
+        left, right: whether the side is transposed.
+    """
+    return {"transpose_a": int(left), "transpose_b": int(right)}
+
+
+def _transposed(builder: Any, side: Any) -> Any | None:
+    """What the rows and columns of a side were swapped of; None where they were not."""
+    call = call_of(builder, side, "relax.permute_dims")
+    axes = None if call is None or call.attrs.axes is None else [int(axis) % _RANK for axis in call.attrs.axes]
+    return call.args[0] if call is not None and axes == [0, 2, 1] else None
+
+
+def _product(left: Any, right: Any, left_transposed: bool, right_transposed: bool) -> Any:
+    """left (batch, rows, depth), right (batch, depth, columns), or their last two the other way around."""
+    load_tvm()
+    from tvm import te
+
+    batch, *shape = left.shape
+    rows, depth = reversed(shape) if left_transposed else shape
+    columns = right.shape[1 if right_transposed else 2]
+    k = te.reduce_axis((0, depth), name="k")
+    if right_transposed:
+        rows_of_right = right
+        right = te.compute((batch, depth, columns), lambda b, i, x: rows_of_right[b, x, i], name=TRANSPOSED)
+
+    def value(b: Any, y: Any, x: Any) -> Any:
+        return te.sum((left[b, k, y] if left_transposed else left[b, y, k]) * right[b, k, x], axis=k)
+
+    return te.compute((batch, rows, columns), value, name="matmul")
