@@ -19,8 +19,8 @@ class Factors:
         tile: spatial axis to the elements of it in the innermost tile.
         split: reduction axis to the inner part of its split.
         fuse: how many outer loops are fused.
-        reorder: loops from the outermost in; ``x.o`` and ``x.i`` are the parts of a split, a bar stands between the
-            outer loops and those of the reduction.
+        reorder: loops from the outermost in; ``x.o`` and ``x.i`` are the parts of a split, ``x.0`` and further ones
+            in MetaSchedule's own space; a bar stands between the outer loops and those of the reduction.
         compute_at: where the stage that feeds the main one is computed: ``root``, ``inline``, or a loop.
         vectorize: lanes of the vectorized loop.
         unroll: what is unrolled.
