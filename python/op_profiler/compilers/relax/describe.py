@@ -110,6 +110,8 @@ def _told(description: Description, function: Any, label: str, call: Any, argume
         return description.op(_NUMBERED.sub("", label), {}, arguments, inputs, outputs)
     op, attrs, inside = noted
     name, attrs = _op(op, attrs, inputs, outputs)
+    if name == "nn.pad":  # in Relax an attribute
+        inside = [(1, inputs[0].dtype)]
     for place, dtype in inside:
         number = TensorSpec((), dtype)
         arguments.insert(place, _constant(number))
@@ -134,7 +136,11 @@ def _op(name: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec], outputs:
     """As Relay has an op and its attributes."""
     if name.startswith("nn.conv"):
         return _convolution(name, attrs, inputs, outputs)
-    if name.startswith("nn.max_pool") or name.startswith("nn.avg_pool"):
+    if name == "nn.pad":
+        widths, mode = attrs["pad_width"], attrs["pad_mode"]
+        pairs = [list(pair) for pair in zip(widths[::2], widths[1::2])]
+        return name, {"pad_mode": "edge" if mode == "replicate" else mode, "pad_width": pairs}
+    if name.startswith(("nn.max_pool", "nn.avg_pool", "nn.adaptive_avg_pool")):
         layouts = {"out_layout"} if attrs.get("out_layout") == attrs.get("layout") else set()
         attrs = {key: int(v) if isinstance(v, bool) else v for key, v in attrs.items() if key not in layouts}
         if "avg" not in name:
