@@ -10,7 +10,7 @@ from op_profiler.compilers.relax.convolution import blocked_layouts
 from op_profiler.compilers.relax.fold import fold_with_numpy
 from op_profiler.compilers.relax.gpu import is_gpu
 from op_profiler.compilers.relax.rewrite import Constant, Rewrite, rewrite_calls
-from op_profiler.compilers.relax.simpler_ops import SIMPLER_OPS, WHOLE_OPS, plain_sum
+from op_profiler.compilers.relax.simpler_ops import SIMPLER_OPS, WHOLE_OPS, WHOLE_RANKS, plain_sum
 from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import IRModule, Target
@@ -60,8 +60,9 @@ def _layouts(lanes: int, *, channels_last: bool) -> list[Any]:
             return {}
         return {_CONV2D: blocked_layouts(call, lanes) or _PLAIN}
 
+    to_the_front = [rewrite_calls("WholeRanks", WHOLE_RANKS), *_converted(lambda call: {_CONV2D: _PLAIN})]
     return [
-        *(_converted(lambda call: {_CONV2D: _PLAIN}) if channels_last else []),
+        *(to_the_front if channels_last else []),
         *_converted(blocked),
         rewrite_calls("PackedWeights", {"relax.matmul": _packed(lanes), "relax.nn.conv2d_transpose": _phases(lanes)}),
     ]

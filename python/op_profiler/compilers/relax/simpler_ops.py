@@ -134,6 +134,17 @@ def _broadcast_to(builder: Any, constant: Constant, call: Any) -> Any:
     return data if tvm_ffi.structural_equal(data.ty, call.ty) else call
 
 
+def _whole_rank(builder: Any, constant: Constant, call: Any) -> Any:
+    """ConvertLayout takes no constant of fewer axes along, such as what is added to channels that come last."""
+    relax, rank = load_tvm().relax, len(call.ty.shape)
+    for place, value in enumerate(map(constant, call.args)):
+        if value is not None and 0 < value.ndim < rank:
+            whole = relax.const(value.reshape((1,) * (rank - value.ndim) + value.shape))
+            arguments = [*call.args[:place], whole, *call.args[place + 1 :]]
+            return relax.Call(call.op, arguments, call.attrs, call.ty_args)
+    return call
+
+
 def plain_sum(builder: Any, constant: Constant, call: Any) -> Any:
     """Over tensors that were stacked for it, as the importer of ONNX writes it: one sum after the other."""
     relax = load_tvm().relax
@@ -159,5 +170,9 @@ SIMPLER_OPS: dict[str, Rewrite] = {
     "relax.broadcast_to": _broadcast_to,
 }
 """By the name of the op."""
+WHOLE_RANKS: dict[str, Rewrite] = {
+    f"relax.{name}": _whole_rank for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+}
+"""Before axes change places."""
 WHOLE_OPS: dict[str, Rewrite] = {"relax.minimum": _clip_again, "relax.maximum": _leaky_relu_again}
 """Once layouts are chosen: one op again, as it is in Relay, so that operators have the same key."""

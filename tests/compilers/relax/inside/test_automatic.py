@@ -39,7 +39,13 @@ def test_sketches_of_metaschedule_are_spaces_whose_points_compute_the_same(quick
         default = task.point(task.default().knobs)
         assert default is not None and task.schedule(default) == task.applied(default) == task.default()
         factors = task.applied(default).factors
-        print(factors)
+        assert factors.reorder is not None and factors.parallel is not None and factors.fuse is not None
+        assert (
+            factors.reorder.startswith("n.0 oc.0 oh.0 ow.0 lane.0 ") and " | ic.0 kh.0 kw.0 ici.0 " in factors.reorder
+        )
+        assert factors.parallel.startswith("n oc oh") and factors.fuse >= 3
+        vectors = task.point(task.default().knobs | {"tile_lane": [1, 1, 1, 14], "tile_ow": [7, 1, 1, 1]})
+        assert vectors is not None and task.applied(vectors).factors.vectorize == 14
         reference = task.reference()
         assert reference is not None
         arrays = [tvm.runtime.tensor(array) for array in reference.arrays]

@@ -55,4 +55,3 @@ def record_of(target: Any, item: Tunable, knobs: dict[str, int]) -> Record:
     assert point is not None
     config = task.config(point)
     return Record(str(target), spec.template, spec.arguments, config, (1e-5,), conditions=Conditions(1))
-
