@@ -158,27 +158,51 @@ def test_weights_that_are_reshaped_or_answered_stay_in_the_memory_of_the_executo
     assert compiled.only_read(["read", "reshaped", "answered"]) == {"read": 1}
 
 
-@pytest.mark.parametrize(("us", "readings"), [(100.0, 5), (1e5, 3), (1e6, 1), (float("nan"), 1)])
-def test_long_models_are_read_less_often_before_and_after_the_rounds(us: float, readings: int) -> None:
-    asked: list[float] = []
+class OfLength:
+    """A model of one kernel, and the probe beside it; all that it is asked for is counted."""
 
-    class Model:
-        def run_model(self) -> None:
-            """It settles."""
+    def __init__(self, us: float) -> None:
+        self.us = us
+        self.runs = self.readings = 0
 
-        def time_model(self) -> float:
-            asked.append(us)
-            return us
+    def run_model(self) -> None:
+        self.runs += 1
 
+    def time_model(self) -> float:
+        self.readings += 1
+        return self.us
+
+    def walk(self, cache: str, timed: list[bool]) -> list[float]:
+        return [self.us]
+
+    def moved(self) -> OfLength:
+        return self
+
+    def call_overhead_us(self) -> None:
+        """Nothing is called."""
+
+    def timed(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+
+@pytest.mark.parametrize(
+    ("us", "readings", "runs"), [(100.0, 5, 3), (5e4, 5, 3), (1e5, 3, 1), (1e6, 1, 1), (float("nan"), 1, 3)]
+)
+def test_long_models_are_read_and_run_less_often_around_the_rounds(us: float, readings: int, runs: int) -> None:
+    model = OfLength(us)
     rounds = Rounds(
-        cast("Any", Model()),
+        cast("Any", model),
         ThreadPool(),
         threads=(1,),
         cache="model",
         groups=[0],
         skipped=[False],
         coverage=1.0,
-        limits=Limits(),
+        limits=Limits(minimum_rounds=1, maximum_rounds=1),
         meter=None,
+        probe=cast("Any", model),
     )
-    assert rounds.whole_model_us(1) == pytest.approx(us, nan_ok=True) and len(asked) == readings
+    assert rounds.whole_model_us(1) == pytest.approx(us, nan_ok=True) and model.readings == readings
+    model.runs = 0
+    rounds.run({1: Samples()}, lambda _: None)
+    assert model.runs == runs + 1  # behind the probe, and in front of what is timed

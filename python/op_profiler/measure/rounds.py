@@ -26,6 +26,8 @@ from op_profiler.measure.steadiness import SteadinessProbe
 from op_profiler.targets.machine import Threads, TimedModel
 
 _RUNS_BEFORE_ROUNDS = 3
+_LONG_US = 1e5
+"""A model that takes as long brings back all that it keeps in the caches in one run."""
 _FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
 _US_OF_READINGS = 2.5e5
 """From here on another reading says little: of a model of a second five would take as long as three rounds."""
@@ -205,6 +207,7 @@ class Rounds:
         self._coverage = coverage
         self._limits = limits
         self._main = max(threads)
+        self._runs_before = _RUNS_BEFORE_ROUNDS
 
     def whole_model_us(self, threads: int) -> float:
         """Median of a few runs of the whole model, for the readings before and after the rounds."""
@@ -213,7 +216,9 @@ class Rounds:
         times = [self._model.time_model()]
         while len(times) < self._limits.readings and sum(times) < _US_OF_READINGS:
             times.append(self._model.time_model())
-        return float(np.median(times))
+        median_us = float(np.median(times))
+        self._runs_before = 1 if median_us >= _LONG_US else _RUNS_BEFORE_ROUNDS
+        return median_us
 
     def run(self, samples: dict[int, Samples], checkpoint: Callable[[float], None]) -> Outcome:
         """Add rounds to `samples` until they settle.
@@ -281,7 +286,7 @@ class Rounds:
             overhead_us = self._model.call_overhead_us()
             if overhead_us is not None:
                 samples.call_overhead_us.append(overhead_us)
-        for _ in range(_RUNS_BEFORE_ROUNDS if self._probe is not None else 0):
+        for _ in range(self._runs_before if self._probe is not None else 0):
             self._model.run_model()
 
     def _one_round(self, timed: list[bool], whole_first: bool) -> tuple[float, list[float]]:

@@ -221,6 +221,7 @@ def test_all_stands_for_every_kind_half_of_them_the_usual_ones() -> None:
     }
     for precision, share in {"float16": 0.04, "int8": 0.06}.items():
         assert sum(point.precision == precision for point in points) == pytest.approx(share * len(points), rel=0.3)
+    assert max(point.work()[0] for point in points) <= 1e9  # one that takes half a second costs fifty others
     assert spaces.checked_names([spaces.ALL]) == tuple(spaces.space_names()[:-1])
 
 
