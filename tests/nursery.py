@@ -178,12 +178,15 @@ class Nursery:
 
 
 def stand_in() -> NoReturn:
-    """In a Python that was started to run code: have a forked process do that, and end as it does.
+    """In a Python that was started to run code or a module: have a forked process do that, and end as it does.
 
     To those who started it, this is the process: what is sent to it is sent on, and the other one dies with it.
     """
-    _, code, *arguments = sys.orig_argv[sys.orig_argv.index("-c") :]
-    if "multiprocessing" not in code:  # which tells its processes by a pipe
+    option = next(word for word in sys.orig_argv if word in ("-c", "-m"))
+    _, code, *arguments = sys.orig_argv[sys.orig_argv.index(option) :]
+    if option == "-m":
+        code = f"import runpy; runpy.run_module({code!r}, run_name='__main__', alter_sys=True)"
+    if "op_profiler" in code:  # as what is started so does; others are told by a pipe
         from op_profiler.child_processes import end_with_parent
 
         end_with_parent()

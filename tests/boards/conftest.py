@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from ..command_line import op_profiler
+from ..hurry import hurried_path
+from ..nursery import COMPILERS, STAND_INS
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lab as lab_module  # noqa: E402
@@ -25,7 +27,10 @@ def board_build(tvm: Any) -> Path:
 
 @pytest.fixture(scope="session")
 def tracker(board_build: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab_module.Lab]:
-    made = lab_module.Lab(board_build, tmp_path_factory.mktemp("lab"))
+    with pytest.MonkeyPatch.context() as patch:  # its process imports TVM, and the one that it starts does again
+        patch.setenv("PYTHONPATH", hurried_path())
+        patch.setenv(STAND_INS, COMPILERS[0])
+        made = lab_module.Lab(board_build, tmp_path_factory.mktemp("lab"))
     yield made
     made.stop()
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 _WORKER = "op_profiler.collection.worker"
-_STARTED = (_WORKER, "op_profiler.parallel.corun.child", "multiprocessing.spawn")
+_STARTED = (_WORKER, "op_profiler.parallel.corun.child", "multiprocessing.spawn", "tvm.exec.")
 _words = " ".join(sys.orig_argv)
 
 if any(name in _words for name in _STARTED):

@@ -31,6 +31,9 @@ from op_profiler.targets.remote.rpc import connect, list_machines
 from op_profiler.targets.target import resolve_target
 from op_profiler.testing.compiler import NO_RECORDS
 
+from ....hurry import hurried_path
+from ....nursery import COMPILERS, STAND_INS
+
 sys.path.insert(0, str(Path(__file__).parents[3] / "boards"))
 from lab import Lab, free_port  # noqa: E402
 
@@ -60,9 +63,18 @@ class Server:
         self._process.wait()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def stand_ins() -> Iterator[None]:
+    """The tracker, servers and what those start import TVM, each for itself."""
+    load_tvm()  # its path is what they inherit
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", hurried_path())
+        patch.setenv(STAND_INS, COMPILERS[1])
+        yield
+
+
 @pytest.fixture(scope="module")
-def tracker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    load_tvm()  # its path is what the processes inherit
+def tracker(stand_ins: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made = Lab(Path(), tmp_path_factory.mktemp("lab"))
     yield made
     made.stop()
@@ -137,7 +149,8 @@ def test_a_runtime_without_the_virtual_machine_has_kernels_and_no_whole(
 
 
 @pytest.mark.slow  # a server that takes what is sent stands above
-def test_a_server_of_another_tvm_is_refused_with_a_sentence(tracker: Lab) -> None:
+def test_a_server_of_another_tvm_is_refused_with_a_sentence(tracker: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(STAND_INS)
     server = Server(tracker, "old", tvm_package.without(os.environ["PYTHONPATH"]))
     try:
         with pytest.raises(MeasureError, match="is of another TVM: --compiler relax needs one of TVM 0"):
