@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import msgspec
+import psutil
 import pytest
 from processes import PATIENCE_SECONDS, Listening, dask_workers_of, other_cache, request, said, scheduler, worker
 
+from op_profiler.collection.request import Measuring
 from op_profiler.collection.sampling.draw import Draw
 from op_profiler.dataset import Dataset
 from op_profiler.errors import OpProfilerError
@@ -96,31 +98,69 @@ def test_a_worker_on_another_machine_gets_nothing_of_a_file(tmp_path: Path, sqli
         assert len({model.device_key for model in dataset.models()}) == 1 and len(dataset.models()) == 3
 
 
+class Deadly(Listening):
+    """Signals a worker's process with its children when it says that it carries a model out, each process once."""
+
+    def __init__(self, address: str, number: signal.Signals, most: int) -> None:
+        super().__init__()
+        self.signalled: list[int] = []
+        self._address, self._number, self._most = address, number, most
+
+    def step(self, description: str, done_models: float) -> None:
+        super().step(description, done_models)
+        if ": mlp: " not in description or "loading TVM" in description or len(self.signalled) == self._most:
+            return
+        process = dask_workers_of(self._address)[0]
+        if process.pid not in self.signalled:
+            self.signalled.append(process.pid)
+            for one in (process, *process.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.send_signal(self._number)
+
+
 def test_a_model_that_takes_workers_down_is_put_aside(tmp_path: Path, sqlite_url: str) -> None:
     with contextlib.ExitStack() as stack:
         address, _ = stack.enter_context(scheduler(tmp_path))
         stack.enter_context(worker(tmp_path, address))
         cluster = stack.enter_context(Cluster(address))
-        killed: list[int] = []
-
-        class Deadly(Listening):
-            def step(self, description: str, done_models: float) -> None:
-                super().step(description, done_models)
-                if ": mlp: " in description:
-                    process = dask_workers_of(address)[0]
-                    if process.pid not in killed:
-                        killed.append(process.pid)
-                        process.send_signal(signal.SIGKILL)
-
-        listening = Deadly()
+        deadly = Deadly(address, signal.SIGKILL, most=3)
         asked = [request(sqlite_url), dataclasses.replace(request(sqlite_url, "nothing-of-this-name"))]
-        first, second = runs.collect(cluster, asked, listening)
-    assert len(killed) == 3 and "3 workers died of it" in str(first.error) and first.exit_code == 5
-    assert "unknown" in str(second.error)  # it stood in line on the worker, and is not blamed
-    (aside,) = [index for index, text in enumerate(listening.told) if "took 2 workers down" in text]
-    assert listening.told.index("nothing-of-this-name") > 0 and aside > 0
+        first, second = runs.collect(cluster, asked, deadly)
+        assert len(deadly.signalled) == 3 and "3 workers died of it" in str(first.error) and first.exit_code == 5
+        assert "unknown" in str(second.error)  # it stood in line on the worker, and is not blamed
+        (aside,) = [index for index, text in enumerate(deadly.told) if "took 2 workers down" in text]
+        assert deadly.told.index("nothing-of-this-name") > 0 and aside > 0
+        with Dataset.open(sqlite_url) as dataset:
+            assert dataset.counts()["measurements"] == 0
+            (kept,) = dataset.failures()
+        assert (kept.error, kept.cause, kept.model_key) == ("mlp took 2 workers down", "operator", "")
+
+        later = Listening()
+        labelled = dataclasses.replace(request(sqlite_url), label="another")  # of the same model
+        for report in runs.collect(cluster, [request(sqlite_url), labelled], later):
+            assert str(report.error).startswith("put aside: mlp took 2 workers down on 2") and report.exit_code == 1
+        assert not any(": mlp: " in text for text in later.told), "nothing of it was tried"
+
+        again = dataclasses.replace(request(sqlite_url), measuring=Measuring(rounds=3, remeasure="failed"))
+        (report,) = runs.collect(cluster, [again], Listening())
+        assert report.error is None and report.threads[1].measured > 0
+        (report,) = runs.collect(cluster, [labelled], Listening())
+        assert report.error is None, "it took no worker down the last time"
     with Dataset.open(sqlite_url) as dataset:
-        assert dataset.counts()["measurements"] == 0
+        assert dataset.failures() == []
+
+
+def test_a_worker_that_is_told_to_end_did_not_die_of_its_model(tmp_path: Path, sqlite_url: str) -> None:
+    """As SLURM ends a job whose time is over: every process of it gets the signal."""
+    with contextlib.ExitStack() as stack:
+        address, _ = stack.enter_context(scheduler(tmp_path))
+        stack.enter_context(worker(tmp_path, address))
+        cluster = stack.enter_context(Cluster(address))
+        ending = Deadly(address, signal.SIGTERM, most=2)
+        (report,) = runs.collect(cluster, [request(sqlite_url)], ending)
+    assert report.error is None and len(ending.signalled) == 2
+    told = [text for text in ending.told if "was told to end while it had mlp" in text]
+    assert len(told) == 2 and not any("took 2 workers down" in text for text in ending.told)
 
 
 def test_what_a_machine_measured_while_it_drifted_is_measured_on_another_one(tmp_path: Path, postgres_url: str) -> None:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 import slurm_daemons
-from processes import COMMAND, PATIENCE_SECONDS
+from processes import COMMAND, PATIENCE_SECONDS, Listening, request
 from slurm_daemons import command, jobs
 
+from op_profiler.collection.sampling.draw import Draw
 from op_profiler.dataset import Dataset
 from op_profiler.errors import UsageError
+from op_profiler.fleet import runs
 from op_profiler.fleet.certificates import make
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.settings import TLS
@@ -41,13 +43,18 @@ def slurm() -> Iterator[dict[str, str]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def collection(folder: Path, *lines: str) -> list[str]:
-    """The command that measures with jobs of a cluster, whose file has some lines."""
+def cluster_file(folder: Path, *lines: str) -> Path:
+    """What `--cluster slurm:FILE` reads, with some lines."""
     file = folder / "slurm.yaml"
     usual = ["cores: 1", "memory: 1GB", "scheduler_options: {host: 127.0.0.1}", f"log_directory: {folder}"]
     file.write_text("\n".join([*usual, *lines]))
+    return file
+
+
+def collection(folder: Path, *lines: str) -> list[str]:
+    """The command that measures with jobs of a cluster, whose file has some lines."""
     words = ["collect", "--modelsource", "local", "--modelname", "mlp", "--threads", "1"]
-    return [*COMMAND, *words, "--db", f"sqlite:///{folder}/a.db", "--cluster", f"slurm:{file}"]
+    return [*COMMAND, *words, "--db", f"sqlite:///{folder}/a.db", "--cluster", f"slurm:{cluster_file(folder, *lines)}"]
 
 
 def test_a_job_measures_and_is_cancelled(tmp_path: Path, slurm: dict[str, str]) -> None:
@@ -83,6 +90,23 @@ def test_a_job_ends_after_the_command_that_submitted_it(tmp_path: Path, slurm: d
         time.sleep(0.1)
     (errors,) = tmp_path.glob("*.err")
     assert "error: no scheduler at tls://" in errors.read_text()
+
+
+@pytest.mark.slow  # SLURM counts minutes, and looks twice a minute
+def test_a_job_whose_time_is_over_did_not_die_of_what_it_measured(
+    tmp_path: Path, slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second job begins when the first is gone: both ask for the whole machine."""
+    for name, value in slurm.items():
+        monkeypatch.setenv(name, value)
+    file = cluster_file(tmp_path, "jobs: 2", "walltime: '00:01:00'", "job_extra_directives: [--exclusive]")
+    listening = Listening()
+    with Cluster(f"slurm:{file}") as cluster:
+        draw = Draw(label="drawn", seed=1)
+        asked = request(f"sqlite:///{tmp_path}/a.db")
+        done = runs.sample(cluster, draw, asked, listening, count=None, budget_seconds=100.0)
+    assert done.ended == "budget" and done.errors == []
+    assert any("was told to end while it had drawn-" in text for text in listening.told)
 
 
 @pytest.mark.parametrize(

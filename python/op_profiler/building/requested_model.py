@@ -24,6 +24,23 @@ def _silent(**event: object) -> None:
     """In place of an announcement."""
 
 
+def load_target(request: BuildRequest, announce: Callable[..., None] = _silent) -> Target:
+    """What a request is compiled for, once this process has the TVM of its compiler.
+
+    Args:
+        announce: told the stage before it begins.
+    """
+    from op_profiler.compilers.pipelines import use_pipeline
+    from op_profiler.compilers.tvm_build import load_tvm
+    from op_profiler.targets.target import resolve_target, use_build_for
+
+    announce(stage="loading TVM")
+    use_build_for(request.target, compiler=request.compiler)
+    use_pipeline(request.pipeline)
+    load_tvm()
+    return compiled_for(request.kind, request.precision, resolve_target(request.target))
+
+
 def load_model(
     request: BuildRequest, announce: Callable[..., None] = _silent
 ) -> tuple[ImportedModel, dict[str, np.ndarray], Any]:
@@ -33,17 +50,11 @@ def load_model(
         announce: told the stage before it begins.
     """
     from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.compilers.pipelines import use_pipeline
-    from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.frontends import FRONTENDS
     from op_profiler.targets import TARGETS
-    from op_profiler.targets.target import resolve_target, use_build_for
+    from op_profiler.targets.target import resolve_target
 
-    announce(stage="loading TVM")
-    use_build_for(request.target, compiler=request.compiler)
-    use_pipeline(request.pipeline)
-    load_tvm()
-    target = compiled_for(request.kind, request.precision, resolve_target(request.target))
+    target = load_target(request, announce)
     announce(stage="lowering")
     model = original_model(request.model)
     inputs = given_inputs(request, model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection import lookup
 from op_profiler.collection.progress import Progress
@@ -17,6 +17,7 @@ from op_profiler.collection.worker_task import Work, WorkerTask
 from op_profiler.dataset.engine import utc_now
 from op_profiler.errors import EXIT_ENVIRONMENT, OpProfilerError
 from op_profiler.frontends.frontend import Frontend
+from op_profiler.measure.measurement import Device
 from op_profiler.schedules import records
 
 if TYPE_CHECKING:
@@ -251,15 +252,31 @@ def build_only(request: CollectRequest, progress: Progress, *, merge: bool = Fal
     Raises:
         OpProfilerError: it cannot be built, or has no form as files.
     """
-    outcome = run_worker(WorkerTask(request, work="build merged" if merge else "build"), progress, 0, _WHOLE)
+    result = _result_of(WorkerTask(request, work="build merged" if merge else "build"), progress)
+    kept = result[0]["kept"] if result else ""
+    if result and not kept:
+        raise OpProfilerError("the cache folder does not keep it")
+    return str(kept)
+
+
+def describe_machine(request: CollectRequest, progress: Progress) -> Device:
+    """The machine that a request is measured on; of several boards, one that is free.
+
+    Raises:
+        OpProfilerError: there is none, or it does not answer.
+    """
+    (fields,) = _result_of(WorkerTask(request, work="describe"), progress)
+    return Device(**fields)
+
+
+def _result_of(task: WorkerTask, progress: Progress) -> list[dict[str, Any]]:
+    """What a process answers that measures nothing."""
+    outcome = run_worker(task, progress, 0, _WHOLE)
     if outcome.crash is not None:
         raise OpProfilerError(f"the process died ({outcome.crash}) while {outcome.stage}")
     if outcome.result is None:
         raise OpProfilerError(outcome.error or "the process told nothing")
-    kept = outcome.result[0]["kept"] if outcome.result else ""
-    if outcome.result and not kept:
-        raise OpProfilerError("the cache folder does not keep it")
-    return str(kept)
+    return outcome.result
 
 
 def _failure_of_the_whole(threads: dict[int, ThreadReport]) -> str | None:

@@ -8,6 +8,7 @@ It announces what it is about to do, one JSON object a line; the last announceme
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -75,6 +76,9 @@ class Worker:
         from op_profiler.collection.results import Results
         from op_profiler.dataset import Dataset
 
+        if self.task.work == "describe":
+            self.announce(result=[self._description()], done=True)
+            return
         self._begin_compiling()
         model, self.inputs, target = load_model(self.build, self.announce)
         self._note(*model.notes)
@@ -91,6 +95,19 @@ class Worker:
                     self._machine.close()
                 self._turn.close()
         self.announce(done=True)
+
+    def _description(self) -> dict[str, Any]:
+        """Fields of the machine's `Device`."""
+        from op_profiler.building.requested_model import load_target
+        from op_profiler.targets.open_machine import open_machine
+
+        build = self.build
+        target = load_target(build, self.announce)
+        machine = open_machine(build.target, target, build.place, self.request.measuring.core_set)
+        try:
+            return dataclasses.asdict(machine.device)
+        finally:
+            machine.close()
 
     def _carry_out(self, model: ImportedModel, target: Target) -> None:
         from op_profiler.collection.operators_alone import OperatorsAlone

@@ -7,7 +7,7 @@ from typing import Literal
 
 from op_profiler.collection.request import CollectRequest
 
-Work = Literal["measure", "build", "build merged", "tune", "compare", "vendor"]
+Work = Literal["measure", "build", "build merged", "describe", "tune", "compare", "vendor"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,8 +17,8 @@ class WorkerTask:
     Attributes:
         request: with all thread counts; the worker knows which are still to be measured once it knows the machine.
         work: ``measure`` the model; only ``build`` it, or with its parallel operators merged (``build merged``);
-            ``tune`` its operators; ``compare`` it under default and under recorded schedules; time the operators in the
-            ``vendor``'s kernels as well. All but the first answer with a result.
+            only ``describe`` the machine; ``tune`` its operators; ``compare`` it under default and under recorded
+            schedules; time the operators in the ``vendor``'s kernels as well. All but the first answer with a result.
         operators: workload keys of those that the work is about; for all work but the first.
         one_by_one: measure each operator as a model of its own, since the model as a whole cannot run.
         excluded: workload keys that are not to be touched, and how they took a worker down.

@@ -32,5 +32,14 @@ def failure_key(measured_key: str, error: str) -> str:
     return _digest([measured_key, error])
 
 
+def put_aside_key(base_key: str) -> str:
+    """Identity of a model that took workers down, wherever they were: 32 hex digits.
+
+    Args:
+        base_key: `BuildRequest.base_key` of no machine.
+    """
+    return _digest(["put aside", base_key])
+
+
 def _digest(identity: list[Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]

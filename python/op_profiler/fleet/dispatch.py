@@ -40,10 +40,11 @@ class Dispatch:
     """One run of tasks over a cluster.
 
     A worker that dies costs what it was measuring, and its task goes to another one. A task that took two workers down
-    waits until nothing else is left, and is tried once more, alone. What a machine measured while it drifted is
-    measured on another one too, where there is one; from then on the others are preferred. A scheduler that is started
-    anew is given again what was not done: what the dataset has by then is not measured again. Machines that have
-    nothing to measure build for those that do (`ahead`).
+    waits until nothing else is left, and is tried once more, alone; the dataset keeps that (`quarantine`). A worker
+    that was told to end did not die of its task. What a machine measured while it drifted is measured on another one
+    too, where there is one; from then on the others are preferred. A scheduler that is started anew is given again what
+    was not done: what the dataset has by then is not measured again. Machines that have nothing to measure build for
+    those that do (`ahead`).
 
     Args:
         each: every task on every distinct device, in place of on any of its kind.
@@ -171,7 +172,10 @@ class Dispatch:
         )
         promise = job.ordered.promise if job.ordered is not None else None
         self._ours.add(key)
-        encoded = msgspec.msgpack.encode(job.task)
+        task = job.task
+        if isinstance(task, CollectTask) and job.deaths >= _DEATHS:
+            task = msgspec.structs.replace(task, deaths=job.deaths)
+        encoded = msgspec.msgpack.encode(task)
         future = self._cluster.client.submit(work.carry_out, encoded, promise, key=key, **options)
         self._handed_out[future] = job
         return future
@@ -192,6 +196,10 @@ class Dispatch:
         if not isinstance(error, KilledWorker):
             code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
             return Ended(job.index, job.task, error=str(error), error_code=code)
+        if self._workforce.was_told_to_end(error.last_worker.address):  # no death of the task
+            self._progress.note(f"a worker was told to end while it had {job.task.name}, which is handed out again")
+            (self._suspected if job.deaths >= _DEATHS else self._waiting).appendleft(job)
+            return None
         job.deaths += future.key in self._begun  # else it only stood in line on that worker
         job.lost += 1
         if job.deaths < _DEATHS and job.lost < _MOST_LOST:

@@ -13,6 +13,7 @@ from op_profiler.collection.sampling.calibrate import Calibrated, calibrate
 from op_profiler.collection.sampling.draw import Draw
 from op_profiler.collection.sampling.run import Batch, SampleReport, measure_batches
 from op_profiler.collection.summary import ModelReport
+from op_profiler.errors import EXIT_ENVIRONMENT
 from op_profiler.parallel.corun.child import CorunAnswer, corun_in_child
 from op_profiler.parallel.corun.request import CorunRequest
 from op_profiler.targets.target import kind_of
@@ -58,19 +59,32 @@ class _Collecting(msgspec.Struct, frozen=True):
 
 
 class CollectTask(_Collecting, frozen=True, tag="collect"):
-    """One model at one precision, with its studies."""
+    """One model at one precision, with its studies.
+
+    Attributes:
+        deaths: workers that it took down in this run.
+    """
 
     ANSWER: ClassVar[type] = ModelReport
+    deaths: int = 0
 
     @property
     def name(self) -> str:
         return self.request.build.model.name
 
     def _carry_out(self, collection: Collection, progress: Progress, arrivals: Arrivals) -> ModelReport:
+        from op_profiler.fleet.quarantine import Quarantine
         from op_profiler.frontends import FRONTENDS
 
+        quarantine = Quarantine(collection.dataset, self.request)
+        if self.deaths:
+            quarantine.begin(self.deaths, progress)
+        elif reason := quarantine.reason():
+            return ModelReport(self.request, error=reason)
         arrivals.take(0)
         (report,) = collection.run(FRONTENDS.get(self.request.build.model.source), [self.request], progress)
+        if report.error_code != EXIT_ENVIRONMENT:
+            quarantine.end()
         return report
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -56,6 +58,11 @@ def dask_setup(worker: Worker) -> None:
         return await maker.send(worker, key, number, packed)
 
     worker.handlers[NAME] = send
+    # SLURM signals every process of a job whose time is over. One that ends in order tells the scheduler before it is
+    # gone (`Workforce.was_told_to_end`).
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGTERM, lambda: worker.loop.add_callback(worker.close, nanny=False, executor_wait=False)
+    )
 
 
 def carry_out(encoded: bytes, promise: bytes | None = None) -> bytes:

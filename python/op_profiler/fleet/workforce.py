@@ -25,6 +25,7 @@ _MARK_SECONDS = 600.0  # for which others are preferred to a machine; then it ge
 _OF_THE_MACHINE = (EXIT_ENVIRONMENT, EXIT_MISSING_PACKAGE)
 _MOST_FAILURES = 3  # one after the other, from which on a machine is marked
 _MOST_MACHINES = 3  # that a request is tried on, where each could not do it
+_CLOSES = "closing-worker"  # that Dask keeps among the events of a worker, by its address
 
 
 class Workforce:
@@ -95,6 +96,11 @@ class Workforce:
                 raise MeasureError(f"no worker that {told(needs)} came to {address} within {_WAIT_SECONDS} s")
             noted = True
             time.sleep(_AGAIN_SECONDS)
+
+    def was_told_to_end(self, address: str) -> bool:
+        """Whether a worker that is gone ended in order: its job's time was over, or its user ended it."""
+        told = self._cluster.events(address)
+        return any(isinstance(event, dict) and event.get("action") == _CLOSES for _, event in told)
 
     # Those that cannot write a dataset that is a file of this machine
 

@@ -1,0 +1,60 @@
+"""Models that took workers of a cluster down: failures of no model, since no worker lived long enough to store one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sqlalchemy import delete, select
+
+from op_profiler.dataset import convert, keys, schema
+from op_profiler.dataset.engine import utc_now
+from op_profiler.dataset.statements import upsert
+from op_profiler.dataset.store import Dataset
+from op_profiler.measure.measurement import Device, Settings
+
+_TABLE = schema.failures
+
+
+@dataclasses.dataclass(frozen=True)
+class PutAside:
+    """Why nobody carries a model out, and since when: UTC, ISO 8601."""
+
+    error: str
+    failed_at: str
+
+
+def find_put_aside(dataset: Dataset) -> dict[str, PutAside]:
+    """All that were put aside, by `keys.put_aside_key`."""
+    query = select(_TABLE.c.measured_key, _TABLE.c.error, _TABLE.c.failed_at).where(
+        _TABLE.c.model_key.is_(None), _TABLE.c.operator_key.is_(None)
+    )
+    return {row["measured_key"]: PutAside(row["error"], row["failed_at"]) for row in dataset.rows(query)}
+
+
+def put_aside(dataset: Dataset, key: str, error: str, settings: Settings, device: Device) -> None:
+    """Note that a model is not to be carried out; the same once more renews the time.
+
+    Args:
+        key: `keys.put_aside_key` of it.
+        error: what it did; names the model.
+        device: one of those that it was to be measured on.
+    """
+    row = {
+        "key": keys.failure_key(key, error),
+        "measured_key": key,
+        "settings_key": settings.key,
+        "device_key": device.key,
+        "error": error,
+        "error_cause": "operator",  # trying again does not help
+        "failed_at": utc_now(),
+    }
+    with dataset.transaction(), dataset.read() as connection:
+        upsert(connection, schema.devices, convert.distinct([device]))
+        upsert(connection, schema.settings, convert.distinct([settings]))
+        upsert(connection, _TABLE, [row], replace=("failed_at", "settings_key", "device_key"))
+
+
+def take_back(dataset: Dataset, key: str) -> None:
+    """A model that was put aside may be carried out again."""
+    with dataset.transaction(), dataset.read() as connection:
+        connection.execute(delete(_TABLE).where(_TABLE.c.measured_key == key))

@@ -1,0 +1,81 @@
+"""Requests that took workers down in a command before: they are not carried out again unless that is asked for."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from op_profiler.collection import lookup
+from op_profiler.dataset.keys import put_aside_key
+from op_profiler.dataset.put_aside import find_put_aside, put_aside, take_back
+from op_profiler.errors import OpProfilerError
+from op_profiler.frontends import FRONTENDS
+
+if TYPE_CHECKING:
+    from op_profiler.collection.progress import Progress
+    from op_profiler.collection.request import CollectRequest
+    from op_profiler.dataset import Dataset
+
+
+class Quarantine:
+    """What the dataset keeps of a request that took workers down, whichever machine they were on.
+
+    It is told by the content of its model. A model that only lowering tells is not kept.
+    """
+
+    def __init__(self, dataset: Dataset, request: CollectRequest) -> None:
+        self._dataset, self._request = dataset, request
+        self._kept = find_put_aside(dataset)
+
+    @functools.cached_property
+    def _content(self) -> str | None:
+        """Of the model; None where it cannot be told here, which the collection then says."""
+        model = self._request.build.model
+        try:
+            return FRONTENDS.get(model.source).fingerprint(model)
+        except (OpProfilerError, OSError):
+            return None
+
+    @functools.cached_property
+    def _key(self) -> str | None:
+        return None if self._content is None else put_aside_key(self._request.build.base_key(self._content, machine=""))
+
+    def reason(self) -> str | None:
+        """Why the request is not to be carried out; None where it is."""
+        if not self._kept or self._request.measuring.remeasure in ("failed", "all"):
+            return None
+        aside = self._kept.get(self._key or "")
+        if aside is None or self._is_stored():
+            return None
+        return (
+            f"put aside: {aside.error} on {aside.failed_at[:10]}; --remeasure failed tries it again, and so does the "
+            "same command without --cluster"
+        )
+
+    def _is_stored(self) -> bool:
+        """Whether this machine needs to measure nothing of it: a command without a cluster did."""
+        machine = self._request.machine()
+        if machine is None or self._content is None:
+            return False
+        found = lookup.find(self._dataset, self._request, self._request.base_key(self._content, machine), since="")
+        return found is not None and found.answered >= set(self._request.build.threads)
+
+    def begin(self, deaths: int, progress: Progress) -> None:
+        """Keep that so many workers died of the request, before this one tries it and may die, too."""
+        from op_profiler.collection.supervisor import describe_machine
+
+        if self._key is None:
+            return
+        build = self._request.build
+        try:
+            device = describe_machine(self._request, progress)
+            settings = self._request.settings(build.threads[0])
+            put_aside(self._dataset, self._key, f"{build.model.title} took {deaths} workers down", settings, device)
+        except OpProfilerError as error:
+            progress.problem(f"the next command will not know that {build.model.title} took workers down: {error}")
+        self._kept = find_put_aside(self._dataset)
+
+    def end(self) -> None:
+        """The request took no worker down this time."""
+        if self._kept and self._key in self._kept:
+            take_back(self._dataset, self._key)
