@@ -58,11 +58,11 @@ class Asked:
         self.address, self._scheduler = stack.enter_context(scheduler(folder))
         self.cluster = stack.enter_context(Cluster(self.address))
 
-    def worker(self, **environment: str) -> None:
+    def worker(self, *words: str, **environment: str) -> None:
         """One more."""
         from processes import worker
 
-        self._stack.enter_context(worker(self._folder, self.address, **environment))
+        self._stack.enter_context(worker(self._folder, self.address, *words, **environment))
 
     def reports(self, requests: Sequence[Any], *, each: bool = False) -> Iterator[Any]:
         """As they come."""
@@ -101,10 +101,11 @@ class Asked:
 
 
 @contextlib.contextmanager
-def cluster_of(folder: Path, workers: int, *, other_machines: bool = False) -> Iterator[Asked]:
+def cluster_of(folder: Path, workers: int, *words: str, other_machines: bool = False) -> Iterator[Asked]:
     """A scheduler and workers.
 
     Args:
+        words: of the command line of each worker.
         other_machines: each worker says that it is on a machine of its own.
     """
     source = folder / "source"
@@ -119,7 +120,7 @@ def cluster_of(folder: Path, workers: int, *, other_machines: bool = False) -> I
         asked = Asked(folder, stack)
         for number in range(workers):
             claim = {"OP_PROFILER_HOST_ID": f"machine{number}", "OP_PROFILER_LOCKS": str(folder)}
-            asked.worker(**(claim if other_machines else {}))
+            asked.worker(*words, **(claim if other_machines else {}))
         yield asked
 
 

@@ -29,11 +29,15 @@ def missing_tools() -> list[str]:
 class BoardProcess:
     """One emulated board.
 
+    Args:
+        kernel_seconds: that each kernel takes longer, by waiting; None for a board that does not wait.
+
     Attributes:
         files: its own, by path without the leading slash, in place of this machine's, from its next start on.
     """
 
-    def __init__(self, build: Path, folder: Path, tracker_port: int) -> None:
+    def __init__(self, build: Path, folder: Path, tracker_port: int, kernel_seconds: float | None = None) -> None:
+        self._speed = {} if kernel_seconds is None else {"KERNEL_MICROSECONDS": str(round(kernel_seconds * 1e6))}
         self._command = ["qemu-arm", "-cpu", "cortex-a9", str(build / "rpc_server"), "127.0.0.1"]
         self._folder = folder
         self._tracker_port = tracker_port
@@ -48,7 +52,7 @@ class BoardProcess:
     def start(self) -> None:
         """Switch it on."""
         command = [*self._command, str(self.port), "127.0.0.1", str(self._tracker_port), KEY, str(self._folder)]
-        environment = os.environ | {"QEMU_LD_PREFIX": str(self._root()), "TVM_NUM_THREADS": "2"}
+        environment = os.environ | {"QEMU_LD_PREFIX": str(self._root()), "TVM_NUM_THREADS": "2", **self._speed}
         with (self._folder.parent / f"{self._folder.name}.log").open("a") as log:
             self._process = subprocess.Popen(command, env=environment, stderr=log, stdout=log, start_new_session=True)
         wait_for_port(self.port, self._process)
@@ -93,11 +97,11 @@ class Lab:
         )
         wait_for_port(self.port, self._tracker)
 
-    def board(self) -> BoardProcess:
+    def board(self, kernel_seconds: float | None = None) -> BoardProcess:
         """One more board, which the tracker offers."""
         folder = self._folder / f"board{len(list(self._folder.glob('board*')))}"
         folder.mkdir()
-        self.boards.append(BoardProcess(self._build, folder, self.port))
+        self.boards.append(BoardProcess(self._build, folder, self.port, kernel_seconds))
         if self.port:  # else it is a server without a tracker
             self.wait_until_offered(self.boards[-1].address)
         return self.boards[-1]

@@ -1,6 +1,7 @@
 // An RPC server for an emulated board: one session at a time, each in a child process, so that a kernel that crashes
 // costs its session and not the server.
 //   rpc_server HOST PORT TRACKER_HOST TRACKER_PORT KEY FOLDER       TRACKER_PORT 0: no tracker
+// Kernels take KERNEL_MICROSECONDS longer, where that variable is set, by waiting: a board of a given speed.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -80,6 +81,33 @@ bool EndsWith(const std::string& text, const std::string& end) {
   return text.size() > end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
+// A model whose kernels wait when they are done.
+class Waiting : public ModuleNode {
+ public:
+  Waiting(Module model, useconds_t wait) : model_(std::move(model)), wait_(wait) {}
+
+  const char* type_key() const final { return "waiting"; }
+
+  PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& self) final {
+    PackedFunc function = model_.GetFunction(name, true);
+    bool kernel = std::string(name).rfind("tvmgen_", 0) == 0;
+    if (function == nullptr || !kernel) return function;
+    return PackedFunc([self, function, wait = wait_](TVMArgs args, TVMRetValue* result) {
+      function.CallPacked(args, result);
+      usleep(wait);
+    });
+  }
+
+ private:
+  Module model_;
+  useconds_t wait_;
+};
+
+Module OfGivenSpeed(Module model) {
+  const char* wait = getenv("KERNEL_MICROSECONDS");
+  return wait == nullptr ? model : Module(make_object<Waiting>(std::move(model), atoi(wait)));
+}
+
 // Serves one session in `folder`, where uploaded modules go.
 void Serve(int fd, const std::string& folder) {
   Registry::Register("tvm.rpc.server.workpath", true).set_body_typed([folder](std::string name) {
@@ -88,7 +116,7 @@ void Serve(int fd, const std::string& folder) {
   Registry::Register("tvm.rpc.server.load_module", true).set_body([folder](TVMArgs args, TVMRetValue* result) {
     std::string path = folder + "/" + args[0].operator std::string();
     ICHECK(EndsWith(path, ".so")) << "this board has no linker; link on the host: " << path;
-    *result = Module::LoadFromFile(path, "");
+    *result = OfGivenSpeed(Module::LoadFromFile(path, ""));
   });
   (*Registry::Get("rpc.ServerLoop"))(fd);
 }

@@ -21,6 +21,8 @@ op_performance_collector.py --modelsource local --cluster tcp://127.0.0.1:8786 -
 
 op-profiler worker tcp://127.0.0.1:8786 --boards pynq@192.168.2.99:9190      (and on boards behind a tracker)
 
+op-profiler worker tcp://127.0.0.1:8786 --targets cuda             (on the GPU, and not on the processor)
+
 op-profiler worker tcp://127.0.0.1:8786 --only-builds             (measures nothing, builds for those that do)
 
 op-profiler fleet tcp://127.0.0.1:8786                            (machines, and what runs on them)
@@ -51,6 +53,12 @@ def worker(
         list[str] | None,
         typer.Option(help="KIND@HOST:PORT: boards that this machine reaches; several times for several kinds."),
     ] = None,
+    targets: Annotated[
+        str | None,
+        typer.Option(
+            help="Kinds of targets to measure, by commas, of those that are here or that --boards names. Default: all."
+        ),
+    ] = None,
     builds: Annotated[
         int | None,
         typer.Option(
@@ -66,11 +74,14 @@ def worker(
     from op_profiler.fleet import settings
     from op_profiler.fleet.nodes import run_worker
 
-    if only_builds and (boards or builds == 0):
-        other = "--boards is for workers that measure" if boards else "--builds 0 leaves nothing to do"
+    if only_builds and (boards or targets or builds == 0):
+        option = "--boards" if boards else "--targets"
+        other = f"{option} is for workers that measure" if boards or targets else "--builds 0 leaves nothing to do"
         raise UsageError(f"{other}; leave it out beside --only-builds")
     if boards:
         os.environ[settings.BOARDS] = ",".join(boards)  # for the processes that this one starts, too
+    if targets:
+        os.environ[settings.TARGETS] = targets
     run_worker(address, _say, builds=builds, only_builds=only_builds)
 
 

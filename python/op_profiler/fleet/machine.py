@@ -104,7 +104,7 @@ def this_machine() -> FleetMachine:
         features=processor_features(),
         cores=usable_cores(),
         memory_bytes=memory_limit(),
-        measures=_measured_here() | {board.partition("@")[0]: board for board in boards()},
+        measures=_measured(),
         version=op_profiler.__version__,
     )
 
@@ -181,7 +181,12 @@ def _place_of(board: str) -> Place:
     return Place(host=host, port=int(port), key=kind)
 
 
-def _measured_here() -> dict[str, str]:
+def _measured() -> dict[str, str]:
+    """`FleetMachine.measures`: all that is here, or what this worker was told to measure.
+
+    Raises:
+        UsageError: it was told of what is not here.
+    """
     from op_profiler.errors import OpProfilerError
     from op_profiler.targets import TARGETS
 
@@ -193,7 +198,12 @@ def _measured_here() -> dict[str, str]:
             found[name] = kind.machine_identity()
         except OpProfilerError:
             continue  # not on this machine
-    return found
+    found |= {board.partition("@")[0]: board for board in boards()}
+    told = [kind_of(name).name for name in filter(None, os.environ.get(settings.TARGETS, "").split(","))]
+    if away := [name for name in told if name not in found]:
+        there = ", ".join(found)
+        raise UsageError(f"--targets {away[0]} is not measured here; give some of {there}, or --boards for boards")
+    return {name: found[name] for name in told or found}
 
 
 def has_drifted(deviation: float | None) -> bool:

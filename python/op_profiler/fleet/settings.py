@@ -18,6 +18,9 @@ TLS = "OP_PROFILER_TLS"
 BOARDS = "OP_PROFILER_BOARDS"
 """Environment variable of the processes of a worker: its boards, as ``worker --boards`` takes them, by commas."""
 
+TARGETS = "OP_PROFILER_TARGETS"
+"""Environment variable of the processes of a worker: kinds of targets that it measures, by commas; unset for all."""
+
 AUTHORITY, NODE, KEY = "authority.pem", "node.pem", "node.key"
 
 WAIT_SECONDS = 300
