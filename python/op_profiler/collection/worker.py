@@ -102,7 +102,7 @@ class Worker:
         from op_profiler.targets.open_machine import open_machine
 
         build = self.build
-        target = load_target(build, self.announce)
+        target = load_target(build)
         machine = open_machine(build.target, target, build.place, self.request.measuring.core_set)
         try:
             return dataclasses.asdict(machine.device)
