@@ -78,6 +78,7 @@ def _representatives(seed: int) -> Iterator[Point]:
     return (pool[at] for at in nearest_first(wanted, weight, places_of(described)))
 
 
+@functools.cache
 def _operators_of_networks(file: Path) -> tuple[np.ndarray, np.ndarray]:
     """Places of the operators of the networks of a dataset, and the root of each one's share of its network's time:
     what takes most counts most, and the rest too."""
