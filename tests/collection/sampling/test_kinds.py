@@ -118,6 +118,24 @@ def test_a_weight_that_is_an_activation_is_packed_while_the_model_runs(target: A
     assert {"transpose", "layout_transform"} <= set(transposed)
 
 
+def test_sums_of_int8_are_instructions_and_no_calls(target: Any) -> None:
+    resolved = compiled_for(kind_of("llvm"), "int8", target)
+    for point in (Int8Conv2d(16, 10, 32, 3, 1), Int8Dense(16, 64, 64)):
+        heavy = next(o.operator for o in lowered(point, target) if o.operator.anchor in cost.HEAVY)
+        operations = [nest.operations for nest in compiler_in_use().loop_nests(heavy, resolved)]
+        assert sum(found.get("mul", 0) for found in operations) > 0
+        assert not any("call" in found for found in operations)
+
+
+def test_what_tvm_advises_is_not_printed(target: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """It has schedules of NHWC convolutions of which it says, once an operator, that they are not the best."""
+    batch = next(run.batches_of_points(iter([Conv2dNHWC(11, 8, 16, 3, 1)]), "advice", 0))
+    written = run.written(
+        batch, BuildRequest(model=ModelRequest(source="sample", name=""), schedules="none"), Screen(quiet=True)
+    )
+    assert written.startswith("advice") and not caplog.records
+
+
 class Refused(Point):
     """A convolution of channels that are not there."""
 

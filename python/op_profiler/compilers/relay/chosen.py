@@ -84,7 +84,9 @@ class ChosenSchedules:
 
 def weigh_all(occurrences: Iterable[Occurrence], target: Target) -> None:
     """Let the compiler ask for the schedule records of all operators as a build does, without compiling them."""
-    with chosen_schedules() as choices:
+    from op_profiler.compilers.relay.lower import quiet
+
+    with quiet(), chosen_schedules() as choices:
         for occurrence in {o.operator.key: o for o in occurrences}.values():
             if occurrence.operator.anchor in HEAVY:
                 with contextlib.suppress(Exception):  # whatever TVM raises, it does not build either
