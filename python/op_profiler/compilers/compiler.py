@@ -174,8 +174,11 @@ class Compiler(RuntimeContract, TuningContract):
         """
 
     @abc.abstractmethod
-    def operators(self, model: ImportedModel, target: Target) -> list[Occurrence]:
+    def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
         """Lower and fuse only: the operators that a build would compile, in the order of their calls.
+
+        Args:
+            layers: False: nobody asks for `Occurrence.layers`, which may be empty then; to carry them takes time.
 
         Raises:
             ModelError: it refuses the model.

@@ -89,6 +89,14 @@ def test_lowering_tells_the_same_layers(named: ImportedModel, target: Any, built
     assert [o.layers for o in optimize(named, target)] == [o.layers for o in built.occurrences]
 
 
+def test_who_does_not_ask_for_them_gets_the_same_operators_without(
+    named: ImportedModel, target: Any, built: CompiledModel
+) -> None:
+    found = optimize(named, target, layers=False)
+    assert [o.operator.key for o in found] == [o.operator.key for o in built.occurrences]
+    assert not any(o.layers for o in found)
+
+
 def test_layers_change_neither_kernels_nor_keys(plain: ImportedModel, target: Any, built: CompiledModel) -> None:
     without = compile_model(plain, target)
     assert not any(o.layers for o in without.occurrences)

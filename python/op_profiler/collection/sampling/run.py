@@ -194,7 +194,7 @@ def _operators_of_model(request: ModelRequest, target: Target, _refused: Callabl
     from op_profiler.collection.sampling.batches import distinct
     from op_profiler.compilers.compiler import compiler_in_use
 
-    return distinct(compiler_in_use().operators(_lowered(request), target))
+    return distinct(compiler_in_use().operators(_lowered(request), target, layers=False))
 
 
 def _lowered(request: ModelRequest) -> ImportedModel:

@@ -144,7 +144,7 @@ class RelaxCompiler(Compiler):
     def merge_parallel(self, model: ImportedModel) -> tuple[ImportedModel, tuple[str, ...]]:
         return model, ()
 
-    def operators(self, model: ImportedModel, target: Target) -> list[Occurrence]:
+    def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
         return _called(_lowered(model, target))
 
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:

@@ -27,12 +27,14 @@ class Layers:
         self._source = f"op_profiler.layers {uuid.uuid4().hex}"  # functions of another build hold numbers of their own
 
     def marked(self, module: IRModule) -> IRModule:
-        """The module with a number for every call of ``main`` whose span names a layer."""
+        """The module with a number for every call of ``main``; as it is where no span names a layer."""
         tvm = load_tvm()
         graph = _graph(main_of(module), self._number)
         if graph is None:
             return module
         found = {place: layers_in_span(call) for place, call in enumerate(graph.calls)}
+        if not any(found.values()):
+            return module
         copy = tvm.IRModule(module.functions, module.type_definitions)
         self._give(copy, graph, found)
         return copy
@@ -47,15 +49,17 @@ class Layers:
         return () if number is None else self._names[number]
 
     def carrier(self) -> Any:
-        """The pass instrument that keeps the numbers alive. It changes modules in place."""
+        """The pass instrument that keeps the numbers alive. It changes modules in place; without numbers it does
+        nothing."""
         tvm = load_tvm()
-        carry = self._carry
+        carry, names = self._carry, self._names
         before: list[Function | None] = []
 
         @tvm.ir.instrument.pass_instrument
         class Carrier:
             def run_before_pass(self, module: IRModule, info: Named) -> None:
-                before.append(main_of(module) if info.name not in _LEAVE_ALONE else None)
+                nothing = not names or info.name in _LEAVE_ALONE
+                before.append(None if nothing else main_of(module))
 
             def run_after_pass(self, module: IRModule, info: Named) -> None:
                 main = before.pop()

@@ -35,34 +35,44 @@ _WHY = {
 }
 
 
-def optimize(model: ImportedModel, target: Target) -> list[Occurrence]:
+def optimize(model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
     """Lower and fuse only: the operators that a build would compile, without generating code.
 
     The weights of heavy operators stay variables, so that nothing is computed from them: folding their layouts takes
     most of a build. The other constants are folded as in a build, since what is fused depends on it.
+
+    Args:
+        layers: whether the operators tell the layers that they are of.
     """
     weights = _weights_of_heavy_ops(model)
     folded = {name: value for name, value in model.params.items() if name not in weights}
     with _compile_errors(model):
-        return fuse(model.mod, target, folded, weights)
+        return fuse(model.mod, target, folded, weights, layers=layers)
 
 
 def fuse(
-    module: IRModule, target: Target, params: dict[str, DeviceArray], weights: Collection[str]
+    module: IRModule,
+    target: Target,
+    params: dict[str, DeviceArray],
+    weights: Collection[str],
+    *,
+    layers: bool = True,
 ) -> list[Occurrence]:
     """The operators that the compiler makes of a module.
 
     Args:
         params: weights by the variable of ``main`` that they are bound to.
         weights: names of further variables that stand for weights.
+        layers: whether the operators tell the layers that they are of.
     """
     tvm = load_tvm()
-    layers = Layers()
-    instruments = [_shortcuts(), layers.carrier()]
+    carried = Layers()
+    marked = carried.marked(module) if layers else module
+    instruments = [_shortcuts(), carried.carrier()]
     settings = {"config": _config(), "disabled_pass": _left_out(module), "instruments": instruments}
     with quiet(), tvm.transform.PassContext(opt_level=3, **settings):
-        optimized, _ = tvm.relay.optimize(layers.marked(module), target=target, params=params)
-    return extract(optimized, layers, weights)
+        optimized, _ = tvm.relay.optimize(marked, target=target, params=params)
+    return extract(optimized, carried, weights)
 
 
 def _shortcuts() -> Any:

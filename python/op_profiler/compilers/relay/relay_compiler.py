@@ -77,8 +77,8 @@ class RelayCompiler(Compiler):
 
         return merged(model)
 
-    def operators(self, model: ImportedModel, target: Target) -> list[Occurrence]:
-        return lower.optimize(model, target)
+    def operators(self, model: ImportedModel, target: Target, *, layers: bool = True) -> list[Occurrence]:
+        return lower.optimize(model, target, layers=layers)
 
     def fuse(self, lower: Callable[[], Sequence[Occurrence]], target: Target, records: UsableRecords) -> FusedOperators:
         """A build asks records of more computations than lowering does, since a record of Winograd's changes what is

@@ -75,7 +75,7 @@ def _lower(request: BuildRequest) -> LoweredModel:
     from op_profiler.predict.latency.loops import keep_loops
 
     model, _, target = load_model(request)
-    occurrences = compiler_in_use().operators(model, target)
+    occurrences = compiler_in_use().operators(model, target, layers=False)
     operators = tuple(occurrence.operator for occurrence in occurrences)
     keep_loops(occurrences, request.target)
     if not operators:

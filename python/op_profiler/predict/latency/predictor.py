@@ -168,7 +168,7 @@ class Predictor:
             from op_profiler.compilers.compiler import compiler_in_use
             from op_profiler.targets.target import resolve_target
 
-            occurrences = compiler_in_use().operators(model, resolve_target(self.device.target))
+            occurrences = compiler_in_use().operators(model, resolve_target(self.device.target), layers=False)
             model = Network.of_occurrences(model.name, occurrences).told(self, [threads])
         return predict_network(self, model, threads=threads)
 
