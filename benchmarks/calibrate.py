@@ -1,6 +1,7 @@
 """How close are networks on a processor that the predictor does not know, after calibrating for three minutes?
 
     python benchmarks/calibrate.py [--budget 3m] DB [DB ...]      (three minutes, and some seconds a network)
+    python benchmarks/calibrate.py --calibration DB DB [DB ...]     (of an earlier calibration; stores nothing)
 
 The predictor is that of the first processor that ships and is another one than this. Each DB holds networks that were
 measured on this machine, at each thread count: what ``op_performance_collector.py --modelname NAME --schedules none
@@ -58,7 +59,26 @@ def networks(db: str) -> Examples:
     from op_profiler.predict.latency.open_predictor import examples_for
     from op_profiler.predict.latency.steady_times import steady
 
-    return steady(examples_for(db=db if "://" in db else f"sqlite:///{Path(db).resolve()}", device=None))
+    return steady(examples_for(db=address(db), device=None))
+
+
+def calibration(earlier: str | None, budget: str, folder: str) -> str:
+    """The dataset that predictions adapt to from now on: an earlier calibration, or one of now in a folder."""
+    if earlier is None:
+        db = f"sqlite:///{folder}/calibration.db"
+        run_command(["calibrate", "--budget", budget, "--db", db])
+        return db
+    from op_profiler.predict.latency.calibration import note_calibration
+
+    examples = networks(earlier)
+    db = address(earlier)
+    note_calibration("llvm", db, examples.devices[int(examples.device[0])].key)
+    return db
+
+
+def address(db: str) -> str:
+    """Of a dataset that was given as an address or as a file."""
+    return db if "://" in db else f"sqlite:///{Path(db).resolve()}"
 
 
 def answers(predictor: Predictor, measured: list[Examples]) -> Iterator[HeldOutNetwork]:
@@ -112,6 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("db", nargs="+", help="datasets with networks that were measured on this machine")
     parser.add_argument("--budget", default=_BUDGET, help="of the calibration")
+    parser.add_argument("--calibration", help="dataset of an earlier calibration, in place of a new one")
     arguments = parser.parse_args()
     from op_profiler.predict.latency.calibration import operators_in
 
@@ -119,8 +140,7 @@ def main() -> None:
     measured = [networks(db) for db in arguments.db]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_DATA_HOME"] = folder  # the note of the calibration is this benchmark's alone
-        db = f"sqlite:///{folder}/calibration.db"
-        run_command(["calibrate", "--budget", arguments.budget, "--db", db])
+        db = calibration(arguments.calibration, arguments.budget, folder)
         known = operators_in(networks(db))
         rows, together = [], []
         for name, predictor in predictors(db).items():
@@ -133,7 +153,12 @@ def main() -> None:
         f"{adapted['networks_within_10_percent']} % of {adapted['networks']} within 10 %"
     )
     print(headline)
-    store(__file__, headline, {"together": together, "networks": rows}, whole=arguments.budget == _BUDGET)
+    store(
+        __file__,
+        headline,
+        {"together": together, "networks": rows},
+        whole=arguments.budget == _BUDGET and not arguments.calibration,
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
 """A predictor for a device of which only a few operators were measured.
 
-Another device's predictor says how operators compare with each other; what the new device changes about that is learned
-from the few, as the logarithm of measured over predicted. First come the few things that make one device differ from
-another in everything (arithmetic against memory, the number of threads) and each kind of operator, all shrunk towards
-one common factor as far as the few say too little: Bayesian ridge regression (MacKay, Bayesian interpolation, Neural
-Computation 4, 1992). Boosted trees of the shape then learn what is left. The description of an operator is put in the
-vectors of the device that is known first, see `op_profiler.predict.latency.vectors`.
+Another device's predictor says how operators compare with each other, from their loops where these are known; what the
+new device changes about that is learned from the few (`op_profiler.predict.latency.correction`). The description of an
+operator is put in the vectors of the device that is known first, see `op_profiler.predict.latency.vectors`.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ import numpy as np
 
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
 from op_profiler.operators.operator import Operator
-from op_profiler.predict.latency.corrected import Corrected
+from op_profiler.predict.latency.correction import Correction
 from op_profiler.predict.latency.devices import DeviceName
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import KINDS, NAMES
@@ -28,7 +25,6 @@ from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.query import SETTING_NAMES, Query
 
 _FEWEST = 5
-_FOLDS = 10
 _COLUMNS = [*NAMES, *SETTING_NAMES]
 _USED = [
     _COLUMNS.index(name) for name in ("flops", "input_bytes", "weight_bytes", "output_bytes", "last_out", "threads")
@@ -50,7 +46,6 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
         DatasetError: too few of them.
         UsageError: the source regresses nothing.
     """
-    _need_sklearn()
     query = query_of(target)
     usable = np.isin(query.threads, source.thread_counts)
     if not source.models:
@@ -64,25 +59,30 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
         )
     device = few.devices[int(few.device[0])]
     above_bound = np.log(few.latency_us / source.roofline.bound_us(query.amounts, query.threads))
-    # Nothing is said of its loops: the source has not learned what they mean on the new device.
-    plain = source.base.plain(source.method, source.models)
-    corrected = Corrected(source.choice, plain, source.roofline, _vector_ratio(source.device, device))
+    correction = _correction(source, _vector_ratio(source.device, device), query, above_bound, weights_of(few))
     # The source is closer than usual on operators that it has learned from.
     learned = source.measured.find(query)[0] | source.measured.find(query.sampled())[0]
     seen = np.where(learned, source.spread.half_width(query, "regressed"), 0.0)
-    width = _half_width(corrected, few.operator, query.columns, above_bound, weights_of(few), seen)
-    corrected.fit(query.columns, above_bound, weights_of(few))
     return dataclasses.replace(
         source,
         device=device,
-        base=dataclasses.replace(source.base, kernels=None),
-        models=[corrected],
+        base=dataclasses.replace(source.base, correction=correction),
         measured=measured_of(few, query),
         interpolation=None,
-        spread=Spread(None, {}, float(np.median(above_bound)), width),
-        network_scale=1.0,
+        spread=Spread(None, {}, float(np.median(above_bound)), _half_width(correction, few.operator, query, seen)),
         fingerprint=fingerprint(few),
     )
+
+
+def _correction(
+    source: Predictor, ratio: float, query: Query, above_bound: np.ndarray, weight: np.ndarray
+) -> Correction:
+    """What is left of the logarithms of time over the source's bound, learned."""
+    as_source = Correction.seen_in(ratio, query)
+    base = dataclasses.replace(source.base, correction=None)
+    said = (base.regressed(source.method, source.models, one) for one in (as_source, as_source.without_loops()))
+    looped, plain = (above_bound - one for one in said)
+    return Correction.fit(ratio, query, (looped, plain), weight, source.roofline, base.kernels)
 
 
 def _vector_ratio(known: DeviceName, new: DeviceName) -> float:
@@ -98,15 +98,8 @@ def _vector_ratio(known: DeviceName, new: DeviceName) -> float:
     return lanes(resolve_target(known.target)) / lanes(resolve_target(new.target))
 
 
-def _half_width(
-    model: Corrected,
-    operator: np.ndarray,
-    columns: np.ndarray,
-    target: np.ndarray,
-    weight: np.ndarray,
-    hidden: np.ndarray,
-) -> float:
-    """What covers the errors of operators that were held out, with all their thread counts together.
+def _half_width(correction: Correction, operator: np.ndarray, query: Query, hidden: np.ndarray) -> float:
+    """What covers the errors of operators that were left out, with all their thread counts together.
 
     `hidden` is the part of each error that does not show, for another reason than those that do: their squares add up.
 
@@ -114,12 +107,7 @@ def _half_width(
     one (Dunn, Wasserman & Ramdas, Distribution-free prediction sets for two-layer hierarchical models, JASA 118, 2023).
     """
     distinct, group = np.unique(operator, return_inverse=True)
-    fold = np.random.default_rng(0).permutation(len(distinct))[group] % min(_FOLDS, len(distinct))
-    errors = np.empty(len(target))
-    for number in np.unique(fold):
-        held = fold == number
-        model.fit(columns[~held], target[~held], weight[~held])
-        errors[held] = np.hypot(model.predict(columns[held]) - target[held], hidden[held])
+    errors = np.hypot(correction.off_if_left_out(query, group), hidden)
     largest = np.zeros(len(distinct))
     np.maximum.at(largest, group, errors)
     return conformal_quantile(largest, COVERAGE)

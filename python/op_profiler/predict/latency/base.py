@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from op_profiler.predict.latency.correction import Correction
 from op_profiler.predict.latency.kernel_model import KernelModel
 from op_profiler.predict.latency.method import Method
 from op_profiler.predict.latency.query import Query
@@ -23,10 +24,12 @@ class Base:
 
     Attributes:
         kernels: None where the loops of too few measured operators are known.
+        correction: for another device than the one that it was fitted to; None: there is none.
     """
 
     roofline: Roofline
     kernels: KernelModel | None
+    correction: Correction | None = None
 
     @classmethod
     def fit(cls, roofline: Roofline, query: Query, latency_us: np.ndarray, weight: np.ndarray) -> Base:
@@ -67,7 +70,13 @@ class Base:
 
     def regressed(self, method: Method, models: Sequence[Fitted], query: Query) -> np.ndarray:
         """What the regressions say, shape (entries,): those that see loops where these are known, else the others; NaN
-        where there are none."""
+        where there are none. Corrected where they are of another device."""
+        if self.correction is None:
+            return self._regressed(method, models, query)
+        said = self._regressed(method, models, self.correction.seen(query))
+        return said + self.correction.predict(query, self.roofline, self.kernels)
+
+    def _regressed(self, method: Method, models: Sequence[Fitted], query: Query) -> np.ndarray:
         found, plain = np.full(len(query), np.nan), self.plain(method, models)
         known = query.has_loops if self.kernels is not None else np.zeros(len(query), dtype=bool)
         if plain and not known.all():

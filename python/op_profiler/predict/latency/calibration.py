@@ -62,11 +62,13 @@ def calibrated(
     if found is None:
         return None
     from op_profiler.predict.latency.examples import load_examples
+    from op_profiler.predict.latency.open_predictor import with_loops
     from op_profiler.predict.latency.steady_times import steady
 
     try:
         device = str(found["device"])
         examples = steady(load_examples(db=str(found["db"]), device=device, note=note).of_device(device))
+        examples = with_loops(examples, examples.devices[int(examples.device[0])].target, note)
         measured = operators_in(examples)
         if measured < FEWEST:
             raise DatasetError(f"it holds {measured} operators of this machine, and {FEWEST} is the least")
@@ -79,11 +81,15 @@ def calibrated(
 
 
 def _adapted(source: Predictor, examples: Examples, note: Callable[[str], None]) -> Predictor:
+    import numpy as np
+
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.adapt import adapted
     from op_profiler.predict.latency.fit import fingerprint
 
-    name = f"adapted-{source.fingerprint}-{fingerprint(examples)}"
+    assert examples.loops is not None
+    known = int(np.isfinite(examples.loops).all(axis=1).sum())  # another compiler may tell none
+    name = f"adapted-{source.fingerprint}-{fingerprint(examples)}-{known}"
     return predictor_files.kept(name, lambda: adapted(source, examples), note)
 
 

@@ -22,6 +22,7 @@ _START_US = (1.5e-4, 6e-5, 1.5e-4, 1e-4, 3e-4, 3e-3, 2e-3, 3e-4, 1e-3, 1e-5, 2e-
 """Of each of `TERMS` and `MOVED`: where the fit begins."""
 _CALL_US, _SPLIT_US = 0.3, 1.0
 _ADDED = [TERMS.index(name) for name in ("scalar_loads", "gathers", "calls", "divisions", "selects", "odd_lanes")]
+_BESIDE = [TERMS.index("chain"), TERMS.index("loads"), *range(len(TERMS), len(TERMS) + len(MOVED))]
 _AT = {name: at for at, name in enumerate((*TERMS, *MOVED))}
 _LEAST = 0.1
 _MOST_FITTED = 1500
@@ -71,6 +72,17 @@ class KernelModel:
             found[mine] = _parts(query.take(mine), int(count)).time_us(costs)
         return found
 
+    def shares(self, query: Query) -> np.ndarray:
+        """What the time of each kernel goes into: arithmetic, chains of sums, loads, each of `MOVED`, the call and the
+        splitting of loops; shape (kernels, parts). Their squares, since the largest decides. Zeros where the loops are
+        not known."""
+        found = np.zeros((len(query), len(MOVED) + 5))
+        for count in np.unique(query.threads):
+            costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
+            mine = np.flatnonzero(query.has_loops & (query.threads == count))
+            found[mine] = _parts(query.take(mine), int(count)).shares(costs)
+        return found
+
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
@@ -86,6 +98,14 @@ class _Parts:
         found: np.ndarray = _norm(self.parallel * apart) + _norm(self.serial * apart)
         return found + costs[-2] + costs[-1] * self.splits
 
+    def shares(self, log_costs: np.ndarray) -> np.ndarray:
+        costs = np.exp(log_costs)
+        times = (self.parallel + self.serial) * costs[: len(TERMS) + len(MOVED)]
+        called = np.full(len(times), costs[-2])
+        parts = np.column_stack([_busy(times), times[:, _BESIDE], called, costs[-1] * self.splits]) ** 2
+        shares: np.ndarray = parts / parts.sum(axis=1, keepdims=True)
+        return shares
+
 
 def _off(parts: _Parts, target: np.ndarray, root_weight: np.ndarray, log_costs: np.ndarray) -> np.ndarray:
     """Weighted errors of kernels; those that are far off count no more than a factor of twenty."""
@@ -95,11 +115,15 @@ def _off(parts: _Parts, target: np.ndarray, root_weight: np.ndarray, log_costs: 
 
 def _norm(times: np.ndarray) -> np.ndarray:
     """Instructions of all sorts add up; chains of sums, loads and each cache go on beside them."""
-    busy = times[:, 0] + times[:, _ADDED].sum(axis=1)
-    beside = times[:, [TERMS.index("chain"), TERMS.index("loads"), *range(len(TERMS), times.shape[1])]]
+    busy, beside = _busy(times), times[:, _BESIDE]
     with np.errstate(over="ignore"):  # costs that a fit tries: they are far off, however far
         found: np.ndarray = (busy**_NORM + (beside**_NORM).sum(axis=1) + 1e-30) ** (1 / _NORM)
     return found
+
+
+def _busy(times: np.ndarray) -> np.ndarray:
+    added: np.ndarray = times[:, 0] + times[:, _ADDED].sum(axis=1)
+    return added
 
 
 def _parts(query: Query, threads: int) -> _Parts:

@@ -23,9 +23,10 @@ from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import whole_file
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.base import Base
-from op_profiler.predict.latency.corrected import Corrected
+from op_profiler.predict.latency.correction import Correction
 from op_profiler.predict.latency.devices import DeviceName
 from op_profiler.predict.latency.features import NAMES
+from op_profiler.predict.latency.gaussian_process import GaussianProcess
 from op_profiler.predict.latency.interpolation import Interpolation
 from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.kernel_model import KernelModel
@@ -56,6 +57,7 @@ def save(predictor: Predictor, path: Path) -> None:
         **{f"roofline_{f.name}": getattr(predictor.roofline, f.name) for f in dataclasses.fields(Roofline)},
         **{f"kernels_{f.name}": getattr(predictor.base.kernels, f.name) for f in _kernel_fields(predictor)},
         **{f"measured_{f.name}": getattr(predictor.measured, f.name) for f in dataclasses.fields(Measured)},
+        **_correction_arrays(predictor.base.correction),
     }
     op_sets: list[list[str]] = []
     if predictor.interpolation is not None:
@@ -147,6 +149,7 @@ def kept(name: str, make: Callable[[], Predictor], note: Callable[[str], None]) 
 
 
 _COLUMNS = [*NAMES, *SETTING_NAMES, *LOOP_NAMES]
+_PROCESS = ("variances", "noise", "coefficients")
 _POINTS = tuple(field.name for field in dataclasses.fields(Query) if field.name not in ("loops", "op_sets"))
 
 
@@ -214,9 +217,36 @@ def _kernel_fields(predictor: Predictor) -> tuple[dataclasses.Field[Any], ...]:
 
 def _base(arrays: dict[str, np.ndarray]) -> Base:
     roofline = Roofline(**{f.name: arrays[f"roofline_{f.name}"] for f in dataclasses.fields(Roofline)})
-    if "kernels_threads" not in arrays:
-        return Base(roofline, None)
-    return Base(roofline, KernelModel(**{f.name: arrays[f"kernels_{f.name}"] for f in dataclasses.fields(KernelModel)}))
+    kernels = None
+    if "kernels_threads" in arrays:
+        kernels = KernelModel(**{f.name: arrays[f"kernels_{f.name}"] for f in dataclasses.fields(KernelModel)})
+    return Base(roofline, kernels, _correction(arrays))
+
+
+def _correction_arrays(correction: Correction | None) -> dict[str, np.ndarray]:
+    """By name; none where predictions are not corrected."""
+    if correction is None:
+        return {}
+    found = {"correction_ratio": np.array(correction.ratio)}
+    for name, process in (("looped", correction.looped), ("plain", correction.plain)):
+        if process is not None:
+            found |= {f"correction_{name}_{part}": getattr(process, part) for part in _PROCESS}
+            found |= {f"correction_{name}_places_{n:02}": places for n, places in enumerate(process.places)}
+    return found
+
+
+def _correction(arrays: dict[str, np.ndarray]) -> Correction | None:
+    """What `_correction_arrays` gave."""
+    if "correction_ratio" not in arrays:
+        return None
+
+    def process(name: str) -> GaussianProcess:
+        start = f"correction_{name}_"
+        places = (arrays[key] for key in sorted(arrays) if key.startswith(f"{start}places_"))
+        return GaussianProcess(tuple(places), **{part: arrays[start + part] for part in _PROCESS})
+
+    looped = process("looped") if "correction_looped_noise" in arrays else None
+    return Correction(float(arrays["correction_ratio"]), looped, process("plain"))
 
 
 def _models(choice: str, members: dict[str, bytes]) -> list[Regressor]:
@@ -224,7 +254,6 @@ def _models(choice: str, members: dict[str, bytes]) -> list[Regressor]:
         raise ValueError("it is of no known kind")
     names = sorted(name for name in members if name.startswith("model"))
     kinds: dict[str, type[Regressor]] = {kind.suffix: kind for kind in PREDICTORS.get(choice).regressor_types}
-    kinds[Corrected.suffix] = Corrected  # of a predictor that was adapted to another device
     return [kinds[Path(name).suffix].from_bytes(members[name]) for name in names]
 
 

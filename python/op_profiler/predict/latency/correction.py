@@ -1,0 +1,141 @@
+"""What a new device changes about another one's predictions, learned from few measurements.
+
+The rest that is learned is the logarithm of measured over predicted. All operators have a part of it in common, those
+that are as parallel, those of one kind, those that are computed the same way, and those whose time goes into the same:
+arithmetic, chains of sums, calls, and what each cache and the memory hand on differ from processor to processor each by
+itself. `op_profiler.predict.latency.gaussian_process` weighs these against each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from op_profiler.predict.latency.features import KINDS, NAMES
+from op_profiler.predict.latency.gaussian_process import GaussianProcess
+from op_profiler.predict.latency.kernel_model import KernelModel
+from op_profiler.predict.latency.query import Query
+from op_profiler.predict.latency.roofline import Roofline
+from op_profiler.predict.latency.vectors import in_other_vectors
+
+_APART, _NEAR = 10.0, 3.0
+"""Between what says nothing of each other, and what says a little."""
+_SHARE = 0.3
+"""Difference between two shares of a time that is near."""
+_KIND_COLUMNS = [NAMES.index(f"is_{kind}") for kind in KINDS]
+_WINDOWED = ("is_conv2d", "is_depthwise", "is_grouped", "is_other_conv", "is_pool")
+_BLOCKED_RANK, _PLAIN_RANK = 5, 4
+_CONTIGUOUS_BYTES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Correction:
+    """Of one device's predictions for another one.
+
+    Attributes:
+        ratio: how much longer the vectors of the device are that is known, see `op_profiler.predict.latency.vectors`.
+        looped: what is added where loops are known; None where they were not.
+        plain: what is added where they are not.
+    """
+
+    ratio: float
+    looped: GaussianProcess | None
+    plain: GaussianProcess
+
+    @classmethod
+    def fit(
+        cls,
+        ratio: float,
+        query: Query,
+        rest: tuple[np.ndarray, np.ndarray],
+        weight: np.ndarray,
+        roofline: Roofline,
+        kernels: KernelModel | None,
+    ) -> Correction:
+        """From measurements, one an entry of `query`.
+
+        Args:
+            rest: logarithm of measured over what the other device's predictor says with loops (NaN where they are not
+                known), and without.
+            roofline: of the other device; `kernels`: too.
+        """
+        known = np.isfinite(rest[0]) & query.has_loops
+        looped = None
+        if kernels is not None and known.any():
+            seen = query.take(known)
+            looped = GaussianProcess.fit(_looped_places(seen, kernels), rest[0][known], weight[known])
+        return cls(ratio, looped, GaussianProcess.fit(_plain_places(query, roofline), rest[1], weight))
+
+    def seen(self, query: Query) -> Query:
+        """The operators as the other device's predictor takes them."""
+        return self.seen_in(self.ratio, query)
+
+    @staticmethod
+    def seen_in(ratio: float, query: Query) -> Query:
+        """The operators with vectors `ratio` times as long."""
+        if ratio == 1.0:
+            return query
+        return dataclasses.replace(query, features=in_other_vectors(query.columns, ratio)[:, : len(NAMES)])
+
+    def off_if_left_out(self, query: Query, group: np.ndarray) -> np.ndarray:
+        """How far off it is of each measurement that it was fitted to, if all of its group were left out."""
+        found = self.plain.off_if_left_out(group)
+        if self.looped is not None:
+            found[query.has_loops] = self.looped.off_if_left_out(group[query.has_loops])
+        return found
+
+    def predict(self, query: Query, roofline: Roofline, kernels: KernelModel | None) -> np.ndarray:
+        """What is added to the logarithm of a time, shape (entries,)."""
+        found = np.empty(len(query))
+        known = query.has_loops if self.looped is not None else np.zeros(len(query), dtype=bool)
+        if self.looped is not None and kernels is not None and known.any():
+            found[known] = self.looped.predict(_looped_places(query.take(known), kernels))
+        if not known.all():
+            found[~known] = self.plain.predict(_plain_places(query.take(~known), roofline))
+        return found
+
+
+def _looped_places(query: Query, kernels: KernelModel) -> list[np.ndarray]:
+    """By what the model of kernels says that the time goes into."""
+    return _places(query, kernels.threads, kernels.shares(query))
+
+
+def _plain_places(query: Query, roofline: Roofline) -> list[np.ndarray]:
+    """By what the roofline says."""
+    parts = roofline.parts_us(query.amounts, query.threads)
+    parts = np.concatenate([parts, roofline.call_us[np.searchsorted(roofline.threads, query.threads)][:, None]], axis=1)
+    return _places(query, roofline.threads, parts / parts.sum(axis=1, keepdims=True))
+
+
+def _places(query: Query, threads: np.ndarray, shares: np.ndarray) -> list[np.ndarray]:
+    """For each kernel of the processes."""
+    most = _APART * (query.threads == threads.max()).astype(np.float64)[:, None]
+    kinds = query.features[:, _KIND_COLUMNS].astype(np.float64)
+    how = _NEAR * np.concatenate([kinds, _computed(query)], axis=1)
+    return [
+        np.zeros((len(query), 1)),
+        most,
+        _APART * kinds,
+        how,
+        np.concatenate([how, most / _APART * _NEAR], axis=1),
+        np.concatenate([shares / _SHARE, most], axis=1),
+    ]
+
+
+def _computed(query: Query) -> np.ndarray:
+    """How operators of one kind are computed, as far as their schedules differ: 0 or 1, shape (entries, 8)."""
+    column = query.column
+    windowed = np.any([column(name) > 0 for name in _WINDOWED], axis=0)
+    last = (column("columns") == column("last_out")) & (column("out_width") != column("last_out"))
+    found = [
+        windowed & (column("rank") == _BLOCKED_RANK),
+        windowed & (column("rank") == _PLAIN_RANK) & last,  # channels are the last dimension
+        windowed & (column("window") == 0),  # of one element
+        column("transposed_a") > 0,
+        column("transposed_b") > 0,
+        column("rows") == 0,  # a single one
+        column("transcendental") > 0,
+        column("read_stride") > np.log2(_CONTIGUOUS_BYTES),
+    ]
+    return np.stack(found, axis=1).astype(np.float64)

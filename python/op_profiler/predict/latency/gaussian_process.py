@@ -1,0 +1,106 @@
+"""Regression by likeness: what is near in a few ways at once, as much as the measurements themselves say.
+
+A Gaussian process whose covariance is a sum of kernels (Rasmussen & Williams, Gaussian Processes for Machine Learning,
+2006, chapters 2 and 5). Each kernel has places of its own, so that one can say that all operators have something in
+common, another that those of a kind have, a third that those of about one size have. How much each of them explains is
+what makes the measurements most likely: where they are few, they are drawn together, and where they are many and
+differ, each goes its way. So nothing has to be tuned to a processor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+_START, _NOISE = 0.03, 0.02
+"""Variances where the search begins, of logarithms: a kernel's, and that of a measurement."""
+_WIDTH = 1.5
+"""How far a variance may well be from there: standard deviation of its logarithm."""
+_STEPS = 40
+_AT_ONCE = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianProcess:
+    """What was learned.
+
+    Attributes:
+        places: of what it learned from, for each kernel, of shapes (rows, dimensions); a distance of one is near.
+        variances: of each kernel; `noise`: of each row.
+        coefficients: of each row.
+    """
+
+    places: tuple[np.ndarray, ...]
+    variances: np.ndarray
+    noise: np.ndarray
+    coefficients: np.ndarray
+
+    @classmethod
+    def fit(cls, places: Sequence[np.ndarray], target: np.ndarray, weight: np.ndarray) -> GaussianProcess:
+        """From rows whose mean is expected to be zero.
+
+        Args:
+            places: for each kernel, shape (rows, dimensions).
+            weight: a row of twice the weight has half of the variance.
+        """
+        from scipy.optimize import minimize
+
+        kernels = np.array([_alike(one, one) for one in places])
+        relative = weight.mean() / weight
+        start = np.log([*[_START] * len(kernels), _NOISE])
+
+        def unlikely(logs: np.ndarray) -> tuple[float, np.ndarray]:
+            """Minus the logarithm of the likelihood and of the prior, and its slope."""
+            variances = np.exp(logs)
+            inverse, log_determinant = _inverse(kernels, variances[:-1], variances[-1] * relative)
+            coefficients = inverse @ target
+            rest = inverse - np.outer(coefficients, coefficients)
+            slopes = [*np.einsum("ij,kij->k", rest, kernels), np.diag(rest) @ relative]
+            away = (logs - start) / _WIDTH
+            value = 0.5 * (target @ coefficients + log_determinant + away @ away)
+            return value, 0.5 * variances * slopes + away / _WIDTH
+
+        variances = np.exp(minimize(unlikely, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x)
+        noise = variances[-1] * relative
+        coefficients = _inverse(kernels, variances[:-1], noise)[0] @ target
+        return cls(tuple(places), variances[:-1], noise, coefficients)
+
+    def predict(self, places: Sequence[np.ndarray]) -> np.ndarray:
+        """Shape (rows,), for rows of the same kernels."""
+        found = np.empty(len(places[0]))
+        for begin in range(0, len(found), _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            alike = sum(v * _alike(here[part], mine) for v, here, mine in zip(self.variances, places, self.places))
+            found[part] = alike @ self.coefficients
+        return found
+
+    def off_if_left_out(self, group: np.ndarray) -> np.ndarray:
+        """How far off the process is of each row where all rows of its group are left out: measured less predicted.
+
+        Of the inverse of the covariance alone (Rasmussen & Williams, section 5.4.2), with the same variances.
+        """
+        kernels = np.array([_alike(one, one) for one in self.places])
+        inverse, _ = _inverse(kernels, self.variances, self.noise)
+        off = np.empty(len(group))
+        for one in np.unique(group):
+            mine = np.flatnonzero(group == one)
+            off[mine] = np.linalg.solve(inverse[np.ix_(mine, mine)], self.coefficients[mine])
+        return off
+
+
+def _alike(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """1 at one place, less with the distance; shape (rows here, rows there)."""
+    squares = (here**2).sum(axis=1)[:, None] - 2 * here @ there.T + (there**2).sum(axis=1)
+    found: np.ndarray = np.exp(-0.5 * np.maximum(squares, 0.0))
+    return found
+
+
+def _inverse(kernels: np.ndarray, variances: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, float]:
+    """Of the covariance of the rows, and the logarithm of that one's determinant."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    covariance = np.tensordot(variances, kernels, 1) + np.diag(noise)
+    factor = cho_factor(covariance, lower=True)
+    return cho_solve(factor, np.eye(len(noise))), 2 * float(np.log(np.diag(factor[0])).sum())
