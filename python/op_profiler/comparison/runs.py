@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -93,6 +95,25 @@ class Run:
     def compiler(self) -> str:
         """That made its kernels, by its name."""
         return self.known.compiler
+
+    @functools.cached_property
+    def times_called(self) -> Counter[str]:
+        """How often the model calls each operator, by workload key."""
+        return Counter(call.key for call in self.calls)
+
+    @functools.cached_property
+    def shares(self) -> dict[int, dict[str, float]]:
+        """By thread count and workload key, of the time that all operators add up to; none where that is not known."""
+        found: dict[int, dict[str, float]] = {}
+        for threads, rows in self.measurements.items():
+            times = {
+                key: (row.measurement.median_us or 0.0) * self.times_called[key]
+                for key, row in rows.items()
+                if key in self.operators
+            }
+            if total := sum(times.values()):
+                found[threads] = {key: time / total for key, time in times.items()}
+        return found
 
 
 def runs_of(text: str, db: str, only: str | None = None) -> list[KnownRun]:

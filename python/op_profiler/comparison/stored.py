@@ -81,7 +81,7 @@ def only(run: Run, matched: set[str]) -> tuple[OnlyOne, ...]:
         OnlyOne(
             name=operator.name,
             key=key,
-            calls=_calls(run, key),
+            calls=run.times_called[key],
             times_us={
                 threads: float(time)
                 for threads, rows in run.measurements.items()
@@ -102,7 +102,7 @@ def row_of(before: Run, after: Run, one: Match, threads: int, **fields: Any) -> 
         threads=threads,
         keys=(one.before, one.after),
         how=one.how,
-        calls=(_calls(before, one.before), _calls(after, one.after)),
+        calls=(before.times_called[one.before], after.times_called[one.after]),
         share=max((share for share in shares if share is not None), default=None),
         schedules=_schedules(before, after, one, threads),
         **fields,
@@ -195,17 +195,8 @@ def _problem(before: Measurement, after: Measurement) -> str:
 
 def _share(run: Run, key: str, threads: int) -> float | None:
     """Of the time that the run's operators add up to."""
-    times = {
-        k: (row.measurement.median_us or 0.0) * _calls(run, k)
-        for k, row in run.measurements.get(threads, {}).items()
-        if k in run.operators
-    }
-    total = sum(times.values())
-    return times.get(key, 0.0) / total if total else None
-
-
-def _calls(run: Run, key: str) -> int:
-    return sum(call.key == key for call in run.calls)
+    shares = run.shares.get(threads)
+    return None if shares is None else shares.get(key, 0.0)
 
 
 def _schedules(before: Run, after: Run, one: Match, threads: int) -> tuple[str, ...]:
