@@ -118,6 +118,12 @@ def test_a_weight_that_is_an_activation_is_packed_while_the_model_runs(target: A
     assert {"transpose", "layout_transform"} <= set(transposed)
 
 
+def test_what_is_computed_from_weights_is_folded_as_in_networks(target: Any) -> None:
+    points: list[Point] = [*(p for p in POINTS if isinstance(p, Int8Conv2d | Int8Dense | Conv2dNHWC))]
+    names = {name for point in points for o in lowered(point, target) for name in o.operator.op_names}
+    assert {"subtract", "fixed_point_multiply"} <= names and not {"expand_dims", "multiply"} & names
+
+
 def test_sums_of_int8_are_instructions_and_no_calls(target: Any) -> None:
     resolved = compiled_for(kind_of("llvm"), "int8", target)
     for point in (Int8Conv2d(16, 10, 32, 3, 1), Int8Dense(16, 64, 64)):

@@ -48,6 +48,8 @@ def operators_of_points(
 
 
 def _lowered(points: Sequence[Point], target: Target) -> list[Occurrence]:
+    import numpy as np
+
     from op_profiler.compilers.relay.lower import fuse
 
     tvm = load_tvm()
@@ -55,7 +57,14 @@ def _lowered(points: Sequence[Point], target: Target) -> list[Occurrence]:
     outputs = [point.expression(scope) for point in points]
     main = tvm.relay.Function([*scope.inputs, *scope.weights], tvm.relay.Tuple(outputs))
     module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(main))
-    return fuse(module, target, {}, {variable.name_hint for variable in scope.weights})
+    if points[0].precision != "int8":
+        return fuse(module, target, {}, {variable.name_hint for variable in scope.weights})
+    # What TVM computes from weights of int8 is fused with what reads it, unless it can be folded as in a network.
+    values = {}
+    for variable in module["main"].params[len(scope.inputs) :]:
+        ty = variable.checked_type
+        values[variable.name_hint] = tvm.nd.array(np.full([int(size) for size in ty.shape], 2, ty.dtype))
+    return fuse(module, target, values, ())
 
 
 def _only_lays_out(occurrence: Occurrence) -> bool:

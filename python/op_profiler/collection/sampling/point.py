@@ -88,7 +88,7 @@ def epilogue(
         return x
     spatial = len(shape) - 2
     if channels_last:
-        bias = scope.weight(channel)
+        bias = scope.weight(*[1] * (len(shape) - 1), channel)  # as constants have it once they are folded
     else:
         bias = scope.weight(channel, *[1] * spatial) if spatial else scope.weight(1, channel)
     x = relay.add(x, bias)
