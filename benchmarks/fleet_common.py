@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class Asked:
 
         self._stack.enter_context(worker(self._folder, self.address, *words, **environment))
 
-    def reports(self, requests: Sequence[Any], *, each: bool = False) -> Iterator[Any]:
+    def reports(self, requests: Sequence[Any], *, each: bool = False) -> Generator[Any, None, None]:
         """As they come."""
         from op_profiler.fleet import runs
         from op_profiler.report.collection import Screen

@@ -1,6 +1,6 @@
 """How much more do several boards measure than one? 1, 2, 4 and 8 of given speed behind one scheduler.
 
-    python benchmarks/fleet_scaling.py [NAME ...] [--keep FILE]     (4 minutes; --keep goes on)
+    python benchmarks/fleet_scaling.py [NAME ...] [--keep FILE]     (6 minutes; --keep goes on)
 
 The boards are emulated, behind one tracker, with a worker each. Their kernels wait: each takes 0.15 s, whatever else
 runs on this machine. So its cores are not the limit, as with real boards, and what is left is what the fleet costs:
@@ -47,6 +47,7 @@ def measure(name: str) -> dict[str, Any]:
                 started = time.monotonic()
                 timed = list(itertools.islice(reports, boards * _EACH))
                 seconds = time.monotonic() - started
+                reports.close()  # what is still out is not waited for
         finally:
             lab.stop()
     found = [report.threads[1].measurements.values() for report in timed if 1 in report.threads]
