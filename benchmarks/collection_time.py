@@ -1,75 +1,41 @@
 """How long does a collection take, against the compiler alone? First and second collection of resnet-18.
 
-    python benchmarks/collection_time.py [MODEL]
+    python benchmarks/collection_time.py [MODEL]      (about two minutes)
 
-`relay.build` alone, the first collection into an empty dataset and the second of the same are timed in one run.
+Under each compiler: its stock build alone, the first collection into an empty dataset with an empty cache folder, and
+the second of the same. The stock build is the compiler's own function and pipeline; a collection builds in another way
+(for Relay with shortcuts that change no kernel, for Relax with our schedules), and that build's time is told as well.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
-import time
-from pathlib import Path
 
-from common import collect, in_own_process, provenance, store
-
-
-def build(name: str) -> dict[str, float]:
-    """Seconds that `relay.build` of a model takes, without anything of this project around it."""
-    from op_profiler.compilers.tvm_build import load_tvm
-    from op_profiler.frontends import FRONTENDS
-    from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.targets.target import resolve_target
-
-    tvm = load_tvm()
-    model = FRONTENDS.get("local").load(ModelRequest(source="local", name=name))
-    target = resolve_target("llvm")
-    started = time.perf_counter()
-    with tvm.transform.PassContext(opt_level=3):
-        tvm.relay.build(model.mod, target=target, params=model.params)
-    return {"seconds": time.perf_counter() - started}
+from collection_common import COMPILERS, cost_of, cost_row, stage_row
+from common import provenance, store
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", default="resnet-18")
-    parser.add_argument("--build", help=argparse.SUPPRESS)
+    parser.add_argument("model", nargs="?", default="local:resnet-18")
     arguments = parser.parse_args()
-    if arguments.build:
-        print(json.dumps(build(arguments.build)))
-        return
     print(provenance())
-    alone = in_own_process(__file__, ["--build", arguments.model])
-    assert alone is not None, "relay.build alone failed"
-    seconds = []
-    with tempfile.TemporaryDirectory() as folder:
-        for _ in range(2):
-            started = time.perf_counter()
-            code, summary = collect(
-                ["--modelname", arguments.model, "--schedules", "none", "--db", f"sqlite:///{folder}/figure.db"],
-                Path(folder),
-            )
-            seconds.append(time.perf_counter() - started)
-            assert code == 0, f"the collection ended with {code}"
-        assert all(entry["measured"] == 0 and entry["reused"] == entry["operators"] for entry in summary)
-    first, second = seconds
-    print(f"relay.build alone   {alone['seconds']:8.2f} s")
-    print(f"first collection    {first:8.2f} s   {first / alone['seconds']:.2f} times the build")
-    print(f"second collection   {second:8.2f} s   {second / first:.1%} of the first")
-    over, share = round(first / alone["seconds"], 2), round(100 * second / first, 1)
-    steps = (
-        ("relay.build alone", alone["seconds"], None, None),
-        ("first collection", first, over, None),
-        ("second collection", second, None, share),
-    )
-    rows = [
-        {"model": arguments.model, "step": name, "seconds": round(s, 2), "over_build": times, "of_first_percent": part}
-        for name, s, times, part in steps
+    rows, stages = [], []
+    for compiler in COMPILERS:
+        cost = cost_of(arguments.model, compiler)
+        assert cost is not None, f"a collection under {compiler} failed"
+        rows.append(cost_row(arguments.model, compiler, cost))
+        stages.append(stage_row(arguments.model, compiler, cost))
+        for row in (rows[-1], stages[-1]):
+            print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+    told = [
+        f"{row['first_over_stock_build']} times the stock build ({row['first_over_our_build']} times ours) under "
+        f"{row['compiler']}, and the second {row['second_of_first_percent']} % of it"
+        for row in rows
     ]
-    headline = f"the first collection takes {over} times the build, the second {share} % of the first"
-    store(__file__, headline, {"collection": rows}, whole=arguments.model == parser.get_default("model"))
+    headline = f"the first collection takes {'; '.join(told)}"
+    whole = arguments.model == parser.get_default("model")
+    store(__file__, headline, {"collections": rows, "stages": stages}, whole=whole)
 
 
 if __name__ == "__main__":

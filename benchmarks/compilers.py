@@ -1,6 +1,6 @@
 """How do both compilers compare: times of whole models beside torch, sums of operators, and times of collections?
 
-    python benchmarks/compilers.py [MODEL ...] [--keep FILE]      (about twenty-five minutes for all of them)
+    python benchmarks/compilers.py [MODEL ...] [--keep FILE]      (about half an hour for all of them)
 
 All sides of one model are processes of their own that wait for each other, and run in turns. They are given the same
 graph and weights, but torch, which runs torchvision's or transformers' network of that name, where there is one.
@@ -8,9 +8,10 @@ Relax's own pipeline schedules nothing for processors, so a run of a larger mode
 twenty: it has one turn, whose first run counts where it is long. *stock runs* tells how many its median is of. A side
 that fails, or takes too long to be made or to run, is left out; the others are told all the same. Then the model is
 collected twice under each compiler, with empty caches: the first collection tells how far the sum of operators is from
-the whole model, both how long they take beside the build in the first. One model takes about three minutes, and
-``--keep`` goes on behind those that are there of this commit and machine. With BENCHMARK_DATASETS=FOLDER the datasets
-of the collections stay in a folder that is there, one for each model and compiler.
+the whole model, both how long they take beside two builds: the compiler's own (``stock``, its function and default
+pipeline, alone in a process), and the one in the first collection. One model takes about four minutes, and ``--keep``
+goes on behind those that are there of this commit and machine. With BENCHMARK_DATASETS=FOLDER the datasets of the
+collections stay in a folder that is there, one for each model and compiler.
 
 Goal: ours within 1.05 of Relay's in the geometric mean, and within 1.15 for every network; sums within 2 % in the
 median and 5 % at worst.
@@ -24,7 +25,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -32,7 +32,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import FIGURE_MODELS, ROOT, collect, requests_of, run_of, store
+from collection_common import COMPILERS, cost_of, cost_row, stage_row
+from common import FIGURE_MODELS, ROOT, requests_of, run_of, store
 
 SIDES = ("relay", "relax", "stock", "torch")
 _BERT = "transformers:bert"
@@ -49,7 +50,6 @@ _TOKENS = 128  # as the source transformers has them by itself
 _ROUNDS, _ROUNDS_OF_STOCK = 9, 1
 _SECONDS = 0.3  # of a turn, and one run at least behind the first
 _LONG_SECONDS = 1.5  # a first run from here on counts: nothing that it warms is as long
-_COMPILERS = ("relay", "relax")
 _MAKING_SECONDS, _TURN_SECONDS, _TURN_OF_STOCK_SECONDS = 240, 20, 300  # of a side, which is left out if it takes longer
 
 _ANSWER = re.compile(r"ready|[0-9.]+ [0-9]+")
@@ -194,30 +194,15 @@ class Side:
 
 
 def measure(name: str) -> dict[str, Any]:
-    """``turns`` as `in_turns`; ``collections`` by compiler, as `collected`."""
-    return {"turns": in_turns(name), "collections": {compiler: collected(name, compiler) for compiler in _COMPILERS}}
+    """``turns`` as `in_turns`; ``collections`` by compiler, as of `cost_of`."""
+    return {"turns": in_turns(name), "collections": {compiler: collected(name, compiler) for compiler in COMPILERS}}
 
 
 def collected(name: str, compiler: str) -> dict[str, Any] | None:
-    """Seconds of a first and a second collection and of the build in the first, and the sum of operators over the whole
-    model by thread count; None where it fails."""
-    source, _, model = name.partition(":")
-    seconds, summaries = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        db = Path(os.environ.get("BENCHMARK_DATASETS", folder)).resolve() / f"{source}-{model}-{compiler}.db"
-        db.unlink(missing_ok=True)  # of a run that was stopped
-        options = ["--modelsource", source, "--modelname", model, "--compiler", compiler, "--schedules", "none"]
-        for _ in range(2):
-            started = time.perf_counter()
-            arguments = [*options, "--db", f"sqlite:///{db}"]
-            code, summary = collect(arguments, Path(folder), OP_PROFILER_CACHE=f"{folder}/cache")
-            seconds.append(time.perf_counter() - started)
-            summaries.append(summary)
-            if code:
-                return None
-    first, second = seconds
-    ratios = {str(entry["threads"]): entry["ratio"] for entry in summaries[0]}
-    return {"first": first, "second": second, "build": summaries[0][0]["build_seconds"], "ratios": ratios}
+    """As `cost_of`; the dataset stays where that is asked for."""
+    folder = os.environ.get("BENCHMARK_DATASETS")
+    db = Path(folder) / f"{name.replace(':', '-')}-{compiler}.db" if folder else None
+    return cost_of(name, compiler, db)
 
 
 def in_turns(name: str) -> dict[str, dict[str, Turn]]:
@@ -260,8 +245,11 @@ def main() -> None:
     print(f"{'model':20} {'threads':>7}" + "".join(f"{side + ' ms':>12}" for side in SIDES) + f"{'relax / relay':>15}")
     rows: list[dict[str, Any]] = []
     collections: list[dict[str, Any]] = []
+    stages: list[dict[str, Any]] = []
     for one in run.found:
-        collections += rows_of_collections(one.name, one.result["collections"])
+        collections += rows_of_collections(one.name, one.result["collections"], one.commit)
+        there = {compiler: cost for compiler, cost in one.result["collections"].items() if cost is not None}
+        stages += [stage_row(one.name, compiler, cost) for compiler, cost in there.items()]
         for threads, turns in one.result["turns"].items():
             found = {side: ms for side, (ms, _) in turns.items()}
             ratio = found["relax"] / found["relay"] if {"relax", "relay"} <= found.keys() else None
@@ -277,10 +265,10 @@ def main() -> None:
     mean, worst = float(np.exp(np.mean(np.log(ratios)))), max(ratios)
     headline = f"Relax with our schedules over Relay: {mean:.2f} in the geometric mean, {worst:.2f} at worst"
     print(headline)
-    store(__file__, headline, {"models": rows, **tables_of(collections)}, whole=run.whole)
+    store(__file__, headline, {"models": rows, **tables_of(collections), "stages": stages}, whole=run.whole)
 
 
-def rows_of_collections(name: str, found: dict[str, Any]) -> list[dict[str, Any]]:
+def rows_of_collections(name: str, found: dict[str, Any], commit: str) -> list[dict[str, Any]]:
     """A row a compiler; printed too."""
     rows = []
     for compiler, times in found.items():
@@ -288,9 +276,9 @@ def rows_of_collections(name: str, found: dict[str, Any]) -> list[dict[str, Any]
             print(f"{name:20} the collection under {compiler} failed", flush=True)
             continue
         distances = [abs(ratio - 1) for ratio in times["ratios"].values() if ratio is not None]
-        row = {"model": name, "compiler": compiler, "build_seconds": round(times["build"], 2)}
-        row |= {f"{step}_collection_seconds": round(times[step], 2) for step in ("first", "second")}
+        row = cost_row(name, compiler, times)
         row["sum_from_1_percent"] = round(100 * max(distances), 1) if distances else None
+        row["commit"] = commit
         rows.append(row)
         print("  " + ", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     return rows
@@ -299,18 +287,17 @@ def rows_of_collections(name: str, found: dict[str, Any]) -> list[dict[str, Any]
 def tables_of(collections: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The collections, and what they are together, by compiler."""
     together = []
-    for compiler in _COMPILERS:
+    for compiler in COMPILERS:
         rows = [row for row in collections if row["compiler"] == compiler]
         far = [row["sum_from_1_percent"] for row in rows if row["sum_from_1_percent"] is not None]
-        first, second, build = (
-            np.array([row[key] for row in rows])
-            for key in ("first_collection_seconds", "second_collection_seconds", "build_seconds")
-        )
         if not rows or not far:
             continue
         line = {"compiler": compiler, "sum_from_1_median_percent": round(float(np.median(far)), 1)}
-        line |= {"sum_from_1_worst_percent": max(far), "first_over_build": round(float(np.median(first / build)), 2)}
-        together.append(line | {"second_of_first_percent": round(100 * float(np.median(second / first)), 1)})
+        line["sum_from_1_worst_percent"] = max(far)
+        for key in ("first_over_stock_build", "first_over_our_build", "second_of_first_percent"):
+            known = [row[key] for row in rows if row[key] is not None]
+            line[key] = round(float(np.median(known)), 2) if known else None
+        together.append(line)
         print(", ".join(f"{key} {value}" for key, value in together[-1].items()), flush=True)
     return {"collections": collections, "together": together}
 

@@ -151,25 +151,16 @@ class Nursery:
         self._compiler = compiler
 
     def Popen(  # noqa: N802
-        self, command: list[str], *, stdout: IO[str], env: dict[str, str], pass_fds: Sequence[int], **_: Any
+        self, command: list[str], *, stdout: IO[str] | int, env: dict[str, str], pass_fds: Sequence[int] = (), **_: Any
     ) -> Forked:
-        """With a pipe for its input, and one file for all that it prints."""
+        """With a pipe for its input, and one file for all that it prints; with `DEVNULL`, for its errors only."""
         given, ours = os.pipe()
-        log = stdout.fileno()
-        process = self._forked(command, {0: given, 1: log, 2: log, **{fd: fd for fd in pass_fds}}, env)
+        with open(os.devnull, "wb") as nowhere:
+            out, err = (nowhere.fileno(), 2) if isinstance(stdout, int) else (stdout.fileno(), stdout.fileno())
+            process = self._forked(command, {0: given, 1: out, 2: err, **{fd: fd for fd in pass_fds}}, env)
         os.close(given)
         process.stdin = os.fdopen(ours, "wb")
         return process
-
-    def run(
-        self, command: list[str], *, input: bytes, env: dict[str, str], **_: Any
-    ) -> subprocess.CompletedProcess[bytes]:
-        """What it prints is left out."""
-        with tempfile.TemporaryFile() as given, open(os.devnull, "wb") as nowhere:
-            given.write(input)
-            given.seek(0)
-            code = self._forked(command, {0: given.fileno(), 1: nowhere.fileno(), 2: 2}, env).wait()
-        return subprocess.CompletedProcess(command, code)
 
     def _forked(self, command: list[str], files: Mapping[int, int], env: dict[str, str]) -> Forked:
         _, _, code, *arguments = command

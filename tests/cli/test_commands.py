@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from op_profiler.compilers.relax import tvm_package
+
 from ..command_line import op_profiler
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +71,25 @@ def test_help_imports_nothing_that_takes_long(command: list[str]) -> None:
     done, imported = run(command, "--help")
     assert done.returncode == 0 and "op_profiler.cli" in imported
     assert not imported & SLOW_TO_IMPORT
+
+
+@pytest.mark.parametrize("compiler", ["relay", "relax"])
+def test_a_collection_that_is_there_is_looked_up_without_what_measures(tmp_path: Path, compiler: str) -> None:
+    """What the second of two equal collections takes is imports: numpy, and another database, would be for nothing."""
+    if compiler == "relax" and tvm_package.version() is None:
+        pytest.skip(f"there is no TVM with Relax: {tvm_package.INSTALL}")
+    summary = tmp_path / "summary.json"
+    files = ("--db", f"sqlite:///{tmp_path}/results.db", "--summary-json", str(summary))
+    model = ("--modelname", "mlp", "--threads", "1", "--compiler", compiler, "--quiet", *files)
+    first = op_profiler("collect", *model, folder=tmp_path)
+    assert first.returncode == 0, first.stderr
+    (found,) = json.loads(summary.read_text())
+    assert {"starting", "lowering", "compiling", "opening the machine", "measuring"} <= found["stage_seconds"].keys()
+    second, imported = run(COLLECTOR, *model, folder=tmp_path)
+    assert second.returncode == 0 and "sqlalchemy" in imported
+    (found,) = json.loads(summary.read_text())
+    assert found["measured"] == 0 and found["reused"] == found["operators"] and found["stage_seconds"] == {}
+    assert not imported & ((SLOW_TO_IMPORT - {"sqlalchemy"}) | {"sqlalchemy.dialects.postgresql", "rich"})
 
 
 @pytest.mark.parametrize(

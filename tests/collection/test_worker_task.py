@@ -1,11 +1,17 @@
-"""What a supervisor hands to its worker gets there whole."""
+"""What a supervisor hands to its worker gets there whole, and what the worker does with it on the way."""
 
 from __future__ import annotations
 
+import io
+import json
+from types import SimpleNamespace
+
 import msgspec
+import pytest
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring, Studies, TuneRequest
+from op_profiler.collection.worker import Worker
 from op_profiler.collection.worker_task import WorkerTask
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.targets.machine import Place
@@ -20,3 +26,15 @@ def test_a_worker_reads_the_task_that_was_written() -> None:
     )
     task = WorkerTask(request, work="tune", operators=frozenset("ab"), excluded={"a": "it crashed"})
     assert msgspec.json.decode(msgspec.json.encode(task), type=WorkerTask) == task
+
+
+def test_windows_of_rounds_are_all_told_and_stored_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    events, stored = io.StringIO(), list[float]()
+    model = ModelRequest(source="local", name="mlp")
+    worker = Worker(WorkerTask(CollectRequest(build=BuildRequest(model=model))), events)
+    monkeypatch.setattr(worker, "results", SimpleNamespace(keep=stored.append), raising=False)
+    for at in (10.0, 10.3, 10.9, 11.1, 11.2, 12.3):
+        monkeypatch.setattr("op_profiler.collection.worker.time", SimpleNamespace(monotonic=lambda at=at: at))
+        worker._checkpoint(at / 100, lambda at=at: at)  # type: ignore[misc]
+    assert stored == [10.0, 11.1, 12.3], "results are worked out only where they are stored"
+    assert len([json.loads(line) for line in events.getvalue().splitlines()]) == 6

@@ -49,11 +49,13 @@ def load_model(
     Args:
         announce: told the stage before it begins.
     """
+    from op_profiler.compilers import COMPILERS
     from op_profiler.compilers.compiler import compiler_in_use
     from op_profiler.frontends import FRONTENDS
     from op_profiler.targets import TARGETS
     from op_profiler.targets.target import resolve_target
 
+    COMPILERS.get(request.compiler).expect_model(request.model)
     target = load_target(request, announce)
     announce(stage="lowering")
     model = original_model(request.model)

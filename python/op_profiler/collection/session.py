@@ -46,7 +46,8 @@ class ThreadResult:
     complete: bool
 
 
-Checkpoint = Callable[[float, list[ThreadResult]], None]
+Checkpoint = Callable[[float, Callable[[], list[ThreadResult]]], None]
+"""Takes the share that is done, and what tells the results so far."""
 
 
 class Session:
@@ -102,7 +103,7 @@ class Session:
 
         Args:
             samples: by thread count, empty or what an earlier process of the same request left; added to.
-            checkpoint: called every so often with the share that is done and the results so far.
+            checkpoint: called after each window of rounds.
         """
         threads = self.request.build.threads
         rounds = Rounds(
@@ -117,13 +118,15 @@ class Session:
             meter=self.machine.meter(max(threads)),
             probe=self.machine.steadiness_probe(),
         )
-        settings = {n: self._settings(n) for n in threads}
-        before = {n: rounds.whole_model_us(n) for n in threads}
+        before, settings = {}, {}
+        for n in threads:
+            before[n] = rounds.whole_model_us(n)
+            settings[n] = self._settings(n)
 
-        def report(share: float) -> None:
-            checkpoint(share, [self._result(n, settings[n], samples[n], None, before[n], None) for n in threads])
+        def so_far() -> list[ThreadResult]:
+            return [self._result(n, settings[n], samples[n], None, before[n], None) for n in threads]
 
-        outcome = rounds.run(samples, report)
+        outcome = rounds.run(samples, lambda share: checkpoint(share, so_far))
         after = {n: rounds.whole_model_us(n) for n in threads}
         self._states = {n: state for n in threads if (state := self._state(n, samples[n])) is not None}
         self._measure_energy(samples)
@@ -187,9 +190,7 @@ class Session:
         return all(operator.key in self._known.get(n, {}) for n in self.request.build.threads)
 
     def _settings(self, threads: int) -> Settings:
-        """Asked for, and read back after the pool has run a kernel with it."""
-        self.pool.use(threads)
-        self.model.run_model()
+        """Asked for, and read back of the pool, which has just run the model with so many threads."""
         build = self.request.build
         resources = read_back(of_gpu=build.kind.on_gpu) if build.place is None else {}
         return self.request.settings(

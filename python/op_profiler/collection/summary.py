@@ -54,6 +54,7 @@ class ModelReport:
         layers: by workload key, the layers of the user's model in each call; of those where they are known.
         kept_failures: of what has a time from before.
         started: when the command began, UTC, ISO 8601.
+        stage_seconds: how long each stage of its worker process took; empty where the dataset had it all.
     """
 
     request: CollectRequest
@@ -71,6 +72,7 @@ class ModelReport:
     layers: dict[str, CallLayers] = dataclasses.field(default_factory=dict)
     kept_failures: tuple[Failure, ...] = ()
     started: str = ""
+    stage_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -143,6 +145,7 @@ class ModelReport:
             "notes": list(self.notes),
             "kept_failures": [dataclasses.asdict(failure) for failure in self.kept_failures],
             "schedules": self.request.build.schedules,
+            "stage_seconds": {stage: round(seconds, 3) for stage, seconds in self.stage_seconds.items()},
         }
         if self.studies is not None:
             base |= self.studies.to_json()

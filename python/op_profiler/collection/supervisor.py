@@ -164,9 +164,12 @@ class Collection:
 
     def _work(self, task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
         """Workers until the task is carried out: a new one after each crash, without the operator that crashed."""
-        key = ""
+        key, seconds = "", dict[str, float]()
         for _ in range(_MOST_CRASHES):
             outcome = run_worker(task, progress, index, span)
+            for stage, spent in outcome.seconds.items():
+                seconds[stage] = seconds.get(stage, 0.0) + spent
+            outcome.seconds = seconds
             key = outcome.model_key = outcome.model_key or key
             if outcome.one_by_one is not None and not task.one_by_one:
                 task = dataclasses.replace(
@@ -178,7 +181,7 @@ class Collection:
             reason = f"the process died ({outcome.crash}) while {outcome.stage}"
             if outcome.operator is not None:
                 task = dataclasses.replace(task, excluded={**task.excluded, outcome.operator: reason})
-            elif task.one_by_one or outcome.stage not in ("compiling", "loading", "measuring"):
+            elif task.one_by_one or outcome.stage not in ("compiling", "reading loops", "loading", "measuring"):
                 outcome.error, outcome.code = f"{reason} {task.request.build.model.title}", EXIT_ENVIRONMENT
                 return outcome
             task = dataclasses.replace(task, one_by_one=True, reason=task.reason or reason)
@@ -223,6 +226,7 @@ class Collection:
             batch_size=found.batch_size if found else None,
             kept_failures=self._kept_failures(request, key),
             started=started,
+            stage_seconds=outcome.seconds,
         )
 
     def _note_deviation(self, shares: Mapping[str, float]) -> None:

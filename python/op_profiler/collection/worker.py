@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import sys
+import time
 import traceback
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -24,7 +25,7 @@ from op_profiler.errors import EXIT_ENVIRONMENT, BoardLostError, MeasureError, M
 from op_profiler.measure.failures import TWICE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from op_profiler.collection.results import Results
     from op_profiler.collection.session import ThreadResult
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
     from op_profiler.targets.machine import LoadedModel, Machine, TimedModel
 
+_BUILDS = ("build", "build merged")
 _MOST_LOSSES = 10
+_CHECKPOINT_SECONDS = 1.0  # storing takes a tenth of the time of a window of rounds, and a kill costs so much at most
 
 
 class Worker:
@@ -56,6 +59,7 @@ class Worker:
         self.losses = 0
         self._machine: Machine | None = None
         self._turn = contextlib.ExitStack()
+        self._next_checkpoint = 0.0
         self.notes: tuple[str, ...] = ()
         self.asked: frozenset[str] = frozenset()
         self.dataset: Dataset
@@ -80,9 +84,11 @@ class Worker:
             self.announce(result=[self._description()], done=True)
             return
         self._begin_compiling()
+        if self.task.work not in _BUILDS and self.build.on_host and not self.request.dry_run:
+            self.build.kind.expect_machine()
         model, self.inputs, target = load_model(self.build, self.announce)
         self._note(*model.notes)
-        if self.task.work in ("build", "build merged"):
+        if self.task.work in _BUILDS:
             self.announce(result=self._only_built(model, target), done=True)
             return
         with Dataset.open(self.request.db, was_open=True) as self.dataset:
@@ -274,6 +280,7 @@ class Worker:
         except (ModelError, MeasureError) as error:
             self._give_up(error)
             return
+        self.announce(stage="reading loops")
         keep_loops(compiled.occurrences, target_line(str(target)))  # now, since nothing may run beside what is measured
         blamed: dict[str, int] = {}
         while True:
@@ -303,6 +310,7 @@ class Worker:
         from op_profiler.compilers.compiler import compiler_in_use
 
         self.checking = None
+        self.announce(stage="opening the machine")
         machine = self.machine()
         self.identify(model)
         if not self.results.request.build.threads:
@@ -333,8 +341,8 @@ class Worker:
             static.run_model()
             self.results.details["accuracy"] = self._accuracy(model.content, static.output_arrays(), inputs)
         self.announce(stage="measuring", share=0.0)
-        results = session.measure(earlier.samples(session), lambda share, results: self._keep(results, share))
-        self._keep(results, 1.0)
+        self._next_checkpoint = time.monotonic() + _CHECKPOINT_SECONDS
+        self.results.keep(session.measure(earlier.samples(session), self._checkpoint))
 
     def _count_what_was_timed(self, machine: Machine, loaded: TimedModel, operators: Sequence[Operator]) -> bool:
         """Take counters that an earlier collection did not ask for; whether there were any to take."""
@@ -367,9 +375,11 @@ class Worker:
         self.announce(stage="comparing with float32")
         return accuracy_of(outputs, references.outputs(self.build.model))
 
-    def _keep(self, results: list[ThreadResult], share: float) -> None:
-        self.results.keep(results)
+    def _checkpoint(self, share: float, results: Callable[[], list[ThreadResult]]) -> None:
         self.announce(stage="measuring", share=share)
+        if time.monotonic() >= self._next_checkpoint:
+            self.results.keep(results())
+            self._next_checkpoint = time.monotonic() + _CHECKPOINT_SECONDS
 
 
 def main() -> int:

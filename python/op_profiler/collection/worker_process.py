@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,14 @@ _STAGES = {
     "loading TVM": (0.0, 0.03),
     "lowering": (0.03, 0.05),
     "fusing": (0.05, 0.5),
-    "compiling": (0.05, 0.7),
-    "loading": (0.7, 0.72),
-    "checking": (0.72, 0.75),
+    "compiling": (0.05, 0.4),
+    "reading loops": (0.4, 0.43),
+    "opening the machine": (0.43, 0.5),
+    "loading": (0.5, 0.51),
+    "checking": (0.51, 0.52),
     "calibrating": (0.05, 0.1),
-    "comparing with float32": (0.75, 0.75),
-    "measuring": (0.75, 1.0),
+    "comparing with float32": (0.52, 0.52),
+    "measuring": (0.52, 1.0),
     "measuring operators alone": (0.5, 1.0),
     "tuning": (0.05, 1.0),
     "timing the vendor's kernels": (0.2, 1.0),
@@ -46,6 +49,7 @@ class WorkerOutcome:
 
     Attributes:
         stage: what it did last.
+        seconds: how long each stage took so far.
         operator: workload key of the operator that it announced last in that stage.
         one_by_one: why the model cannot be measured as a whole; None if it can.
         excluded: operators, by workload key, that take their machine down, and how.
@@ -55,6 +59,7 @@ class WorkerOutcome:
     """
 
     stage: str = "starting"
+    seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     model_key: str = ""
     operator: str | None = None
     notes: tuple[str, ...] = ()
@@ -65,6 +70,13 @@ class WorkerOutcome:
     crash: str | None = None
     done: bool = False
     result: list[dict[str, Any]] | None = None
+    _since: float = dataclasses.field(default_factory=time.perf_counter)
+
+    def begin(self, stage: str) -> None:
+        """The time since the last stage began was that one's."""
+        now = time.perf_counter()
+        self.seconds[self.stage] = self.seconds.get(self.stage, 0.0) + now - self._since
+        self.stage, self._since = stage, now
 
 
 def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[float, float]) -> WorkerOutcome:
@@ -93,6 +105,7 @@ def run_worker(task: WorkerTask, progress: Progress, index: int, span: tuple[flo
             for line in events:
                 _take(json.loads(line), outcome, task, progress, index, span)
         code = process.wait()
+        outcome.begin(outcome.stage)
     except BaseException:
         process.kill()
         process.wait()
@@ -117,7 +130,7 @@ def _take(
 ) -> None:
     """Note one announcement of a worker."""
     if "stage" in event:
-        outcome.stage = event["stage"]
+        outcome.begin(event["stage"])
         outcome.operator = event.get("operator")
         begin, end = _STAGES.get(outcome.stage, (0.0, 1.0))
         share = begin + (end - begin) * float(event.get("share", 0.0))

@@ -128,6 +128,10 @@ class Compiler(RuntimeContract, TuningContract):
 
         return tvm.target.Target(text)
 
+    def expect_model(self, request: ModelRequest) -> None:
+        """Begin what another process does of `load_model`; called before TVM is imported, which takes as long."""
+        return
+
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
         """The model that a source has under this name.
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import IRModule, Target
 
 DEFAULT_PIPELINE = "default"
+STOCK = "stock"
+"""The way that TVM itself goes with Relax."""
 _VARIABLE = "OP_PROFILER_PIPELINE"
 
 

@@ -91,9 +91,11 @@ class InPlaceKernels(abc.ABC, Generic[Kernel]):
         """Calls of kernels, and of `flush`, to be timed where they stand."""
 
     def run_model(self) -> None:
-        """What is timed after it is called from another place on the stack."""
-        self.stack_turn = drawn_turn()
+        self.move_stack()
         self._run()
+
+    def move_stack(self) -> None:
+        self.stack_turn = drawn_turn()
 
     def time_model(self) -> float:
         return float(self._whole.run(self._places.of_model(self.stack_turn))[0])

@@ -1,11 +1,12 @@
 """The rounds in which a model and its kernels are timed, interleaved over thread counts.
 
-One round visits every thread count; at each it runs the model once to settle, and then times the whole model and walks
-through the kernels, timing each; which of the two comes first alternates, as does the first thread count. Whole model
-and operators therefore see the same minute of the machine. Rounds go on until the 95 % interval of the median is
-narrower than +-1 % for the whole model and for every heavy operator at every thread count, or until a limit. After
-every window of at least 0.25 s the load that others put on the machine is read; rounds of a window under foreign load
-are thrown away and repeated, and kept and marked when that lasts too long.
+A round times the whole model and walks through the kernels, timing each; which of the two comes first alternates.
+Thread counts are visited in turn, another one first each time: the model runs once to settle, and then come a few
+rounds, as many at each. Whole model and operators, and all thread counts, therefore see the same minute of the machine.
+Rounds go on until the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy
+operator at every thread count, or until a limit. After every window of at least 0.25 s the load that others put on the
+machine is read; rounds of a window under foreign load are thrown away and repeated, and kept and marked when that lasts
+too long.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from op_profiler.targets.machine import Threads, TimedModel
 _RUNS_BEFORE_ROUNDS = 3
 _LONG_US = 1e5
 """A model that takes as long brings back all that it keeps in the caches in one run."""
+_MOST_ROUNDS_OF_VISIT = 8
 _FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
 _US_OF_READINGS = 2.5e5
 """From here on another reading says little: of a model of a second five would take as long as three rounds."""
@@ -208,13 +210,17 @@ class Rounds:
         self._limits = limits
         self._main = max(threads)
         self._runs_before = _RUNS_BEFORE_ROUNDS
+        self._at: int | None = None  # the thread count that is set
+        self._settled_in = False  # threads and caches are as a run of the model leaves them
+        self._passes = 0  # over all thread counts
+        self._seconds: dict[int, float] = {}  # of the last round at each
 
     def whole_model_us(self, threads: int) -> float:
         """Median of a few runs of the whole model, for the readings before and after the rounds."""
-        self._pool.use(threads)
-        self._model.run_model()
-        times = [self._model.time_model()]
-        while len(times) < self._limits.readings and sum(times) < _US_OF_READINGS:
+        self._use(threads)
+        times: list[float] = []
+        while not times or (len(times) < self._limits.readings and sum(times) < _US_OF_READINGS):
+            self._prepare()
             times.append(self._model.time_model())
         median_us = float(np.median(times))
         self._runs_before = 1 if median_us >= _LONG_US else _RUNS_BEFORE_ROUNDS
@@ -255,39 +261,75 @@ class Rounds:
         return Outcome(settled, rounds, repeated, measured_seconds + repeated_seconds, *loads)
 
     def _window(self, samples: dict[int, Samples]) -> dict[int, Samples]:
-        """Rounds for at least `window_seconds`; thread counts in turn, a different one first each time."""
+        """Rounds for at least `window_seconds`, in passes over the thread counts."""
         window = {count: Samples() for count in self._threads}
-        self._model = self._loaded.moved()
+        self._model, self._at, self._settled_in = self._loaded.moved(), None, False
         self._read_state(window)
         if self._meter is not None:
             self._meter.read()
         started = time.monotonic()
-        turn = samples[self._main].rounds
         wanted = self._wanted(samples)
-        most = max(self._limits.maximum_rounds - turn, 1)
+        most = max(self._limits.maximum_rounds - samples[self._main].rounds, 1)
         while time.monotonic() - started < self._limits.window_seconds and window[self._main].rounds < most:
-            offset = turn % len(self._threads)
-            for count in self._threads[offset:] + self._threads[:offset]:
-                self._pool.use(count)
-                self._model.run_model()
-                whole_us, kernels_us = self._one_round(wanted[count], turn // len(self._threads) % 2 == 0)
-                window[count].whole_us.append(whole_us)
-                window[count].kernels_us.append(kernels_us)
-            turn += 1
+            rounds = min(self._rounds_of_visit(), most - window[self._main].rounds)
+            for count in self._order():
+                self._use(count)
+                for number in range(rounds):
+                    self._add_round(window[count], wanted[count], number)
+            self._passes += 1
         return window
+
+    def _order(self) -> tuple[int, ...]:
+        """The thread counts of a pass: the one that the pass before ended with is still set, and comes first."""
+        first = -self._passes % len(self._threads)
+        return self._threads[first:] + self._threads[:first]
+
+    def _rounds_of_visit(self) -> int:
+        """So many at each thread count that a pass fills a window; one as long as nothing was timed."""
+        window = self._limits.window_seconds
+        seconds = sum(self._seconds.get(count, window) for count in self._threads)
+        return max(round(window / max(seconds, window / _MOST_ROUNDS_OF_VISIT)), 1)
+
+    def _add_round(self, samples: Samples, timed: list[bool], number: int) -> None:
+        """A round at the thread count that is set, the `number`-th of a visit."""
+        self._prepare()
+        started = time.monotonic()
+        whole_us, kernels_us = self._one_round(timed, (self._passes // len(self._threads) + number) % 2 == 0)
+        self._seconds[self._at or self._main] = time.monotonic() - started
+        samples.whole_us.append(whole_us)
+        samples.kernels_us.append(kernels_us)
+
+    def _use(self, count: int) -> None:
+        """Set a thread count; its threads, and the caches of their cores, have to settle then."""
+        if self._at != count:
+            self._pool.use(count)
+            self._at, self._settled_in = count, False
+
+    def _prepare(self) -> None:
+        """Before something is timed: from another place on the stack, where a run of the model, or the round before,
+        left the caches. Rounds with hot or cold kernels leave others."""
+        if self._settled_in and self._cache == "model":
+            self._model.move_stack()
+        else:
+            self._settle()
+
+    def _settle(self) -> None:
+        self._model.run_model()
+        self._settled_in = True
 
     def _read_state(self, window: dict[int, Samples]) -> None:
         """The steadiness probe and the cost of a call, once a window: the probe's data pushes the model's out of the
         caches, and it takes a few runs to bring that back."""
-        for count, samples in window.items():
-            self._pool.use(count)
+        for count in reversed(self._order()):  # the last one is the first of the rounds
+            samples = window[count]
+            self._use(count)
             if self._probe is not None:
                 samples.probe_us.append(self._probe.timed())
             overhead_us = self._model.call_overhead_us()
             if overhead_us is not None:
                 samples.call_overhead_us.append(overhead_us)
         for _ in range(self._runs_before if self._probe is not None else 0):
-            self._model.run_model()
+            self._settle()
 
     def _one_round(self, timed: list[bool], whole_first: bool) -> tuple[float, list[float]]:
         """The whole model and its kernels, in the order that is asked for."""

@@ -60,7 +60,11 @@ class TimedModel(Protocol):
         not ours to choose."""
 
     def run_model(self) -> None:
-        """Run the whole model once."""
+        """Run the whole model once, and `move_stack`."""
+
+    def move_stack(self) -> None:
+        """What is timed until the next call of this is called from another place on the stack (`measure/stack.py`);
+        nothing where the stack is not ours to choose."""
 
     def time_model(self) -> float:
         """Microseconds of one run of the whole model; NaN where it can be run kernel by kernel only."""

@@ -141,6 +141,10 @@ class TargetKind(abc.ABC):
         if importlib.util.find_spec("torch") is None:
             raise MissingPackageError("torch", "--vendor true")
 
+    def expect_machine(self) -> None:
+        """Begin to find out what takes long of what `open_machine` will open; a model is compiled meanwhile."""
+        return
+
     @abc.abstractmethod
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
         """What it is measured on here.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.compilers.pipelines import load_function
+from op_profiler.compilers.pipelines import STOCK, load_function
 from op_profiler.compilers.relax.layers import layers_of_kernels
 from op_profiler.compilers.relax.legalize import note_ops
 from op_profiler.compilers.relax.pipeline import Lowered, compiled
@@ -15,7 +15,6 @@ from op_profiler.errors import ModelError
 if TYPE_CHECKING:
     from op_profiler.compilers.tvm_types import IRModule, Target
 
-STOCK = "stock"
 _UNFUSED, _FUSED, _KERNELS = "FuseOps", "FuseTIR", "CallTIRRewrite"
 """Passes that a module is looked at before: it is lowered; its functions are grouped; its kernels are all there is."""
 

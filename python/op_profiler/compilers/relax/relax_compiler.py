@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler
 from op_profiler.compilers.importers import AUTO
-from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, pipeline_in_use
+from op_profiler.compilers.pipelines import DEFAULT_PIPELINE, STOCK, pipeline_in_use
 from op_profiler.compilers.relax import cuda_libraries, tvm_package
-from op_profiler.compilers.relax.other_pipelines import STOCK
 from op_profiler.compilers.tuning_contract import TEMPLATES
 from op_profiler.errors import MeasureError, ModelError, OpProfilerError, UsageError
 from op_profiler.schedules.records import DATABASES
@@ -113,6 +112,12 @@ class RelaxCompiler(Compiler):
         from op_profiler.compilers.relax.target import fields_of
 
         return tvm.target.Target(fields_of(text))
+
+    def expect_model(self, request: ModelRequest) -> None:
+        if request.past is None and request.importer != _ITSELF:
+            from op_profiler.compilers.relax.relay_models import begin
+
+            begin(request)
 
     def load_model(self, frontend: Frontend, request: ModelRequest) -> ImportedModel:
         from op_profiler.compilers.relax.decoder.model import load_step

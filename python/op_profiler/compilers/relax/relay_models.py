@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import dataclasses
 import json
 import os
@@ -25,6 +27,32 @@ _ABOUT = "about.json"
 _CHILD = "import sys; del sys.path[0]; from op_profiler.compilers.relax.relay_models import main; sys.exit(main())"
 
 
+class _Import:
+    """The process with Relay, from its start; it writes into a folder of its own."""
+
+    def __init__(self, request: ModelRequest) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="op_profiler-")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _CHILD, self.folder.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": tvm_package.without(python_path())},
+        )
+        atexit.register(self.process.kill)  # where nobody asks for the model in the end
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as stdin:  # it ended at once, and left no model
+            stdin.write(msgspec.json.encode(request))
+
+
+_begun: dict[ModelRequest, _Import] = {}
+
+
+def begin(request: ModelRequest) -> None:
+    """Let the process with Relay import a model, which `load_from_relay` then waits for. TVM is not needed for that."""
+    if request not in _begun:
+        _begun[request] = _Import(request)
+
+
 def load_from_relay(request: ModelRequest) -> ImportedModel:
     """The model, as Relay imports it, in Relax; its weights are constants of the module.
 
@@ -33,18 +61,14 @@ def load_from_relay(request: ModelRequest) -> ImportedModel:
     """
     from op_profiler.compilers.relax.from_relay import read_graph
 
-    with tempfile.TemporaryDirectory(prefix="op_profiler-") as folder:
-        path = tvm_package.without(python_path())
-        process = subprocess.run(
-            [sys.executable, "-c", _CHILD, folder],
-            input=msgspec.json.encode(request),
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": path},
-            check=False,
-        )
+    begin(request)
+    begun = _begun.pop(request)
+    with begun.folder as folder:
+        code = begun.process.wait()
+        atexit.unregister(begun.process.kill)
         about_file = Path(folder) / _ABOUT
         if not about_file.is_file():
-            raise ModelError(f"the process that imports {request.name} with Relay ended with {process.returncode}")
+            raise ModelError(f"the process that imports {request.name} with Relay ended with {code}")
         about = json.loads(about_file.read_text())
         if "error" in about:
             raise ModelError(about["error"])

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,11 @@ def describe_host(target: Target) -> Device:
 def processor_features() -> tuple[str, ...]:
     """Names of what this machine's processor can do beyond the base of its kind, as the operating system has them."""
     return tuple(_cpu_info().get("flags", ()))
+
+
+def ask_ahead() -> None:
+    """Let py-cpuinfo, which waits most of its second, tell beside what this thread does; it is kept then."""
+    threading.Thread(target=_cpu_info, daemon=True).start()
 
 
 @functools.cache

@@ -55,6 +55,11 @@ class LlvmKind(TargetKind):
 
         check_thread_counts(tuple(counts))
 
+    def expect_machine(self) -> None:
+        from op_profiler.targets.llvm.identity import ask_ahead
+
+        ask_ahead()
+
     def open_machine(self, target: Target, cores: Sequence[int] | None = None) -> Machine:
         """A processor that is opened as a whole for the first time is asked for its peaks, which takes seconds."""
         from op_profiler.targets.llvm.host import Host

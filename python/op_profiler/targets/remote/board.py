@@ -218,6 +218,10 @@ class BoardKernels:
         with self._board.running("running the model"):
             self._model.run()
 
+    def move_stack(self) -> None:
+        """It is the board's."""
+        return
+
     def time_model(self) -> float:
         """NaN where the board's runtime cannot run the model as a whole."""
         if self._timed_run is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,7 @@ SUFFIX = ".relax"
 """Behind the name of a rule in the name of its template."""
 
 
+@functools.lru_cache(maxsize=1024)  # a build asks, and whoever reads the loops of its kernels
 def schedule_function(function: Any, vectors: Vectors) -> tuple[Any, Schedule]:
     """A function of TIR under the first rule that fits it, and what that did; as it was where none does.
 

@@ -1,0 +1,92 @@
+"""Has a model to run untimed before each round? The same kernels after a run, after a round, and after the probe.
+
+    python benchmarks/settling.py [MODEL ...]        (default: squeezenet_v1.1 resnet-18 mlp; two minutes)
+
+A round is timed after another thread count and one run (``once``), after such a round (``a_round``), and after the
+steadiness probe and a run (``probe``); in turns of random order, each beside three runs, the reference. Told is how far
+the medians of the whole model are from the reference's, by thread count.
+
+Goal: within 1 %: rounds follow each other without a run between them (`measure/rounds.py`), and large models run once
+after the probe.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from common import requests_of, run_of, store
+
+MODELS = ("local:squeezenet_v1.1", "local:resnet-18", "local:mlp")
+_SECONDS = 12.0  # a thread count
+_REFERENCE = "three_runs"
+
+
+def measure(name: str) -> dict[str, Any]:
+    """``rows``: one a thread count, percentages from the reference."""
+    from op_profiler.building.build import build_model
+    from op_profiler.building.requested_model import load_model, random_inputs
+    from op_profiler.cores import usable_cores
+    from op_profiler.targets.open_machine import open_machine
+
+    (request,) = requests_of(name)
+    model, _, target = load_model(request)
+    machine = open_machine("llvm", target, None)
+    loaded: Any = machine.load(build_model(request, model, target).compiled, random_inputs(list(model.inputs)), 1)
+    probe, everything = machine.steadiness_probe(), [True] * len(loaded.labels)
+    assert probe is not None
+
+    def runs(count: int) -> None:
+        for _ in range(count):
+            loaded.run_model()
+
+    def a_round() -> None:
+        loaded.run_model()
+        loaded.time_model()
+        loaded.walk("model", everything)
+        loaded.move_stack()
+
+    def probed() -> None:
+        probe.timed()
+        runs(1)
+
+    before: dict[str, Callable[[], None]] = {
+        _REFERENCE: lambda: runs(3),
+        "once": lambda: runs(1),
+        "a_round": a_round,
+        "probe": probed,
+    }
+    rows = []
+    for threads in sorted({1, usable_cores()}):
+        found: dict[str, list[float]] = {way: [] for way in before}
+        until = time.monotonic() + _SECONDS
+        while time.monotonic() < until:
+            for way in random.sample(list(before), len(before)):
+                machine.threads.use(usable_cores() if threads == 1 else 1)
+                loaded.run_model()
+                machine.threads.use(threads)
+                before[way]()
+                found[way].append(loaded.time_model())
+        usual = float(np.median(found[_REFERENCE]))
+        off = {f"{way}_percent": round(100 * (float(np.median(us)) / usual - 1), 2) for way, us in found.items()}
+        del off[f"{_REFERENCE}_percent"]
+        rows.append({"threads": threads, "turns": len(found[_REFERENCE]), "whole_us": round(usual, 1), **off})
+    return {"rows": rows}
+
+
+def main() -> None:
+    run = run_of(__file__, __doc__, measure, MODELS)
+    rows = [{"model": one.name, **row, "commit": one.commit} for one in run.found for row in one.result["rows"]]
+    for row in rows:
+        print(row, flush=True)
+    most = max(abs(value) for row in rows for key, value in row.items() if key.endswith("_percent"))
+    headline = f"the whole model after one run, a round or the probe is at most {most} % off the one after three runs"
+    print(headline)
+    store(__file__, headline, {"models": rows}, whole=run.whole)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""What rounds do beside timing: nothing is run twice that once is enough for. Counts of calls, not times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from op_profiler.compilers.relay.graph_executor import load_graph
+from op_profiler.measure.rounds import Limits, Rounds, Samples
+from op_profiler.measure.threads import ThreadPool, default_thread_counts
+
+THREADS = default_thread_counts()
+
+
+class Calls:
+    """A loaded model and a thread pool that write down what is asked of them."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.pool, self.made = model, ThreadPool(), list[str | int]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def moved(self) -> Calls:
+        return self
+
+    def use(self, threads: int) -> None:
+        self.pool.use(threads)
+        self.made.append(threads)
+
+    def run_model(self) -> None:
+        self.model.run_model()
+        self.made.append("run")
+
+    def move_stack(self) -> None:
+        self.model.move_stack()
+        self.made.append("move")
+
+    def time_model(self) -> float:
+        self.made.append("whole")
+        return float(self.model.time_model())
+
+    def walk(self, cache: Any, timed: list[bool]) -> list[float]:
+        self.made.append("walk")
+        return list(self.model.walk(cache, timed))
+
+    def visits(self) -> list[tuple[int, list[str]]]:
+        """Thread counts in order, and what was called at each until the next."""
+        found: list[tuple[int, list[str]]] = []
+        for call in self.made:
+            if isinstance(call, int):
+                found.append((call, []))
+            else:
+                found[-1][1].append(call)
+        return [(threads, calls) for threads, calls in found if calls]
+
+
+@pytest.fixture
+def calls(tvm: Any, compiled_small: Any) -> Calls:
+    return Calls(load_graph(compiled_small, tvm.cpu(), {"data": np.zeros((1, 16, 32, 32), "float32")}))
+
+
+def rounds_of(calls: Calls, samples: dict[int, Samples], cache: Any = "model", **limits: Any) -> Rounds:
+    kernels = len(calls.kernels)
+    rounds = Rounds(
+        calls,
+        calls,
+        threads=tuple(samples),
+        cache=cache,
+        groups=list(range(kernels)),
+        skipped=[False] * kernels,
+        coverage=0.95,
+        limits=Limits(target=0.0, usual_rounds=40, usual_seconds=0.001, window_seconds=0.02, **limits),
+        meter=None,
+    )
+    rounds.run(samples, lambda share: None)
+    return rounds
+
+
+def test_the_model_runs_untimed_once_a_visit_and_not_once_a_round(calls: Calls) -> None:
+    samples = {n: Samples() for n in THREADS}
+    rounds_of(calls, samples)
+    assert {one.rounds for one in samples.values()} == {calls.made.count("whole") // len(THREADS)}
+    for _, made in calls.visits():
+        assert made[0] == "run" and made.count("run") == 1
+        assert made.count("whole") == made.count("walk") >= 1
+    rounds = samples[1].rounds * len(THREADS)
+    assert calls.made.count("run") < rounds
+    assert calls.made.count("run") + calls.made.count("move") == rounds, "each round is called from a place of its own"
+
+
+def test_every_pass_has_the_same_rounds_at_each_thread_count_and_whole_and_walk_take_turns(calls: Calls) -> None:
+    samples = {n: Samples() for n in THREADS}
+    rounds_of(calls, samples)
+    order = [call for call in calls.made if call in ("whole", "walk")]
+    first = [pair[0] for pair in zip(order[::2], order[1::2])]
+    assert set(zip(order[::2], order[1::2])) == {("whole", "walk"), ("walk", "whole")}
+    assert abs(first.count("whole") - first.count("walk")) <= len(first) // 2
+    assert all(one.matrix().shape == (samples[1].rounds, len(calls.kernels)) for one in samples.values())
+
+
+def test_no_more_rounds_than_there_may_be(calls: Calls) -> None:
+    samples = {n: Samples() for n in THREADS}
+    rounds_of(calls, samples, minimum_rounds=5, maximum_rounds=13)
+    assert [one.rounds for one in samples.values()] == [13] * len(THREADS)
+
+
+def test_hot_kernels_leave_other_caches_so_that_the_model_runs_before_each_round(calls: Calls) -> None:
+    samples = {THREADS[-1]: Samples()}
+    rounds_of(calls, samples, cache="hot")
+    assert calls.made.count("run") >= samples[THREADS[-1]].rounds and "move" not in calls.made
+
+
+def test_readings_of_the_model_settle_once_a_thread_count(calls: Calls) -> None:
+    samples = {THREADS[-1]: Samples()}
+    rounds = rounds_of(calls, samples)
+    calls.made.clear()
+    assert rounds.whole_model_us(THREADS[-1]) > 0
+    assert "run" not in calls.made and calls.made.count("whole") == Limits().readings
