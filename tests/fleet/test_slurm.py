@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -16,7 +17,6 @@ import slurm_daemons
 from processes import COMMAND, PATIENCE_SECONDS, Listening, request
 from slurm_daemons import command, jobs
 
-from op_profiler.collection.sampling.draw import Draw
 from op_profiler.dataset import Dataset
 from op_profiler.errors import UsageError
 from op_profiler.fleet import runs
@@ -96,17 +96,21 @@ def test_a_job_ends_after_the_command_that_submitted_it(tmp_path: Path, slurm: d
 def test_a_job_whose_time_is_over_did_not_die_of_what_it_measured(
     tmp_path: Path, slurm: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second job begins when the first is gone: both ask for the whole machine."""
+    """The next job begins when the last is gone: each asks for the whole machine."""
     for name, value in slurm.items():
         monkeypatch.setenv(name, value)
-    file = cluster_file(tmp_path, "jobs: 2", "walltime: '00:01:00'", "job_extra_directives: [--exclusive]")
+    file = cluster_file(tmp_path, "jobs: 8", "walltime: '00:01:00'", "job_extra_directives: [--exclusive]")
     listening = Listening()
     with Cluster(f"slurm:{file}") as cluster:
-        draw = Draw(label="drawn", seed=1)
-        asked = request(f"sqlite:///{tmp_path}/a.db")
-        done = runs.sample(cluster, draw, asked, listening, count=None, budget_seconds=100.0)
-    assert done.ended == "budget" and done.errors == []
-    assert any("was told to end while it had drawn-" in text for text in listening.told)
+        one = request(f"sqlite:///{tmp_path}/a.db")
+        found = runs.reports(cluster, [dataclasses.replace(one, label=f"run{n}") for n in range(200)], listening)
+        for _, report in found:
+            assert report.error is None
+            if any("was told to end while it had mlp" in text for text in listening.told):
+                break
+
+    assert any("was told to end while it had mlp" in text for text in listening.told)
+    assert not any("workers down" in text for text in listening.told)
 
 
 @pytest.mark.parametrize(
