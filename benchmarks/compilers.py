@@ -247,7 +247,7 @@ def main() -> None:
     collections: list[dict[str, Any]] = []
     stages: list[dict[str, Any]] = []
     for one in run.found:
-        collections += rows_of_collections(one.name, one.result["collections"], one.commit)
+        collections += rows_of_collections(one.name, one.result["collections"])
         there = {compiler: cost for compiler, cost in one.result["collections"].items() if cost is not None}
         stages += [stage_row(one.name, compiler, cost) for compiler, cost in there.items()]
         for threads, turns in one.result["turns"].items():
@@ -268,7 +268,7 @@ def main() -> None:
     store(__file__, headline, {"models": rows, **tables_of(collections), "stages": stages}, whole=run.whole)
 
 
-def rows_of_collections(name: str, found: dict[str, Any], commit: str) -> list[dict[str, Any]]:
+def rows_of_collections(name: str, found: dict[str, Any]) -> list[dict[str, Any]]:
     """A row a compiler; printed too."""
     rows = []
     for compiler, times in found.items():
@@ -278,7 +278,6 @@ def rows_of_collections(name: str, found: dict[str, Any], commit: str) -> list[d
         distances = [abs(ratio - 1) for ratio in times["ratios"].values() if ratio is not None]
         row = cost_row(name, compiler, times)
         row["sum_from_1_percent"] = round(100 * max(distances), 1) if distances else None
-        row["commit"] = commit
         rows.append(row)
         print("  " + ", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
     return rows

@@ -79,7 +79,7 @@ def measure(name: str) -> dict[str, Any]:
 
 def main() -> None:
     run = run_of(__file__, __doc__, measure, MODELS)
-    rows = [{"model": one.name, **row, "commit": one.commit} for one in run.found for row in one.result["rows"]]
+    rows = [{"model": one.name, **row} for one in run.found for row in one.result["rows"]]
     for row in rows:
         print(row, flush=True)
     most = max(abs(value) for row in rows for key, value in row.items() if key.endswith("_percent"))
