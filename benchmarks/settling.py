@@ -6,8 +6,9 @@ A round is timed after another thread count and one run (``once``), after such a
 steadiness probe and a run (``probe``); in turns of random order, each beside three runs, the reference. Told is how far
 the medians of the whole model are from the reference's, by thread count.
 
-Goal: within 1 %: rounds follow each other without a run between them (`measure/rounds.py`), and large models run once
-after the probe.
+Goal: within 1 % after a round of a millisecond and more: such rounds follow each other without a run between them
+(`measure/rounds.py`), and models of a tenth of a second run once after the probe. Shorter ones run before each round,
+and three times after the probe.
 """
 
 from __future__ import annotations

@@ -62,6 +62,12 @@ def calls(tvm: Any, compiled_small: Any) -> Calls:
     return Calls(load_graph(compiled_small, tvm.cpu(), {"data": np.zeros((1, 16, 32, 32), "float32")}))
 
 
+@pytest.fixture(autouse=True)
+def long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model counts as a long one, on any machine."""
+    monkeypatch.setattr("op_profiler.measure.rounds._SHORT_ROUND_SECONDS", 0.0)
+
+
 def rounds_of(calls: Calls, samples: dict[int, Samples], cache: Any = "model", **limits: Any) -> Rounds:
     kernels = len(calls.kernels)
     rounds = Rounds(
@@ -111,6 +117,13 @@ def test_hot_kernels_leave_other_caches_so_that_the_model_runs_before_each_round
     samples = {THREADS[-1]: Samples()}
     rounds_of(calls, samples, cache="hot")
     assert calls.made.count("run") >= samples[THREADS[-1]].rounds and "move" not in calls.made
+
+
+def test_a_short_model_runs_before_each_round(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("op_profiler.measure.rounds._SHORT_ROUND_SECONDS", 60.0)
+    samples = {n: Samples() for n in THREADS}
+    rounds_of(calls, samples)
+    assert calls.made.count("run") == samples[1].rounds * len(THREADS) and "move" not in calls.made
 
 
 def test_readings_of_the_model_settle_once_a_thread_count(calls: Calls) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,9 @@ _RUNS_BEFORE_ROUNDS = 3
 _LONG_US = 1e5
 """A model that takes as long brings back all that it keeps in the caches in one run."""
 _MOST_ROUNDS_OF_VISIT = 8
+_SHORT_ROUND_SECONDS = 1e-3
+"""Of a model of microseconds a walk through the kernels leaves other caches than a run does: the whole model is then
+1 to 2 % slower (`benchmarks/settling.py`), and a run before costs nothing."""
 _FEWEST_ROUNDS, _SECONDS_OF_ROUNDS = 7, 4.0
 _US_OF_READINGS = 2.5e5
 """From here on another reading says little: of a model of a second five would take as long as three rounds."""
@@ -307,8 +311,9 @@ class Rounds:
 
     def _prepare(self) -> None:
         """Before something is timed: from another place on the stack, where a run of the model, or the round before,
-        left the caches. Rounds with hot or cold kernels leave others."""
-        if self._settled_in and self._cache == "model":
+        left the caches. Rounds with hot or cold kernels leave others, and so do short ones."""
+        long = self._seconds.get(self._at or self._main, math.inf) >= _SHORT_ROUND_SECONDS
+        if self._settled_in and long and self._cache == "model":
             self._model.move_stack()
         else:
             self._settle()
