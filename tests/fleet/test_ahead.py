@@ -41,7 +41,7 @@ from op_profiler.fleet.events import Announcing
 from op_profiler.fleet.state import state_of
 from op_profiler.fleet.tasks import CollectTask, SampleTask
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.turns import PROCESSOR, measuring
+from op_profiler.measure.turns import PROCESSOR, WAITING, measuring
 from op_profiler.parallel.corun.child import CorunAnswer
 from op_profiler.parallel.corun.request import CorunRequest
 
@@ -265,6 +265,16 @@ def test_a_build_that_does_not_come_is_not_waited_for(monkeypatch: pytest.Monkey
     assert progress.messages == [
         "the build of mlp from head is refused: it did not come in time; it is built where it is measured"
     ]
+
+
+def test_a_wait_is_told_however_soon_it_comes_after_another_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, str]] = []
+    here = SimpleNamespace(get_current_task=lambda: "mlp", log_event=lambda _topic, event: told.append(event))
+    monkeypatch.setattr("distributed.get_worker", lambda: here)
+    progress = Announcing("rack")
+    for text in ("mlp: waiting for its build", "mlp: 1 of 60 rounds", f"mlp: {WAITING}another process works"):
+        progress.step(text, 0.0)
+    assert [one["text"].startswith(f"mlp: {WAITING}") for one in told] == [False, True]
 
 
 class Ordering:

@@ -6,6 +6,8 @@ import time
 
 import msgspec
 
+from op_profiler.measure.turns import WAITING
+
 PROGRESS = "op_profiler-progress"
 """Dask's topic of events of a moment, a `Doing` each."""
 FINISHED = "op_profiler-finished"
@@ -92,8 +94,9 @@ class Announcing:
         self.messages.append(text)
 
     def step(self, description: str, done_models: float) -> None:
-        """At most once a second, so that telling it takes no time from what is measured."""
-        if time.monotonic() < self._next:
+        """At most once a second, so that telling it takes no time from what is measured. That it waits for somebody is
+        said once, and may be the last word for long: it is always told."""
+        if time.monotonic() < self._next and WAITING not in description:
             return
         self._next = time.monotonic() + _EVERY_SECONDS
         self.tell(description)

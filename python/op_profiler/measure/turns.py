@@ -30,6 +30,8 @@ _ASK_AGAIN_SECONDS = 0.2
 
 PROCESSOR = "processor"
 """The lock of this machine's processor."""
+WAITING = "waiting: "
+"""Begins what is told of a wait."""
 _held: dict[str, int] = {}  # how often this process is inside `measuring`, by name
 
 
@@ -156,7 +158,7 @@ def _wait(descriptor: int, name: str, lock: int, say: Callable[[str], None]) -> 
             holder = os.pread(descriptor, 4096, 0).decode(errors="replace") or "another process works"
         if holder != told:
             told = holder
-            say(f"waiting: {holder} on this machine's {'processor' if name == PROCESSOR else name}")
+            say(f"{WAITING}{holder} on this machine's {'processor' if name == PROCESSOR else name}")
         time.sleep(_ASK_AGAIN_SECONDS)
 
 

@@ -24,6 +24,7 @@ from op_profiler.errors import (
 )
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.measurement import Precision
+from op_profiler.measure.turns import WAITING
 
 if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
@@ -403,7 +404,8 @@ class _Within:
         """It stays until the run is over."""
 
     def step(self, description: str, done_models: float) -> None:
-        doing = description.rpartition(": ")[2]
+        _, waits, holder = description.partition(WAITING)
+        doing = waits + holder if waits else description.rpartition(": ")[2]
         self.outer.step(f"{self.operators} operators; {self.label}: {doing}", self.done)
 
     def note(self, text: str) -> None:
