@@ -13,6 +13,7 @@ from op_profiler.dataset import Dataset, export_table, flat_rows
 from op_profiler.dataset.formats.importing import import_table, store_flat
 from op_profiler.dataset.formats.parquet import FORMAT as PARQUET
 from op_profiler.errors import DatasetError
+from op_profiler.measure.measurement import Measurement
 from op_profiler.shipped import shipped_processors, shipped_trials
 
 EACH = pytest.mark.parametrize("format", ["parquet", "csv", "jsonl"])
@@ -62,6 +63,23 @@ def test_what_is_newer_stays(varied: Dataset, other: Dataset, example: Any, tmp_
     (row,) = [r for r in flat_rows(other) if r["cache"] == "model" and r["complete"] and r["error"] is None]
     assert row["rounds"] == 7
     assert len(other.model_operators("m")) == 2 and other.models()[0].extracted
+
+
+def test_a_newer_failure_moves_neither_a_time_nor_another_failure(
+    filled: Dataset, other: Dataset, example: Any
+) -> None:
+    example.add_model(other)
+    for measurement in (Measurement(error="an earlier one"), example.measurement()):
+        other.record(example.row(1, measurement=measurement))
+    (there,), (earlier,) = flat_rows(other), other.failures()
+    newer = "2999-01-01T00:00:00+00:00"
+    (failed,) = [row | {"measured_at": newer} for row in flat_rows(filled) if row["error"] is not None]
+    assert failed["measurement_key"] == there["measurement_key"]
+    assert store_flat(other, [(1, failed)], None).unreadable == 0
+    (stays,) = flat_rows(other)
+    assert all(stays[name] == there[name] for name in ("measured_at", "median_us", "error"))
+    failures = {one.error: one.failed_at for one in other.failures()}
+    assert failures == {"an earlier one": earlier.failed_at, failed["error"]: newer}
 
 
 def test_an_empty_table(other: Dataset, varied: Dataset, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from op_profiler.dataset.formats import FORMATS, flat_table
 from op_profiler.dataset.formats.flat_models import add_models
 from op_profiler.dataset.formats.format import Entry, Imported, Progress, Table
 from op_profiler.dataset.formats.shapes import dtype_of, operator_of, precision_of
+from op_profiler.dataset.keys import failure_key
 from op_profiler.dataset.row import Row
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import OpProfilerError
@@ -286,7 +287,7 @@ def _store_chunk(dataset: Dataset, numbered: Sequence[tuple[int, flat_table.Flat
     new = [one for one in read if present.get(one[0]["measurement_key"], "") < one[0]["measured_at"]]
     add_models(dataset, new)
     _store(dataset, {operator.key: operator for _, _, operator in new}, [row for _, row, _ in new], None)
-    _keep_times(dataset, [flat for flat, _, _ in new])
+    _keep_times(dataset, [flat for flat, _, _ in new], present)
     seen.stored += len(new)
     seen.failed += sum(row.measurement.error is not None for _, row, _ in new)
 
@@ -297,19 +298,32 @@ def _measured_at(dataset: Dataset, keys: Sequence[str]) -> dict[str, str]:
     return {row["key"]: row["measured_at"] for row in dataset.rows(query)}
 
 
-def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]]) -> None:
-    """`Dataset.record_all` writes when it was called; these were measured before, and the file says when."""
+def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]], before: Mapping[str, str]) -> None:
+    """`Dataset.record_all` writes when it was called; these were measured before, and the file says when.
+
+    Args:
+        before: of measurements that were there, when they were measured. One that `record_all` left there, since it is
+            better than the file's, still has that time and keeps it.
+    """
     if not rows:
         return
     table, failures = schema.measurements, schema.failures
-    measured = update(table).where(table.c.key == bindparam("row")).values(measured_at=bindparam("when"))
-    failed = update(failures).where(failures.c.measured_key == bindparam("row")).values(failed_at=bindparam("when"))
+    when = bindparam("when")
+    measured = update(table).where(table.c.key == bindparam("row"), table.c.measured_at != bindparam("before"))
+    failed = update(failures).where(failures.c.key == bindparam("failure"))
+    of_rows = [
+        {"row": row["measurement_key"], "before": before.get(row["measurement_key"], ""), "when": row["measured_at"]}
+        for row in rows
+    ]
+    of_failures = [
+        {"failure": failure_key(row["measurement_key"], row["error"]), "when": row["measured_at"]}
+        for row in rows
+        if row["error"] is not None
+    ]
     with dataset.read() as connection:  # the connection of the transaction that this is inside of
-        for statement, which in ((measured, rows), (failed, [row for row in rows if row["error"] is not None])):
-            if which:
-                connection.execute(
-                    statement, [{"row": row["measurement_key"], "when": row["measured_at"]} for row in which]
-                )
+        connection.execute(measured.values(measured_at=when), of_rows)
+        if of_failures:
+            connection.execute(failed.values(failed_at=when), of_failures)
 
 
 def refuse_nothing(done: Imported, path: Path, format: str) -> None:
