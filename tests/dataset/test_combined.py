@@ -154,6 +154,29 @@ def test_what_is_no_folder_of_parts_stays_as_it_is(two: tuple[str, str], tmp_pat
     assert listed(folder) == there and len(there) == 2
 
 
+def test_what_would_be_lost_or_read_twice_is_refused(two: tuple[str, str], tmp_path: Path) -> None:
+    from pyarrow import array, parquet
+
+    folder, file = tmp_path / "parts", tmp_path / "table.parquet"
+    (folder / "empty").mkdir(parents=True)
+    combine([two[0]], str(folder), partition_by=("anchor",))
+    combine([two[0]], str(file))
+    with pytest.raises(UsageError, match=r"all\.parquet lies in .*parts, which is one of the sources"):
+        combine([two[1], str(folder)], str(folder / "all.parquet"))
+    for place in (file, next(folder.rglob("*.parquet"))):
+        table = parquet.read_table(place, partitioning=None)
+        parquet.write_table(table.append_column("mine", array([1] * table.num_rows)), place)
+    there = listed(tmp_path)
+    for place in (file, folder):
+        with pytest.raises(UsageError, match=f"{place.name} has columns of others, which would be lost: mine"):
+            combine([two[1]], str(place))
+    with pytest.raises(OpProfilerError, match=r"cannot write --into .*No such file"):
+        combine([two[0]], f"{tmp_path}/none/all.parquet")
+    with pytest.raises(OpProfilerError, match=r"cannot write --into .*is not a folder"):
+        combine([two[0]], f"{file}/parts", partition_by=("anchor",))
+    assert listed(tmp_path) == there
+
+
 def test_rows_that_cannot_be_read_are_not_left_out_without_a_word(two: tuple[str, str], tmp_path: Path) -> None:
     from pyarrow import array, parquet
 

@@ -15,6 +15,7 @@ from op_profiler.dataset.formats.importing import store_flat
 from op_profiler.dataset.merging import merge
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError, UsageError
+from op_profiler.files import check_folder, check_writable
 
 Announce = Callable[[str], None]
 
@@ -53,12 +54,16 @@ def combine(
     if any(_same(into, source) for source in sources):
         told = without_password(into)
         raise UsageError(f"--into {told} is one of the sources; leave it out there, it keeps what it holds")
+    if inside := next((source for source in sources if _is_inside(into, source)), None):
+        raise UsageError(f"--into {into} lies in {inside}, which is one of the sources; give a path outside of it")
     if partition_by or Path(into).is_dir():
         columns = _columns_of(into, partition_by)
+        check_folder("--into", Path(into).resolve().parent)
         with _gathered(sources, into, announce) as (dataset, written):
             parquet.write_parts(dataset, Path(into), columns, replace=True)
         return written
     if is_parquet(into):
+        check_writable({"--into": Path(into)})
         with _gathered(sources, into, announce) as (dataset, written):
             parquet.FORMAT.write_from(dataset, Path(into))
         return written
@@ -75,6 +80,13 @@ def _same(one: str, other: str) -> bool:
     if any(paths):
         return all(paths) and Path(one).resolve() == Path(other).resolve()
     return parse_url(absolute_address(one)) == parse_url(absolute_address(other))
+
+
+def _is_inside(into: str, source: str) -> bool:
+    """Whether a place would be a part of what is read."""
+    if "://" in into or "://" in source:
+        return False
+    return Path(source).resolve() in Path(into).resolve().parents
 
 
 def _columns_of(into: str, asked: Sequence[str]) -> Sequence[str]:
@@ -98,7 +110,8 @@ def _gathered(sources: Sequence[str], into: str, announce: Announce) -> Iterator
     """A dataset with all that is to be in a file or folder, for as long as it is written, and what came new."""
     with _temporary() as url:
         path = Path(into)
-        if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        if path.is_file() or (path.is_dir() and any(path.rglob("*.parquet"))):
+            parquet.refuse_unknown_columns(path)
             with Dataset.open(url) as kept:
                 _read(path, kept, announce)
         written = _merged(sources, url, announce)

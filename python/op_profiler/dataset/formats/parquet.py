@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from op_profiler.dataset.flat import TABLES, Column, FlatTable, flat_table, nested
+from op_profiler.dataset.flat import MEASUREMENTS, TABLES, Column, FlatTable, flat_table, nested
 from op_profiler.dataset.formats.arrow_batches import arrow_batches
 from op_profiler.dataset.formats.flat_format import FlatFormat, check_columns
 from op_profiler.dataset.formats.flat_table import ADDED_LATER, FlatRow
@@ -208,6 +208,22 @@ def parquet_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = N
                 )
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
+
+
+def refuse_unknown_columns(path: Path) -> None:
+    """Of a file or folder that is to be written anew: what is in them would be lost.
+
+    Raises:
+        UsageError: there are such columns.
+        DatasetError: it is no Parquet.
+    """
+    known = {column.name for column in MEASUREMENTS.columns}
+    try:
+        found = {name for part in _opened(path).get_fragments() for name in part.physical_schema.names}
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
+    if unknown := ", ".join(sorted(found - known)):
+        raise UsageError(f"{path} has columns of others, which would be lost: {unknown}; give another path")
 
 
 def _opened(path: str | os.PathLike[str]) -> Any:
