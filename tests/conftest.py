@@ -55,7 +55,6 @@ TOGETHER = (
     ("predict/latency/",),  # a fitted predictor
     ("report/",),  # a collection and a browser
     ("frontends/", "malformed/test_models.py"),  # torch and transformers
-    ("compilers/relax/test_relax.py", "gpu/test_relax.py"),  # a process with Relax's TVM that commands are forked from
     ("malformed/test_files.py", "malformed/test_predictors.py", "malformed/test_tables.py"),  # a file of every kind
 )
 """What one process runs, since its files share what takes long to make. Other files are handed out one by one."""

@@ -96,7 +96,10 @@ class Forked:
         self._code: int | None = None
         self._answers = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._zygote = Path(os.environ[ZYGOTES], compiler)
-        self._answers.connect(str(self._zygote))
+        try:
+            self._answers.connect(str(self._zygote))
+        except ConnectionRefusedError:
+            raise self._gone() from None
         order = {
             "code": code,
             "argv": list(argv),
@@ -113,10 +116,16 @@ class Forked:
         self.pid = self._told()
 
     def _told(self) -> int:
-        told = self._answers.recv(64)
+        try:
+            told = self._answers.recv(64)
+        except ConnectionResetError:  # it had not been accepted
+            told = b""
         if not told:
-            raise ConnectionError(f"what forks processes is gone: {self._zygote.with_suffix('.log').read_text()}")
+            raise self._gone()
         return int(told)
+
+    def _gone(self) -> ConnectionError:
+        return ConnectionError(f"what forks processes is gone: {self._zygote.with_suffix('.log').read_text()}")
 
     def kill(self) -> None:
         if self._code is None:

@@ -159,6 +159,7 @@ class Zygote:
             prepare()
             self._is_prepared = True
         load(order["libraries"])
+        sys.stdout.flush()  # else each child writes what an import printed
         pid = os.fork()
         if pid == 0:
             self._selector.close()
