@@ -24,7 +24,7 @@ from op_profiler.collection.request import Measuring
 from op_profiler.collection.sampling.draw import Draw
 from op_profiler.dataset import Dataset
 from op_profiler.errors import OpProfilerError
-from op_profiler.fleet import runs, workforce
+from op_profiler.fleet import dispatch, runs, workforce
 from op_profiler.fleet.cluster import Cluster
 from op_profiler.fleet.events import Done
 from op_profiler.fleet.jobs import Job
@@ -150,7 +150,9 @@ def test_a_model_that_takes_workers_down_is_put_aside(tmp_path: Path, sqlite_url
         assert dataset.failures() == []
 
 
-def test_a_worker_that_is_told_to_end_did_not_die_of_its_model(tmp_path: Path, sqlite_url: str) -> None:
+def test_a_worker_that_is_told_to_end_did_not_die_of_its_model(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As SLURM ends a job whose time is over: every process of it gets the signal."""
     with contextlib.ExitStack() as stack:
         address, _ = stack.enter_context(scheduler(tmp_path))
@@ -158,9 +160,13 @@ def test_a_worker_that_is_told_to_end_did_not_die_of_its_model(tmp_path: Path, s
         cluster = stack.enter_context(Cluster(address))
         ending = Deadly(address, signal.SIGTERM, most=2)
         (report,) = runs.collect(cluster, [request(sqlite_url)], ending)
+        monkeypatch.setattr(dispatch, "_MOST_LOST", 1)
+        again = dataclasses.replace(request(sqlite_url), measuring=Measuring(rounds=3, remeasure="all"))
+        (put_aside,) = runs.collect(cluster, [again], Deadly(address, signal.SIGTERM, most=1))
     assert report.error is None and len(ending.signalled) == 2
     told = [text for text in ending.told if "was told to end while it had mlp" in text]
     assert len(told) == 2 and not any("took 2 workers down" in text for text in ending.told)
+    assert str(put_aside.error).startswith("put aside: 1 workers were told to end while they had it")
 
 
 def test_what_a_machine_measured_while_it_drifted_is_measured_on_another_one(tmp_path: Path, postgres_url: str) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _TELL_SECONDS = 1.0
 _HANDED_OUT = 2  # tasks a worker, so that none waits for the client
 _DEATHS = 2  # of workers, from which on a task is suspected
-_MOST_LOST = 20  # of workers that died while they had a task, before they could say that they began it
+_MOST_LOST = 20  # workers that died, or were told to end, while they had a task, though none may have begun it
 
 
 class Dispatch:
@@ -196,10 +196,8 @@ class Dispatch:
         if not isinstance(error, KilledWorker):
             code = error.exit_code if isinstance(error, OpProfilerError) else EXIT_ENVIRONMENT
             return Ended(job.index, job.task, error=str(error), error_code=code)
-        if self._workforce.was_told_to_end(error.last_worker.address):  # no death of the task
-            self._progress.note(f"a worker was told to end while it had {job.task.name}, which is handed out again")
-            (self._suspected if job.deaths >= _DEATHS else self._waiting).appendleft(job)
-            return None
+        if self._workforce.was_told_to_end(error.last_worker.address):
+            return self._handed_on(job)
         job.deaths += future.key in self._begun  # else it only stood in line on that worker
         job.lost += 1
         if job.deaths < _DEATHS and job.lost < _MOST_LOST:
@@ -212,6 +210,16 @@ class Dispatch:
         died = max(job.deaths, job.lost)
         reason = f"put aside: {died} workers died of it; measure it with the same command without --cluster"
         return self._given_up(job, reason)
+
+    def _handed_on(self, job: Job) -> Ended | None:
+        """What comes of a job whose worker was told to end, no death of the job; None where it is to be done again."""
+        job.told_to_end += 1
+        if job.told_to_end == _MOST_LOST:
+            reason = f"put aside: {_MOST_LOST} workers were told to end while they had it; give jobs more time"
+            return self._given_up(job, reason)
+        self._progress.note(f"a worker was told to end while it had {job.task.name}, which is handed out again")
+        (self._suspected if job.deaths >= _DEATHS else self._waiting).appendleft(job)
+        return None
 
     def _given_up(self, job: Job, reason: str) -> Ended:
         """No worker tells of it, so that this process does."""

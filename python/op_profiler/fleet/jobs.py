@@ -42,6 +42,7 @@ class Job:
         stored: machines of which the dataset has it, by `Device.identity`; one of them is enough.
         deaths: workers that died while they carried it out.
         lost: workers that died while they had it, though they may not have begun it.
+        told_to_end: workers that ended in order while they had it.
         drifted: machines that drifted while they did, by `FleetMachine.host_id`.
         failed_on: machines that it failed on for reasons of their own, likewise.
         ordered: its builds, of another worker; None where nobody was asked.
@@ -53,6 +54,7 @@ class Job:
     stored: frozenset[str] = frozenset()
     deaths: int = 0
     lost: int = 0
+    told_to_end: int = 0
     drifted: set[str] = dataclasses.field(default_factory=set)
     failed_on: set[str] = dataclasses.field(default_factory=set)
     ordered: Ordered | None = None
