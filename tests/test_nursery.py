@@ -1,4 +1,4 @@
-"""What forks the processes of the tests (`nursery.py`, `zygote.py`): nothing goes from one to the next, none is left."""
+"""What forks the tests' processes (`nursery.py`, `zygote.py`): nothing goes from one to the next, none is left."""
 
 from __future__ import annotations
 

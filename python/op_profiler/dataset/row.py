@@ -123,7 +123,7 @@ class Failure:
 
     Attributes:
         operator_name: None for a whole model.
-        model_key: empty outside a model.
+        model_key: empty outside a model, and of a model that was put aside (`op_profiler.dataset.put_aside`).
         cause: whether trying again may help.
         machine_state: as in `Row`; None where it is not known.
         failed_at: the last time, UTC, ISO 8601.

@@ -66,6 +66,8 @@ def show_failures(failures: Sequence[Failure], models: Mapping[str, str]) -> Non
         kept = f"; the time of {one.timed_at[:16]} stands" if one.timed_at else ""
         what = (
             f"{where}: {one.operator_name or 'the whole model'} at {one.settings.threads} threads, {one.settings.cache}"
+            if one.model_key or one.operator_name
+            else "put aside"
         )
         print(f"{one.failed_at[:16]} {one.cause}: {what}: {one.error}{kept}" + (f" [{state}]" if state else ""))
     if not failures:
