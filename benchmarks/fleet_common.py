@@ -17,32 +17,29 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "fleet")]
 SHARE = float(os.environ.get("BENCHMARK_SHARE", "1"))
 """Of a benchmark that is run, as of the number of its requests: less than all tries it out, and nothing is stored."""
 
-_WAITING = """
-import time
-
+_STORED = """
 from op_profiler.frontends import FRONTENDS
 from op_profiler.frontends.frontend import Frontend, ModelRequest
 
 
-class Waiting(Frontend):
+class Stored(Frontend):
     def names(self):
-        return ["<seconds>"]
+        return ["<number>"]
 
     def default_names(self):
         return []
 
     def _check(self, request):
-        float(request.name.split("-")[0])
+        int(request.name)
 
     def fingerprint(self, request):
-        time.sleep(float(request.name.split("-")[0]))
         return FRONTENDS.get("local").fingerprint(ModelRequest(source="local", name="mlp"))
 
     def load(self, request):
         raise AssertionError("what is asked for is in the dataset")
 
 
-FRONTEND = Waiting()
+FRONTEND = Stored()
 """
 
 
@@ -109,11 +106,11 @@ def cluster_of(folder: Path, workers: int, *words: str, other_machines: bool = F
         other_machines: each worker says that it is on a machine of its own.
     """
     source = folder / "source"
-    (source / "waiting_boards-0.dist-info").mkdir(parents=True)
-    (source / "waiting_boards.py").write_text(_WAITING)
-    (source / "waiting_boards-0.dist-info" / "METADATA").write_text("Name: waiting-boards\nVersion: 0\n")
-    points = "[op_profiler.frontends]\nwaiting = waiting_boards:FRONTEND\n"
-    (source / "waiting_boards-0.dist-info" / "entry_points.txt").write_text(points)
+    (source / "stored_models-0.dist-info").mkdir(parents=True)
+    (source / "stored_models.py").write_text(_STORED)
+    (source / "stored_models-0.dist-info" / "METADATA").write_text("Name: stored-models\nVersion: 0\n")
+    points = "[op_profiler.frontends]\nstored = stored_models:FRONTEND\n"
+    (source / "stored_models-0.dist-info" / "entry_points.txt").write_text(points)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "python"), str(source)])
     sys.path.insert(0, str(source))
     with contextlib.ExitStack() as stack:
@@ -151,19 +148,19 @@ def on_board(request: Any, port: int) -> Any:
     return request.of(target="pynq", place=Place(host="127.0.0.1", port=port, key="pynq"))
 
 
-def waiting_requests(folder: Path, count: int, *, seconds: float) -> list[Any]:
-    """Requests that are in the dataset already, and take a time of waiting."""
+def stored_requests(folder: Path, count: int) -> list[Any]:
+    """Requests that are in the dataset already."""
     from op_profiler.collection.supervisor import Collection
     from op_profiler.frontends import FRONTENDS
     from op_profiler.frontends.frontend import ModelRequest
     from op_profiler.report.collection import Screen
 
-    (one,) = small_requests(f"sqlite:///{folder}/waiting.db", 1)
+    (one,) = small_requests(f"sqlite:///{folder}/stored.db", 1)
     one = dataclasses.replace(one, label="")
     with Collection(one.db) as collection:
         (report,) = collection.run(FRONTENDS.get("local"), [one], Screen(quiet=True))
         assert report.error is None, report.error
-    return [one.of(model=ModelRequest(source="waiting", name=f"{seconds:g}-{number}")) for number in range(count)]
+    return [one.of(model=ModelRequest(source="stored", name=str(number))) for number in range(count)]
 
 
 def main() -> None:

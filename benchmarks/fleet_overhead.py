@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 from common import ROOT, run_of, store
-from fleet_common import SHARE, cluster_of, waiting_requests
+from fleet_common import SHARE, cluster_of, stored_requests
 
 _MODELS = int(40 * SHARE)
 _TASKS = int(10_000 * SHARE)
@@ -62,7 +62,7 @@ def _collect(folder: Path, way: str) -> float:
 def tasks(folder: Path) -> dict[str, Any]:
     """Requests that need nothing to be measured."""
     with cluster_of(folder, 1) as cluster:
-        requests = waiting_requests(folder, _TASKS, seconds=0.0)
+        requests = stored_requests(folder, _TASKS)
         me, early = psutil.Process(), 0
         started = time.monotonic()
         failed = 0
