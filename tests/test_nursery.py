@@ -23,7 +23,8 @@ import time
 sys.path.append({str(Path(__file__).parent)!r})
 from nursery import Forked
 
-print(Forked({SLEEP!r}, ["-c"], {{0: 0, 1: 1, 2: 2}}).pid, flush=True)
+process = Forked({SLEEP!r}, ["-c"], {{0: 0, 1: 1, 2: 2}})
+print(process.pid, flush=True)
 time.sleep(3600)
 """
 
