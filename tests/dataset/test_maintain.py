@@ -16,7 +16,7 @@ from op_profiler.dataset.explanations import record_explanations
 from op_profiler.dataset.formats.combined import combine
 from op_profiler.dataset.maintain import contents, remove_models
 from op_profiler.dataset.merging import merge
-from op_profiler.dataset.put_aside import put_aside
+from op_profiler.dataset.put_aside import put_aside, take_back
 from op_profiler.errors import DatasetError, UsageError
 from op_profiler.measure.measurement import Measurement
 
@@ -159,6 +159,8 @@ def test_the_command_lists_merges_and_removes(tmp_path: Path, example: Any) -> N
         put_aside(one, "0" * 32, "vgg-16 took 2 workers down", example.settings, example.device)
     listed = command(tmp_path, "--db=sqlite:///a.db", "--failures")
     assert "operator: put aside: vgg-16 took 2 workers down\n" in listed.stdout
+    with Dataset.open(f"sqlite:///{tmp_path}/a.db") as one:
+        take_back(one, "0" * 32)
 
     assert command(tmp_path, "merge", "sqlite:///a.db", "--into=sqlite:///a.db").returncode == 2
     merged = command(tmp_path, "merge", "sqlite:///a.db", "--into=sqlite:///new/c.db", "--json")
