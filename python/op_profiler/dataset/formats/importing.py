@@ -308,9 +308,9 @@ def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]], before: Mappin
     if not rows:
         return
     table, failures = schema.measurements, schema.failures
-    when = bindparam("when")
     measured = update(table).where(table.c.key == bindparam("row"), table.c.measured_at != bindparam("before"))
-    failed = update(failures).where(failures.c.key == bindparam("failure"))
+    measured = measured.values(measured_at=bindparam("when"))
+    failed = update(failures).where(failures.c.key == bindparam("failure")).values(failed_at=bindparam("when"))
     of_rows = [
         {"row": row["measurement_key"], "before": before.get(row["measurement_key"], ""), "when": row["measured_at"]}
         for row in rows
@@ -321,9 +321,9 @@ def _keep_times(dataset: Dataset, rows: Sequence[dict[str, Any]], before: Mappin
         if row["error"] is not None
     ]
     with dataset.read() as connection:  # the connection of the transaction that this is inside of
-        connection.execute(measured.values(measured_at=when), of_rows)
+        connection.execute(measured, of_rows)
         if of_failures:
-            connection.execute(failed.values(failed_at=when), of_failures)
+            connection.execute(failed, of_failures)
 
 
 def refuse_nothing(done: Imported, path: Path, format: str) -> None:
