@@ -133,7 +133,7 @@ class Results:
         self._dataset.repeated(store)
 
     def keep(self, results: Sequence[ThreadResult]) -> None:
-        """Store what is there; called during the rounds, so that a kill costs less than a second of measuring."""
+        """Store what is there; called during the rounds too, so that a kill costs a second or two at most."""
 
         def store() -> None:
             for result in results:

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 _BUILDS = ("build", "build merged")
 _MOST_LOSSES = 10
-_CHECKPOINT_SECONDS = 1.0  # storing takes a tenth of the time of a window of rounds, and a kill costs so much at most
+_CHECKPOINT_SECONDS = 1.0
+"""Storing takes a tenth of the time of a window of rounds; a kill costs so much, and one window, at most."""
 
 
 class Worker:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -279,7 +278,7 @@ class Rounds:
             for count in self._order():
                 self._use(count)
                 for number in range(rounds):
-                    self._add_round(window[count], wanted[count], number)
+                    self._add_round(count, window[count], wanted[count], number)
             self._passes += 1
         return window
 
@@ -289,17 +288,19 @@ class Rounds:
         return self._threads[first:] + self._threads[:first]
 
     def _rounds_of_visit(self) -> int:
-        """So many at each thread count that a pass fills a window; one as long as nothing was timed."""
+        """So many at each thread count that a pass fills a window, within a limit; one as long as nothing was timed."""
         window = self._limits.window_seconds
         seconds = sum(self._seconds.get(count, window) for count in self._threads)
         return max(round(window / max(seconds, window / _MOST_ROUNDS_OF_VISIT)), 1)
 
-    def _add_round(self, samples: Samples, timed: list[bool], number: int) -> None:
+    def _add_round(self, count: int, samples: Samples, timed: list[bool], number: int) -> None:
         """A round at the thread count that is set, the `number`-th of a visit."""
         self._prepare()
         started = time.monotonic()
         whole_us, kernels_us = self._one_round(timed, (self._passes // len(self._threads) + number) % 2 == 0)
-        self._seconds[self._at or self._main] = time.monotonic() - started
+        self._seconds[count] = time.monotonic() - started
+        # Hot and cold kernels leave other caches than a run of the model, and so does a walk through short ones.
+        self._settled_in = self._cache == "model" and self._seconds[count] >= _SHORT_ROUND_SECONDS
         samples.whole_us.append(whole_us)
         samples.kernels_us.append(kernels_us)
 
@@ -310,10 +311,8 @@ class Rounds:
             self._at, self._settled_in = count, False
 
     def _prepare(self) -> None:
-        """Before something is timed: from another place on the stack, where a run of the model, or the round before,
-        left the caches. Rounds with hot or cold kernels leave others, and so do short ones."""
-        long = self._seconds.get(self._at or self._main, math.inf) >= _SHORT_ROUND_SECONDS
-        if self._settled_in and long and self._cache == "model":
+        """Before something is timed: from another place on the stack, with threads and caches settled."""
+        if self._settled_in:
             self._model.move_stack()
         else:
             self._settle()
