@@ -43,14 +43,26 @@ class _Import:
         with contextlib.suppress(BrokenPipeError), self.process.stdin as stdin:  # it ended at once, and left no model
             stdin.write(msgspec.json.encode(request))
 
+    def end(self) -> None:
+        """For an import that nobody asked for in the end."""
+        self.process.kill()
+        self.process.wait()
+        atexit.unregister(self.process.kill)
+        self.folder.cleanup()
+
 
 _begun: dict[ModelRequest, _Import] = {}
 
 
 def begin(request: ModelRequest) -> None:
-    """Let the process with Relay import a model, which `load_from_relay` then waits for. TVM is not needed for that."""
-    if request not in _begun:
-        _begun[request] = _Import(request)
+    """Let the process with Relay import a model, which `load_from_relay` then waits for. TVM is not needed for that.
+
+    An import that was begun before and that nobody took is of a call that failed: files may have changed since.
+    """
+    stale = _begun.pop(request, None)
+    if stale is not None:
+        stale.end()
+    _begun[request] = _Import(request)
 
 
 def load_from_relay(request: ModelRequest) -> ImportedModel:
@@ -61,8 +73,7 @@ def load_from_relay(request: ModelRequest) -> ImportedModel:
     """
     from op_profiler.compilers.relax.from_relay import read_graph
 
-    begin(request)
-    begun = _begun.pop(request)
+    begun = _begun.pop(request, None) or _Import(request)
     with begun.folder as folder:
         code = begun.process.wait()
         atexit.unregister(begun.process.kill)

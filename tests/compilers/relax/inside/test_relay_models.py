@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,3 +33,14 @@ def test_one_process_imports_a_model_and_begins_before_tvm_is_loaded_here(monkey
     loaded, _, _ = load_model(BuildRequest(model=model, compiler="relax"))
     assert loaded.inputs and begun[:2] == ["import", "tvm"] and begun.count("import") == 1
     assert not relay_models._begun
+
+
+def test_an_import_that_nobody_took_is_not_given_to_a_later_call() -> None:
+    model = ModelRequest(source="simple", name="conv2d", input_shapes=((1, 16, 8, 8),))
+    relay_models.begin(model)
+    stale = relay_models._begun[model]
+    relay_models.begin(model)
+    begun = relay_models._begun.pop(model)
+    begun.end()
+    assert begun is not stale
+    assert not any(Path(one.folder.name).exists() for one in (stale, begun))
