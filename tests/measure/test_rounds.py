@@ -108,6 +108,13 @@ def test_at_every_thread_count_as_many_rounds_begin_with_the_whole_model_as_with
         assert one.matrix().shape == (one.rounds, len(calls.kernels))
 
 
+def test_a_visit_has_as_many_rounds_as_fit_into_what_is_left_of_the_window(calls: Calls) -> None:
+    """Else a pass that is a little shorter than a window makes one twice as long, and half as many of them."""
+    rounds = rounds_of(calls, {n: Samples() for n in THREADS})
+    rounds._seconds = dict.fromkeys(THREADS, 0.03 / len(THREADS))
+    assert [rounds._rounds_of_visit(left_seconds) for left_seconds in (1.0, 0.2, 0.1, 0.001)] == [8, 7, 3, 1]
+
+
 def test_no_more_rounds_than_there_may_be(calls: Calls) -> None:
     samples = {n: Samples() for n in THREADS}
     rounds_of(calls, samples, minimum_rounds=5, maximum_rounds=13)

@@ -270,11 +270,11 @@ class Rounds:
         self._read_state(window)
         if self._meter is not None:
             self._meter.read()
-        started = time.monotonic()
+        ends = time.monotonic() + self._limits.window_seconds
         wanted = self._wanted(samples)
         most = max(self._limits.maximum_rounds - samples[self._main].rounds, 1)
-        while time.monotonic() - started < self._limits.window_seconds and window[self._main].rounds < most:
-            rounds = min(self._rounds_of_visit(), most - window[self._main].rounds)
+        while (left_seconds := ends - time.monotonic()) > 0 and window[self._main].rounds < most:
+            rounds = min(self._rounds_of_visit(left_seconds), most - window[self._main].rounds)
             for count in self._order():
                 self._use(count)
                 for number in range(rounds):
@@ -287,11 +287,11 @@ class Rounds:
         first = -self._passes % len(self._threads)
         return self._threads[first:] + self._threads[:first]
 
-    def _rounds_of_visit(self) -> int:
-        """So many at each thread count that a pass fills a window, within a limit; one as long as nothing was timed."""
-        window = self._limits.window_seconds
-        seconds = sum(self._seconds.get(count, window) for count in self._threads)
-        return max(round(window / max(seconds, window / _MOST_ROUNDS_OF_VISIT)), 1)
+    def _rounds_of_visit(self, left_seconds: float) -> int:
+        """So many at each thread count that a pass fills what is left of the window, within a limit; one as long as
+        nothing was timed."""
+        seconds = sum(self._seconds.get(count, self._limits.window_seconds) for count in self._threads)
+        return max(round(left_seconds / max(seconds, left_seconds / _MOST_ROUNDS_OF_VISIT)), 1)
 
     def _add_round(self, count: int, samples: Samples, timed: list[bool], number: int) -> None:
         """A round at the thread count that is set, the `number`-th of a visit."""
