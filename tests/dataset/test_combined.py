@@ -174,6 +174,9 @@ def test_what_would_be_lost_or_read_twice_is_refused(two: tuple[str, str], tmp_p
         combine([two[0]], f"{tmp_path}/none/all.parquet")
     with pytest.raises(OpProfilerError, match=r"cannot write --into .*is not a folder"):
         combine([two[0]], f"{file}/parts", partition_by=("anchor",))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(OpProfilerError, match=r"cannot write .*loop"):
+        combine([two[0]], f"{tmp_path}/loop", partition_by=("anchor",))
     assert listed(tmp_path) == there
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -58,7 +59,7 @@ def combine(
         raise UsageError(f"--into {into} lies in {inside}, which is one of the sources; give a path outside of it")
     if partition_by or Path(into).is_dir():
         columns = _columns_of(into, partition_by)
-        check_folder("--into", Path(into).resolve().parent)
+        check_folder("--into", Path(os.path.realpath(into)).parent)
         with _gathered(sources, into, announce) as (dataset, written):
             parquet.write_parts(dataset, Path(into), columns, replace=True)
         return written
@@ -78,7 +79,7 @@ def is_parquet(place: str) -> bool:
 def _same(one: str, other: str) -> bool:
     paths = ["://" not in place for place in (one, other)]
     if any(paths):
-        return all(paths) and Path(one).resolve() == Path(other).resolve()
+        return all(paths) and os.path.realpath(one) == os.path.realpath(other)
     return parse_url(absolute_address(one)) == parse_url(absolute_address(other))
 
 
@@ -86,7 +87,7 @@ def _is_inside(into: str, source: str) -> bool:
     """Whether a place would be a part of what is read."""
     if "://" in into or "://" in source:
         return False
-    return Path(source).resolve() in Path(into).resolve().parents
+    return Path(os.path.realpath(source)) in Path(os.path.realpath(into)).parents
 
 
 def _columns_of(into: str, asked: Sequence[str]) -> Sequence[str]:
