@@ -74,17 +74,19 @@ def predicted(examples: Examples, variant: tuple[Columns, bool], keep: Callable[
     from op_profiler.predict.latency.roofline import Roofline
 
     device, query, weight = examples.devices[0], query_of(examples), weights_of(examples)
-    roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
-    bound = roofline.bound_us(query.amounts, query.threads)
-    target, found = np.log(examples.latency_us / bound), np.full(len(examples), np.nan)
+    latency_us, found = examples.latency_us, np.full(len(examples), np.nan)
     method, usable, (columns, starts) = PREDICTORS.get("default"), keep(examples), variant
     for held in family_groups(examples):
         train = usable & ~np.isin(examples.operator, np.unique(examples.operator[held]))
-        base = Base.fit(roofline, query.take(train), examples.latency_us[train], weight[train])
+        known = query.take(train)
+        roofline = Roofline.of(known.amounts, known.threads, latency_us[train], device.peaks, device.cache_bytes)
+        bound = roofline.bound_us(query.amounts, query.threads)
+        target = np.log(latency_us / bound)
+        base = Base.fit(roofline, known, latency_us[train], weight[train])
         models = method.regressors(0)
         law = np.nan_to_num(base.columns(query)[:, -1].astype(np.float64))
         start = [law if starts and number % 2 else np.zeros(len(query)) for number in range(len(models))]
-        fit_all(models, columns(base, query.take(train)), [(target - s)[train] for s in start], weight[train])
+        fit_all(models, columns(base, known), [(target - s)[train] for s in start], weight[train])
         asked = columns(base, query.take(held))
         estimates = [model.predict(asked) + s[held] for model, s in zip(models, start)]
         found[held] = bound[held] * np.exp(method.combined(estimates))

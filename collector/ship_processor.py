@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
+LOOPS = "operator_loops.npz"
 _WHERE = (
     "device_key = '{key}' and origin = 'default' and complete and error is null and model_key is not null"
     " and not (model_source = 'sample' and anchor in ('broadcast_to', 'strided_slice'))"
@@ -82,8 +83,7 @@ def write_loops_and_predictor(folder: Path) -> None:
 
     examples = load_examples(file=folder / "operators.parquet")
     (device,) = examples.devices
-    loops = folder / "operator_loops.npz"
-    loops.unlink(missing_ok=True)  # else its own rows would be read back, and none would be asked for
+    loops = folder / LOOPS
     told = loops_of(examples.operators, device.target, note)
     with whole_file(loops) as path:
         write_loops(path, examples.operators, told, device.target)
@@ -106,7 +106,10 @@ def main() -> None:
 
     try:
         made = [] if arguments.again else [write_dataset(arguments.db, arguments.device, arguments.results)]
-        for folder in made or sorted(path.parent for path in arguments.results.glob("*/operators.parquet")):
+        folders = made or sorted(path.parent for path in arguments.results.glob("*/operators.parquet"))
+        for folder in folders:  # all before the first is read: one target's loops are looked up in every folder
+            (folder / LOOPS).unlink(missing_ok=True)
+        for folder in folders:
             write_loops_and_predictor(folder)
     except OpProfilerError as error:
         sys.exit(str(error))

@@ -61,6 +61,20 @@ def test_rows_that_are_left_out_are_predicted_by_the_others(
         assert off[held] == pytest.approx(target[held] - rest.predict([place[held] for place in process.places]))
 
 
+def test_what_is_explained_without_a_rest_can_be_asked() -> None:
+    """No noise at all is most likely then, and the covariance of rows at one place could not be inverted."""
+    process = GaussianProcess.fit([np.zeros((400, 1))], np.zeros(400), np.ones(400))
+    assert process.noise[0] > 1e-6
+    assert process.predict([np.zeros((1, 1))])[0] == pytest.approx(0.0)
+    assert process.off_if_left_out(np.arange(400) // 2) == pytest.approx(np.zeros(400))
+
+
+def test_places_of_other_kernels_are_refused(learned: tuple[GaussianProcess, np.ndarray, np.ndarray]) -> None:
+    places, _ = _rows(np.random.default_rng(2), 5)
+    with pytest.raises(ValueError, match="shorter"):
+        learned[0].predict(places[:2])
+
+
 def test_a_heavy_row_counts_more() -> None:
     weight = np.array([1.0, 100.0] * 10)
     target = np.array([0.0, 1.0] * 10)

@@ -24,16 +24,17 @@ from op_profiler.predict.latency.predictor import MEASURED, Predictor, query_of
 @pytest.mark.parametrize(
     ("family", "names"),
     [
-        ("vit", ["vit_b_16", "vit_l_16", "of-vit_l_16-b1-71f989a87f99"]),
+        ("vit", ["vit_b_16", "vit_l_16", "of-vit_l_16-b1-71f989a87f99", "of-vit_l_16-b1-1x3x160x160-fedcba987654"]),
         ("mobilenet_v3", ["mobilenet_v3_small", "mobilenet_v3_large", "of-mobilenet_v3_large-b1-71f989a87f99"]),
+        ("mnasnet", ["mnasnet0_5", "of-mnasnet0_5-b1-71f989a87f99-fedcba9876543210"]),
         ("mobilenet", ["mobilenet"]),
         ("resnet", ["resnet-18", "resnet-50", "resnet152"]),
-        ("mnasnet", ["mnasnet0_5", "mnasnet1_0"]),
+        ("mnasnet", ["mnasnet0_75", "mnasnet1_0"]),
         ("shufflenet_v2", ["shufflenet_v2_x1_0"]),
         ("bert", ["bert", "distilbert", "roberta"]),
         ("squeezenet_v1", ["squeezenet_v1.1", "squeezenet1_0"]),
         ("regnet", ["regnet_y_400mf", "regnet_x_800mf"]),
-        ("albert", ["albert", "of-albert-b1-s128-bd36e486a0bc"]),
+        ("albert", ["albert", "of-albert-b1-s128-bd36e486a0bc", "of-albert-b2-2x64_2x64-s64-bd36e486a0bc"]),
     ],
 )
 def test_a_family_is_a_name_without_its_size(family: str, names: list[str]) -> None:

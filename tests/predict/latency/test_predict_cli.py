@@ -146,8 +146,12 @@ def test_the_first_line_says_whose_times_they_are(db: str, tmp_path: Path, monke
     saved = tmp_path / "adapted.zip"
     with_file = _run("predict", "mlp", "--save", str(saved)), _run("predict", "mlp", "--predictor", str(saved))
     assert after.stdout == with_file[0].stdout == with_file[1].stdout
-    _, whose = open_for.__wrapped__("default", "llvm", device.processor)  # what it keeps is not of this folder
-    assert "measured on this machine" in whose, "a report predicts alike"
+    of_another = _run("predict", "mlp", "--predictor", str(saved), "--device", "a toaster", code=5)
+    assert "adapted.zip holds times of" in of_another.stderr and "leave out --device" in of_another.stderr
+    for processor, another in ((device.processor, False), (f"{device.processor}9", True)):
+        _, whose = open_for.__wrapped__("default", "llvm", processor)  # what it keeps is not of this folder
+        assert "measured on this machine" in whose, "a report predicts alike"
+        assert ("measured on another machine" in whose) == another
     note.write_text(note.read_text().replace(device.key, "another"))
     damaged = _run("predict", "mlp")
     assert "cannot be used" in damaged.stderr

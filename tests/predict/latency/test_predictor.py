@@ -15,7 +15,7 @@ import pytest
 from op_profiler.dataset.formats.shapes import Conv, Dense, operator_of
 from op_profiler.errors import DatasetError, OpProfilerError, UnknownNameError, UsageError
 from op_profiler.operators.operator import Operator, TensorSpec
-from op_profiler.predict.latency import PREDICTORS
+from op_profiler.predict.latency import PREDICTORS, adapt
 from op_profiler.predict.latency.adapt import adapted, chosen_samples
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import NAMES
@@ -249,7 +249,11 @@ def test_too_little_to_learn_from(known: Examples) -> None:
 
 
 def test_a_new_device_from_few_samples(
-    law_us: Law, predictor: Predictor, known: Examples, strangers: list[Operator]
+    law_us: Law,
+    predictor: Predictor,
+    known: Examples,
+    strangers: list[Operator],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slower = dataclasses.replace(
         known,
@@ -270,6 +274,10 @@ def test_a_new_device_from_few_samples(
         assert np.mean((predicted.low_us <= truth) & (truth <= predicted.high_us)) > 0.85
     assert errors[50] < 0.12
     assert errors[10] < 0.3
+    monkeypatch.setattr(adapt, "MOST_LEARNED", 60)
+    of_many = adapted(predictor, slower)
+    assert of_many.base.correction is not None and len(of_many.base.correction.plain.noise) == 60 < len(slower)
+    assert (of_many.predict(query_of(slower)).tier == MEASURED).all(), "all are looked up"
     with pytest.raises(OpProfilerError, match="only .* operators"):
         chosen_samples(slower, 10_000)
 

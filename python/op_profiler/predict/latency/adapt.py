@@ -25,6 +25,8 @@ from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.query import SETTING_NAMES, Query
 
 _FEWEST = 5
+MOST_LEARNED = 1500
+"""Measurements that the correction is learned from; what that takes grows with their cube."""
 _COLUMNS = [*NAMES, *SETTING_NAMES]
 _USED = [
     _COLUMNS.index(name) for name in ("flops", "input_bytes", "weight_bytes", "output_bytes", "last_out", "threads")
@@ -39,8 +41,9 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
 
     Args:
         source: with regressions.
-        target: a few measurements on the new device, at thread counts that the source knows, in its usual state
-            (`op_profiler.predict.latency.steady_times.steady`).
+        target: measurements on the new device, at thread counts that the source knows, in its usual state
+            (`op_profiler.predict.latency.steady_times.steady`). All are looked up; of more than `MOST_LEARNED`, whose
+            operators are drawn by chance, the others teach nothing.
 
     Raises:
         DatasetError: too few of them.
@@ -58,18 +61,21 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
             "with op-profiler sample, and give --adapt as many"
         )
     device = few.devices[int(few.device[0])]
-    above_bound = np.log(few.latency_us / source.roofline.bound_us(query.amounts, query.threads))
-    correction = _correction(source, _vector_ratio(source.device, device), query, above_bound, weights_of(few))
+    drawn = np.zeros(len(query), dtype=bool)
+    drawn[np.argsort(query.keys, kind="stable")[:MOST_LEARNED]] = True  # keys are random numbers, the same each time
+    asked, some = query.take(drawn), few.where(drawn)
+    above_bound = np.log(some.latency_us / source.roofline.bound_us(asked.amounts, asked.threads))
+    correction = _correction(source, _vector_ratio(source.device, device), asked, above_bound, weights_of(some))
     # The source is closer than usual on operators that it has learned from.
-    learned = source.measured.find(query)[0] | source.measured.find(query.sampled())[0]
-    seen = np.where(learned, source.spread.half_width(query, "regressed"), 0.0)
+    learned = source.measured.find(asked)[0] | source.measured.find(asked.sampled())[0]
+    seen = np.where(learned, source.spread.half_width(asked, "regressed"), 0.0)
     return dataclasses.replace(
         source,
         device=device,
         base=dataclasses.replace(source.base, correction=correction),
         measured=measured_of(few, query),
         interpolation=None,
-        spread=Spread(None, {}, float(np.median(above_bound)), _half_width(correction, few.operator, query, seen)),
+        spread=Spread(None, {}, float(np.median(above_bound)), _half_width(correction, some.operator, asked, seen)),
         fingerprint=fingerprint(few),
     )
 

@@ -61,6 +61,7 @@ def calibrated(
     found = _notes().get(_here(target or _PROCESSOR))
     if found is None:
         return None
+    from op_profiler.predict.latency.adapt import MOST_LEARNED
     from op_profiler.predict.latency.examples import load_examples
     from op_profiler.predict.latency.open_predictor import with_loops
     from op_profiler.predict.latency.steady_times import steady
@@ -68,28 +69,26 @@ def calibrated(
     try:
         device = str(found["device"])
         examples = steady(load_examples(db=str(found["db"]), device=device, note=note).of_device(device))
-        examples = with_loops(examples, examples.devices[int(examples.device[0])].target, note)
         measured = operators_in(examples)
         if measured < FEWEST:
             raise DatasetError(f"it holds {measured} operators of this machine, and {FEWEST} is the least")
+        examples = with_loops(examples, examples.devices[int(examples.device[0])].target, note)
         predictor = _adapted(source(), examples, note)
     except (OpProfilerError, KeyError, TypeError) as error:
         note(f"the calibration of this machine cannot be used ({error}); again: op-profiler calibrate")
         return None
-    note(f"adapted to {measured} operators that were measured on this machine")
+    drawn = f", by {MOST_LEARNED:,} of {len(examples):,} times" if len(examples) > MOST_LEARNED else ""
+    note(f"adapted to {measured} operators that were measured on this machine{drawn}")
     return predictor
 
 
 def _adapted(source: Predictor, examples: Examples, note: Callable[[str], None]) -> Predictor:
-    import numpy as np
-
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.adapt import adapted
     from op_profiler.predict.latency.fit import fingerprint
+    from op_profiler.predict.latency.open_predictor import digest_of_loops
 
-    assert examples.loops is not None
-    known = int(np.isfinite(examples.loops).all(axis=1).sum())  # another compiler may tell none
-    name = f"adapted-{source.fingerprint}-{fingerprint(examples)}-{known}"
+    name = f"adapted-{source.fingerprint}-{fingerprint(examples)}-{digest_of_loops(examples)}"
     return predictor_files.kept(name, lambda: adapted(source, examples), note)
 
 

@@ -56,11 +56,11 @@ class Correction:
         """From measurements, one an entry of `query`.
 
         Args:
-            rest: logarithm of measured over what the other device's predictor says with loops (NaN where they are not
-                known), and without.
+            rest: logarithm of measured over what the other device's predictor says: with loops, which counts where
+                these are known, and without.
             roofline: of the other device; `kernels`: too.
         """
-        known = np.isfinite(rest[0]) & query.has_loops
+        known = query.has_loops
         looped = None
         if kernels is not None and known.any():
             seen = query.take(known)

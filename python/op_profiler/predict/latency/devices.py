@@ -94,14 +94,19 @@ def target_line(target: str) -> str:
     return " ".join([fields["kind"], *options, *features])
 
 
+def full_name(processor: str, properties: Mapping[str, Any]) -> str:
+    """A processor's name with family and model where a device's properties tell them, as `DeviceName.processor`."""
+    family, model, *_ = properties.get("family_model_stepping") or (None, None)
+    return processor if family is None else f"{processor} family {family} model {model}"
+
+
 def device_of(row: Mapping[str, Any]) -> DeviceName:
     """From a row of the flat table."""
     properties = row["device_properties"] or {}
-    family, model, *_ = properties.get("family_model_stepping") or (None, None)
     return DeviceName(
         key=row["device_key"],
         kind=row["device_kind"],
-        processor=row["processor"] if family is None else f"{row['processor']} family {family} model {model}",
+        processor=full_name(row["processor"], properties),
         cores=row["cores"],
         target=target_line(row["target"]),
         peaks=properties.get("peaks"),

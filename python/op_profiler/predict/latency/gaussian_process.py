@@ -18,6 +18,8 @@ _START, _NOISE = 0.03, 0.02
 """Variances where the search begins, of logarithms: a kernel's, and that of a measurement."""
 _WIDTH = 1.5
 """How far a variance may well be from there: standard deviation of its logarithm."""
+_FARTHEST = 5.0
+"""Of these a variance is never farther from there: the covariance could not be inverted."""
 _STEPS = 40
 _AT_ONCE = 4096
 
@@ -62,7 +64,10 @@ class GaussianProcess:
             value = 0.5 * (target @ coefficients + log_determinant + away @ away)
             return value, 0.5 * variances * slopes + away / _WIDTH
 
-        variances = np.exp(minimize(unlikely, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x)
+        reach = _FARTHEST * _WIDTH
+        bounds = [(at - reach, at + reach) for at in start]
+        found = minimize(unlikely, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": _STEPS})
+        variances = np.exp(found.x)
         noise = variances[-1] * relative
         coefficients = _inverse(kernels, variances[:-1], noise)[0] @ target
         return cls(tuple(places), variances[:-1], noise, coefficients)
@@ -70,9 +75,10 @@ class GaussianProcess:
     def predict(self, places: Sequence[np.ndarray]) -> np.ndarray:
         """Shape (rows,), for rows of the same kernels."""
         found = np.empty(len(places[0]))
+        kernels = list(zip(self.variances, places, self.places, strict=True))
         for begin in range(0, len(found), _AT_ONCE):
             part = slice(begin, begin + _AT_ONCE)
-            alike = sum(v * _alike(here[part], mine) for v, here, mine in zip(self.variances, places, self.places))
+            alike = sum(v * _alike(here[part], mine) for v, here, mine in kernels)
             found[part] = alike @ self.coefficients
         return found
 

@@ -59,6 +59,9 @@ def open_predictor(
         stored = predictor_files.load(Path(predictor))
         if stored.device.compiler != compiler:
             raise DatasetError(f"{predictor} holds times of --compiler {stored.device.compiler}, not of {compiler}")
+        if device is not None and not _is(stored.device, device):
+            there = f"{stored.device.processor} ({stored.device.target})"
+            raise DatasetError(f"{predictor} holds times of {there}, not of {device!r}; leave out --device")
         return stored
     if db is None and predictor == "default" and compiler == DEFAULT_COMPILER:
         ships = shipped_processor(device)
@@ -187,11 +190,14 @@ def _fitted(examples: Examples, choice: str, note: Callable[[str], None]) -> Pre
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.fit import fingerprint, fit
 
-    loops = b"" if examples.loops is None else examples.loops.tobytes()  # another compiler may tell none
-    known = hashlib.sha256(loops).hexdigest()[:8]
-
     def fitted() -> Predictor:
         note(f"fitting the predictor {choice} to {len(examples):,} measurements; this is done once")
         return fit(examples, choice=choice)
 
-    return predictor_files.kept(f"{choice}-{fingerprint(examples)}-{known}", fitted, note)
+    return predictor_files.kept(f"{choice}-{fingerprint(examples)}-{digest_of_loops(examples)}", fitted, note)
+
+
+def digest_of_loops(examples: Examples) -> str:
+    """8 hex digits of what is known of the loops, which another compiler may not tell."""
+    loops = b"" if examples.loops is None else examples.loops.tobytes()
+    return hashlib.sha256(loops).hexdigest()[:8]

@@ -138,7 +138,8 @@ class Predictor:
 
         Args:
             db: SQLAlchemy address; None for the dataset that ships.
-            device: start of its key or part of its processor's name; None for the only one, or this machine.
+            device: start of its key or part of its processor's name; None for the only one, or this machine; of what
+                ships, for this processor or the nearest by its name.
             choice: one of `PREDICTORS`.
             compiler: whose kernels the times are of.
 

@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import select
 
 from op_profiler.dataset import schema
+from op_profiler.predict.latency.devices import full_name
 from op_profiler.report.page.amounts import size_text
 from op_profiler.report.page.document import Alone, Device, Model, Operator, Prediction, Roofline, Run, Time, Tuning
 from op_profiler.report.page.explanations import how_to_explain
@@ -118,7 +119,7 @@ def _studies(
         return _Studies([], {}, "There is no prediction: nothing of the model was measured.", [], {})
     anchors = anchors_of(dataset, [operator for operator, _ in operators], device.key)
     tunings, vendor = tunings_of(dataset, anchors, device.key)
-    opened, whose = open_for(predictor, model.target, device.processor)
+    opened, whose = open_for(predictor, model.target, full_name(device.processor, device.properties))
     predictions: list[Prediction] = []
     estimates: Estimates = {}
     if opened is not None:

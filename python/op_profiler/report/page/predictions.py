@@ -49,7 +49,7 @@ def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str
     Args:
         name: of a kind of predictor, or a file.
         target: that the model was built for.
-        device: name of the processor that the model was measured on.
+        device: the processor that the model was measured on, as `DeviceName.processor` has it.
     """
     from op_profiler.predict.latency import PREDICTORS
     from op_profiler.predict.latency.calibration import calibrated
@@ -62,7 +62,7 @@ def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str
     except OpProfilerError as error:
         return None, f"There is no prediction: {error}"
     whose = whose_sentence(predictor, None if name in PREDICTORS else name, notes)
-    if not predictor.device.processor.startswith(device):  # that may tell family and model too
+    if not f"{device} ".startswith(f"{predictor.device.processor} "):  # by its name alone where no more is known of it
         whose += f" The model was measured on another machine ({device}), so expect large differences."
     return predictor, whose
 
