@@ -8,7 +8,7 @@ import pytest
 
 from op_profiler.dataset.formats.shapes import Dense, operator_of
 from op_profiler.errors import UsageError
-from op_profiler.parallel.corun.costs import costs_from_predictor
+from op_profiler.parallel.corun.costs import costs_from_predictor, whose_costs
 from op_profiler.parallel.planning.graph import KernelGraph, Node
 from op_profiler.predict.latency import predictor_files
 from op_profiler.predict.latency.predictor import Predictor
@@ -41,6 +41,14 @@ def test_costs_from_a_predictor_are_its_latencies(predictor: Predictor) -> None:
     for count in costs.threads:
         expected = predictor.predict(operators, threads=count, traffic_bytes=moved).latency_us
         assert costs.latency_us[count] == pytest.approx(expected)
+
+
+def test_a_plan_says_whose_times_it_was_made_with(predictor: Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, db = predictor.device, "sqlite:///x.db"
+    for here, named, other in (("another", None, True), ("another", db, False), (device.processor, None, False)):
+        monkeypatch.setattr("op_profiler.targets.llvm.identity.processor_name", lambda here=here: here)
+        told = whose_costs(device, named)
+        assert device.processor in told and ("NOT of this machine" in told) == other
 
 
 def test_operators_without_an_estimate_are_named(predictor: Predictor) -> None:

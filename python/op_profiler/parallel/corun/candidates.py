@@ -52,18 +52,21 @@ class Candidate:
 
 def candidates_of(request: CorunRequest, models: Models, announce: Announce) -> list[Candidate]:
     """The plan of the policy; of ``auto`` those of several policies, each different plan once."""
-    profile = None
+    profile: Profile | None = None
+    notes: tuple[str, ...] = ()
     if request.costs == "measured":
         announce("measuring the operators")
         profile = measure_costs(models)
-        models = dataclasses.replace(models, split=profile.split)
-    costs = profile.costs if profile is not None else predicted_costs(models, request.db, announce)
+        models, costs = dataclasses.replace(models, split=profile.split), profile.costs
+    else:
+        costs, whose = predicted_costs(models, request.db, announce)
+        notes = (whose,)
     announce("planning")
     found: dict[tuple[Stage, ...], Candidate] = {}
     for name in _SEVERAL_POLICIES.get(request.policy, (request.policy,)):
-        stages, notes = _planned(name, models, costs, explain=request.policy == name)
+        stages, more = _planned(name, models, costs, explain=request.policy == name)
         plan = plan_of(models, name, stages, simulate(models.graph, stages, costs).total_us)
-        found.setdefault(stages, Candidate(models, plan, profile, notes=notes))
+        found.setdefault(stages, Candidate(models, plan, profile, notes=(*notes, *more)))
     candidates = list(found.values())
     if request.policy == AUTO:
         candidates += _otherwise_cut(candidates[0])

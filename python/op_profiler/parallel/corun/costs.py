@@ -20,6 +20,7 @@ from op_profiler.parallel.planning.plan import BLOCKS, ROWS, Group, Plan, Stage,
 
 if TYPE_CHECKING:
     from op_profiler.parallel.runtime.executor import Executor
+    from op_profiler.predict.latency.devices import DeviceName
     from op_profiler.predict.latency.predictor import Predictor
 
 _ROUNDS, _SECONDS = 15, 15.0
@@ -104,8 +105,8 @@ def measure_costs(models: Models) -> Profile:
     return Profile(costs, samples, beside, bound_to, load, split, in_order_us)
 
 
-def predicted_costs(models: Models, db: str | None, note: Callable[[str], None]) -> Costs:
-    """What a dataset says of the operators.
+def predicted_costs(models: Models, db: str | None, note: Callable[[str], None]) -> tuple[Costs, str]:
+    """What a dataset says of the operators, and a sentence that says whose times these are.
 
     Args:
         db: its address; None for the one that ships.
@@ -118,7 +119,20 @@ def predicted_costs(models: Models, db: str | None, note: Callable[[str], None])
 
     predictor = open_predictor("default", db=db, note=note)
     counts = [count for count in predictor.thread_counts if count <= len(models.cores)]
-    return costs_from_predictor(predictor, models.graph, counts)
+    return costs_from_predictor(predictor, models.graph, counts), whose_costs(predictor.device, db)
+
+
+def whose_costs(device: DeviceName, db: str | None) -> str:
+    """What a plan of predicted costs is made with; a user who named no dataset may not expect another machine.
+
+    Args:
+        db: address of the dataset that was named.
+    """
+    from op_profiler.predict.latency.devices import is_here
+
+    found = f"planned with times of {device.processor} ({device.target})"
+    expected = db is not None or is_here(device)
+    return found if expected else f"{found}, NOT of this machine; --costs measured takes its own"
 
 
 def costs_from_predictor(predictor: Predictor, graph: KernelGraph, threads: Sequence[int]) -> Costs:
