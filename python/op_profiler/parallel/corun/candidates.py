@@ -130,6 +130,7 @@ def _otherwise_cut(candidate: Candidate) -> list[Candidate]:
             dataclasses.replace(models, split=split),
             dataclasses.replace(plan, split=split, predicted_us=in_order_us.get(split, plan.predicted_us)),
             profile,
+            notes=candidate.notes,
         )
         for split in models.splits
         if split != models.split
