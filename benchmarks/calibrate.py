@@ -6,7 +6,9 @@
 The predictor is that of the first processor that ships and is another one than this. Each DB holds networks that were
 measured on this machine, at each thread count: what ``op_performance_collector.py --modelname NAME --schedules none
 --db DB`` leaves, or ``compilers.py`` with BENCHMARK_DATASETS=FOLDER. `op-profiler calibrate` measures into a dataset of
-its own, in a user's folder of its own, and so knows nothing of these networks on this machine.
+its own, in a user's folder of its own, and so knows no time of these networks on this machine. Which operators it
+measures follows from the networks of all processors that ship, this one among them, and from what takes most of their
+time.
 
 Three predictors answer: the one that ships as it is, whose times are of another machine; the one that ships, adapted;
 and one that was fitted to what the calibration measured alone. Measured times are those at the machine's usual state.
