@@ -163,8 +163,9 @@ def predict(  # noqa: PLR0913 - the options are the interface
         found = None
         if named is None and predictor == "default" and compiler == DEFAULT_COMPILER:
             found = calibrated(open_predictor, target, status.step)
+        wanted = named or (None if found is None else "a calibration")
         found = found or _predictor(predictor, db, device, compiler, adapt, status.step)
-        origin = whose_times(found.device, named)
+        origin = whose_times(found.device, wanted, target)
         found.check_threads(counts)
         if save is not None:
             predictor_files.save(found, save)
@@ -203,7 +204,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         from op_profiler.report.page.predicted import predicted_part
         from op_profiler.report.page.report import report_of, write_report
 
-        write_report(report, report_of([predicted_part(predictions, found, named)]))
+        write_report(report, report_of([predicted_part(predictions, found, wanted, target)]))
     if any(one.unsupported for one in predictions):
         raise typer.Exit(1)
 

@@ -10,6 +10,7 @@ import pytest
 from op_profiler import Predictor
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import predictor_files
+from op_profiler.predict.latency.calibration import whose_times
 from op_profiler.predict.latency.devices import DeviceName, is_here
 from op_profiler.predict.latency.examples import COLUMNS, Examples, examples_of, load_examples
 from op_profiler.predict.latency.features import kind_of
@@ -125,6 +126,11 @@ def test_a_processor_is_of_this_machine_by_family_and_model(monkeypatch: pytest.
     assert of("AMD EPYC family 26 model 20") and of("AMD EPYC")
     assert not of("AMD EPYC family 26 model 2") and not of("AMD EPYC family 25 model 17")
     assert not of("AMD EPYC family 26 model 20", "cuda")
+    device = DeviceName("0" * 16, "llvm", "AMD EPYC", 2, "llvm")
+    assert "NOT" not in whose_times(device, None, "llvm -mcpu=znver5")
+    of_gpu = whose_times(device, None, "cuda")
+    assert "NOT of cuda;" in of_gpu and of_gpu.endswith("calibrate --target cuda")
+    assert "NOT" not in whose_times(device, "a calibration", "cuda")
 
 
 def test_sweeps_count_once() -> None:

@@ -97,18 +97,21 @@ def operators_in(examples: Examples) -> int:
     return len(set(examples.operator.tolist()))
 
 
-def whose_times(device: DeviceName, asked: str | None) -> str:
+def whose_times(device: DeviceName, asked: str | None, target: str | None = None) -> str:
     """One sentence: whose times are predicted, and how to get those of the machine that the user has.
 
     Args:
-        asked: whether a dataset or a predictor was named; then its device is what the user wants.
+        asked: whether a dataset, a predictor or a calibration was named; then its device is what the user wants.
+        target: that times are wanted for; None: this processor.
     """
     there = f"{device.processor} ({device.target})"
     if device.compiler != DEFAULT_COMPILER:
         there += f", kernels of the compiler {device.compiler}"
-    if asked is not None or is_here(device):
+    here = target is None or kind_of(target).on_host
+    if asked is not None or (here and is_here(device)):
         return f"times of {there}"
-    return f"times of {there}, NOT of this machine; for its own, measure for three minutes: op-profiler calibrate"
+    wanted, option = ("this machine", "") if here else (target, f" --target {target}")
+    return f"times of {there}, NOT of {wanted}; for its own, measure for three minutes: op-profiler calibrate{option}"
 
 
 def _here(target: str) -> str:

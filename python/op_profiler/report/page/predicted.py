@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 NOT_MEASURED = "Nothing here was measured: all times are a predictor's, with 90 % intervals."
 
 
-def predicted_part(predictions: Sequence[NetworkPrediction], predictor: Predictor, asked: str | None) -> Model:
+def predicted_part(
+    predictions: Sequence[NetworkPrediction], predictor: Predictor, asked: str | None, target: str | None = None
+) -> Model:
     """What a predictor says of one model, at one thread count or several.
 
     Args:
-        asked: as in `whose_sentence`.
+        asked, target: as in `whose_sentence`.
     """
     network = predictions[0].network
     parts = [prediction_part(one) for one in predictions]
     estimates = {one.threads: estimates_of(one) for one in predictions}
-    device, whose = predictor.device, whose_sentence(predictor, asked)
+    device, whose = predictor.device, whose_sentence(predictor, asked, target=target)
     return Model(
         key="",
         name=network.name,

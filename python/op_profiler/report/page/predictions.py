@@ -67,16 +67,19 @@ def open_for(name: str, target: str, device: str) -> tuple[Predictor | None, str
     return predictor, whose
 
 
-def whose_sentence(predictor: Predictor, asked: str | None, notes: Sequence[str] = ()) -> str:
+def whose_sentence(
+    predictor: Predictor, asked: str | None, notes: Sequence[str] = (), *, target: str | None = None
+) -> str:
     """Whose times a predictor tells.
 
     Args:
-        asked: whether a dataset, a device or a file was named; then its device is what the user wants.
+        asked: whether a dataset, a device, a file or a calibration was named; then its device is what the user wants.
         notes: on how it was made.
+        target: that times are wanted for; None: this processor.
     """
     from op_profiler.predict.latency.calibration import whose_times
 
-    return f"By the predictor {predictor.choice}: {'; '.join([whose_times(predictor.device, asked), *notes])}."
+    return f"By the predictor {predictor.choice}: {'; '.join([whose_times(predictor.device, asked, target), *notes])}."
 
 
 def prediction_part(found: NetworkPrediction) -> Prediction:
