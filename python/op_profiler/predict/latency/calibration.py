@@ -89,7 +89,12 @@ def _adapted(source: Predictor, examples: Examples, note: Callable[[str], None])
     from op_profiler.predict.latency.open_predictor import digest_of_loops
 
     name = f"adapted-{source.fingerprint}-{fingerprint(examples)}-{digest_of_loops(examples)}"
-    return predictor_files.kept(name, lambda: adapted(source, examples), note)
+
+    def made() -> Predictor:
+        note(f"adapting a predictor to {len(examples):,} measurements; this is done once")
+        return adapted(source, examples)
+
+    return predictor_files.kept(name, made, note)
 
 
 def operators_in(examples: Examples) -> int:
