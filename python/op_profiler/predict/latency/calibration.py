@@ -7,6 +7,7 @@ later counts too, since the dataset is read again whenever a predictor is opened
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,10 +113,11 @@ def whose_times(device: DeviceName, asked: str | None, target: str | None = None
     there = f"{device.processor} ({device.target})"
     if device.compiler != DEFAULT_COMPILER:
         there += f", kernels of the compiler {device.compiler}"
-    here = target is None or kind_of(target).on_host
-    if asked is not None or (here and is_here(device)):
+    wanted, option = "this machine", ""
+    if target is not None and not kind_of(target).on_host:
+        wanted, option = target, f" --target {shlex.quote(target)}"
+    if asked is not None or (not option and is_here(device)):
         return f"times of {there}"
-    wanted, option = ("this machine", "") if here else (target, f" --target {target}")
     return f"times of {there}, NOT of {wanted}; for its own, measure for three minutes: op-profiler calibrate{option}"
 
 
