@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -177,8 +177,9 @@ def _recurrent(request: ModelRequest) -> ImportedModel:
 
 @contextlib.contextmanager
 def _pytest_not_needed() -> Iterator[None]:
-    """`tvm.relay.testing` imports pytest for its own tests; its models do not need it, and users need not have it."""
-    if importlib.util.find_spec("pytest") is not None:
+    """`tvm.relay.testing` imports pytest for its own tests; its models need neither it nor the tenth of a second it
+    takes, and users need not have it."""
+    if "pytest" in sys.modules:
         yield
         return
     stand_in = types.ModuleType("pytest")

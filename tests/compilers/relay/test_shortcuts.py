@@ -16,7 +16,7 @@ from op_profiler.targets.target import resolve_target
 
 @pytest.fixture(scope="module")
 def model() -> ImportedModel:
-    """Convolutions with batch normalization, two branches, and what the simplification changes: a clip twice."""
+    """Convolutions between batch normalizations, two branches, and what the simplification changes: a clip twice."""
     tvm = load_tvm()
     relay = tvm.relay
     rng = np.random.default_rng(0)
@@ -30,12 +30,15 @@ def model() -> ImportedModel:
     def block(x: Any, inputs: int, outputs: int, name: str) -> Any:
         weight = constant(f"{name}_weight", outputs, inputs, 3, 3)
         x = relay.nn.conv2d(x, weight, padding=(1, 1), channels=outputs, kernel_size=(3, 3))
-        norm = (constant(f"{name}_{part}", outputs) for part in ("gamma", "beta", "mean", "var"))
+        return normalized(x, outputs, name)
+
+    def normalized(x: Any, channels: int, name: str) -> Any:
+        norm = (constant(f"{name}_{part}", channels) for part in ("gamma", "beta", "mean", "var"))
         return relay.nn.relu(relay.nn.batch_norm(x, *norm)[0])
 
     first = block(data, 3, 16, "first")
     both = relay.add(block(first, 16, 16, "left"), relay.nn.max_pool2d(first, (3, 3), padding=(1, 1)))
-    body = relay.clip(relay.clip(block(both, 16, 32, "last"), 0.0, 6.0), 0.0, 6.0)
+    body = relay.clip(relay.clip(block(normalized(both, 16, "both"), 16, 32, "last"), 0.0, 6.0), 0.0, 6.0)
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body)))
     return ImportedModel("blocks", "test", module, params, (InputSpec("data", (1, 3, 20, 20)),))
 
@@ -70,17 +73,31 @@ def test_a_build_has_the_same_operators_and_computes_the_same(
 
 
 def test_lowering_compiles_no_kernel(model: ImportedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = []
-    tvm = load_tvm()
-    build = tvm.driver.build
+    """Kernels are chosen for the layouts of convolutions only, and none to compute what is known of weights."""
+    chosen: set[str] = set()
+    compiler = load_tvm().relay.backend.te_compiler
+    select = compiler.select_implementation
 
-    def counted(*arguments: Any, **more: Any) -> Any:
-        built.append(arguments)
-        return build(*arguments, **more)
+    def noted(op: Any, *arguments: Any, **more: Any) -> Any:
+        chosen.add(op.name)
+        return select(op, *arguments, **more)
 
-    monkeypatch.setattr(tvm.driver, "build", counted)
+    monkeypatch.setattr(compiler, "select_implementation", noted)
     lower.optimize(model, resolve_target("llvm"))
-    assert not built
+    assert chosen == {"nn.conv2d"}
+
+
+def test_passes_without_work_are_told_by_the_operations_of_all_functions(model: ImportedModel) -> None:
+    tvm = load_tvm()
+    relay = tvm.relay
+    names = lower._names_of_ops(model.mod)
+    assert names["nn.conv2d"] == 3 and names["clip"] == 2
+    assert set(lower._without_work(names)) == {"qnn.Legalize", "FlattenAtrousConv"}
+    x = relay.var("x", shape=(1, 4))
+    scale, zero = relay.const(0.5), relay.const(0, "int32")
+    module = tvm.IRModule(dict(model.mod.functions.items()))
+    module["other"] = relay.Function([x], relay.qnn.op.quantize(x, scale, zero))
+    assert lower._without_work(lower._names_of_ops(module)) == ["FlattenAtrousConv"]
 
 
 @pytest.mark.parametrize(

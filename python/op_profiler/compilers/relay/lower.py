@@ -7,6 +7,7 @@ import functools
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -29,6 +30,9 @@ _FLOAT_DECLARED = "#dbg_declare"
 """In what LLVM (from 20 on) says of kernels in which TVM gives a name to a floating-point value that occurs twice, such
 as a coordinate of a bilinear resize: it takes debug information for integers and pointers only."""
 _SIMPLIFICATION, _ELIMINATION = "SimplifyExpr", "tir.CommonSubexprElim"
+_LOOKS_FOR = {"qnn.Legalize": "qnn.", "FlattenAtrousConv": "space_to_batch_nd"}
+"""Passes that change only operations whose names begin so, which no pass before them makes. What they cost all the same
+is that TVM infers the types of the module before and behind each."""
 _WHY = {
     _SIMPLIFICATION: f"takes a quarter of an hour and more for models of over {_MOST_CONVOLUTIONS} convolutions",
     _ELIMINATION: "names floating-point values, and this LLVM refuses a kernel for that",
@@ -68,17 +72,19 @@ def fuse(
     tvm = load_tvm()
     carried = Layers()
     marked = carried.marked(module) if layers else module
-    instruments = [_shortcuts(), carried.carrier()]
-    settings = {"config": _config(), "disabled_pass": _left_out(module), "instruments": instruments}
+    instruments = [_shortcuts(weights), carried.carrier()]
+    names = _names_of_ops(module)
+    left_out = [*_left_out(names), *_without_work(names)]
+    settings = {"config": _config(), "disabled_pass": left_out, "instruments": instruments}
     with quiet(), tvm.transform.PassContext(opt_level=3, **settings):
         optimized, _ = tvm.relay.optimize(marked, target=target, params=params)
     return extract(optimized, carried, weights)
 
 
-def _shortcuts() -> Any:
+def _shortcuts(weights: Collection[str] = ()) -> Any:
     from op_profiler.compilers.relay.shortcuts import shortcuts  # brings numpy, which a look-up does without
 
-    return shortcuts()
+    return shortcuts(weights)
 
 
 def _weights_of_heavy_ops(model: ImportedModel) -> set[str]:
@@ -116,13 +122,14 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     config = _config() | {"tir.add_lower_pass": [(0, code_capture(code)), (3, note)]}
     build = tvm.relay.vm.compile if executor == "vm" else tvm.relay.build
 
-    left_out = _left_out(model.mod)
+    names = _names_of_ops(model.mod)
+    left_out, idle = _left_out(names), _without_work(names)
     layers = Layers()
     module = layers.marked(model.mod)
     instruments = [_shortcuts(), layers.carrier(), capture]
 
     def built(**more: Any) -> Any:
-        settings = {"config": config | more, "disabled_pass": left_out}
+        settings = {"config": config | more, "disabled_pass": [*left_out, *idle]}
         with tvm.transform.PassContext(opt_level=3, instruments=instruments, **settings):
             return build(module, target=target, params=model.params)
 
@@ -158,21 +165,34 @@ def compile_model(model: ImportedModel, target: Target, executor: str = "graph")
     )
 
 
-def _left_out(module: IRModule) -> list[str]:
-    """Names of the compiler's passes that are left out for a module.
+def _names_of_ops(module: IRModule) -> Counter[str]:
+    """How often each operation is called in the functions of a module."""
+    relay = load_tvm().relay
+    found: Counter[str] = Counter()
+
+    def visit(node: Node) -> None:
+        if isinstance(node, relay.Call):
+            found[str(getattr(node.op, "name", ""))] += 1
+
+    for function in module.functions.values():
+        if isinstance(function, relay.Function):
+            relay.analysis.post_order_visit(function, visit)
+    return found
+
+
+def _left_out(names: Counter[str]) -> list[str]:
+    """Names of the compiler's passes that are left out for a module of these operations, and missed.
 
     `SimplifyExpr` infers all types anew at each place that one of its patterns fits, and TVM infers the type of a
     convolution slowly: with hundreds of them (nasnet) the pass alone takes over a quarter of an hour.
     """
-    relay = load_tvm().relay
-    convolutions = 0
-
-    def visit(node: Node) -> None:
-        nonlocal convolutions
-        convolutions += isinstance(node, relay.Call) and "conv" in getattr(node.op, "name", "")
-
-    relay.analysis.post_order_visit(module["main"], visit)
+    convolutions = sum(count for name, count in names.items() if "conv" in name)
     return [_SIMPLIFICATION] if convolutions > _MOST_CONVOLUTIONS else []
+
+
+def _without_work(names: Counter[str]) -> list[str]:
+    """Names of the compiler's passes that have nothing to do in a module of these operations."""
+    return [one for one, start in _LOOKS_FOR.items() if not any(name.startswith(start) for name in names)]
 
 
 def single_operator_model(occurrence: Occurrence) -> ImportedModel:

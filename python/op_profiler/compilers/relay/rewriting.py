@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_types import Call, Function, IRModule, Node
@@ -28,27 +28,34 @@ def rebuilt(module: IRModule, replace: Replace) -> Node | None:
     main = main_of(module)
     if main is None:
         return None
-    new: dict[Node, Node] = {}
+    new: dict[int, Node] = {}  # by address: TVM's own hashes and comparisons take most of the time
     only_calls = True
+
+    def current(nodes: Iterable[Node]) -> tuple[list[Node], bool]:
+        """What the nodes have become, and whether that is something new."""
+        before = list(nodes)
+        after = [new.get(node.handle.value, node) for node in before]
+        return after, any(one is not other for one, other in zip(after, before))
 
     def visit(node: Node) -> None:
         nonlocal only_calls
         if isinstance(node, relay.Call):
-            arguments = [new.get(argument, argument) for argument in node.args]
+            arguments, changed = current(node.args)
             found = replace(node, arguments)
-            if found is None and any(argument in new for argument in node.args):
+            if found is None and changed:
                 found = relay.expr.CallWithFields(node, None, arguments, None, None, None, None)
             if found is not None:
-                new[node] = found
+                new[node.handle.value] = found
         elif isinstance(node, relay.Tuple):
-            if any(field in new for field in node.fields):
-                fields = [new.get(field, field) for field in node.fields]
-                new[node] = relay.expr.TupleWithFields(node, fields, None, None)
+            fields, changed = current(node.fields)
+            if changed:
+                new[node.handle.value] = relay.expr.TupleWithFields(node, fields, None, None)
         elif isinstance(node, relay.TupleGetItem):
-            if node.tuple_value in new:
-                new[node] = relay.expr.TupleGetItemWithFields(node, new[node.tuple_value], None, None, None)
+            (value,), changed = current([node.tuple_value])
+            if changed:
+                new[node.handle.value] = relay.expr.TupleGetItemWithFields(node, value, None, None, None)
         elif not isinstance(node, (relay.Var, relay.Constant, tvm.ir.Op)):
             only_calls = False
 
     relay.analysis.post_order_visit(main.body, visit)
-    return new.get(main.body) if only_calls else None
+    return new.get(main.body.handle.value) if only_calls else None
