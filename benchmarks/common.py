@@ -7,6 +7,7 @@ import datetime
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -173,10 +174,19 @@ def run_of(script: str, description: str | None, measure: Callable[[str], dict[s
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
+        _end_what_was_started()
         print(json.dumps(measure(arguments.one)))
         raise SystemExit(0)
     print(provenance())
     return Run(each_in_own_process(script, arguments.models or names, arguments.keep), not arguments.models)
+
+
+def _end_what_was_started() -> None:
+    """Whoever stops the benchmark, or kills it, stops this process as an error would: with all that it started."""
+    from op_profiler.child_processes import end_with_parent
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    end_with_parent(signal.SIGTERM)
 
 
 def requests_of(names: str) -> tuple[BuildRequest, ...]:

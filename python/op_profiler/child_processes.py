@@ -21,9 +21,13 @@ def python_path() -> str:
     return os.pathsep.join(dict.fromkeys([ours, *others]))
 
 
-def end_with_parent() -> None:
-    """A process that is killed takes this one along; ends this one where that has happened already. On Linux only."""
+def end_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
+    """A process that is killed takes this one along; ends this one where that has happened already. On Linux only.
+
+    Args:
+        by: the signal that this one gets then.
+    """
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, by)
         if os.getppid() == 1:
             sys.exit(EXIT_ENVIRONMENT)
