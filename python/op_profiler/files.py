@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from op_profiler.errors import OpProfilerError, UsageError
@@ -118,6 +119,47 @@ def whole_file(path: Path) -> Iterator[Path]:
         _beside(path)
         with atomic_file(path) as partial:
             yield partial
+
+
+@contextlib.contextmanager
+def locked(lock: Path, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold a file that one process at a time holds. It is made, with its folder, and taken away where that is empty.
+
+    Who is killed holds it no more; the file that it leaves is taken by the next.
+
+    Args:
+        waiting: told where another process holds it.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+    missing = [folder for folder in lock.parents if not folder.exists()]
+    descriptor = _held(lock, waiting)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)  # while it is held: who waits for it sees that it is gone, and makes another
+        os.close(descriptor)
+        with contextlib.suppress(OSError):  # something was put there
+            for folder in missing:
+                folder.rmdir()
+
+
+def _held(lock: Path, waiting: Callable[[], None]) -> int:
+    """The descriptor of a lock that has its name still: who held it before took that away."""
+    while True:
+        with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as stack:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+            stack.callback(os.close, descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                stack.pop_all()
+                return descriptor
 
 
 def write_whole(path: Path, text: str) -> None:

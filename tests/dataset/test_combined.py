@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,22 @@ pytest.importorskip("pyarrow")
 
 KINDS = ("sqlite", "postgresql", "file", "folder")
 PARTS = ("device_key", "threads")
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+MERGE_STEP_BY_STEP = """
+import pathlib, time
+from op_profiler.dataset.formats.combined import combine
+
+source, into, parts, go = sys.argv[1:]
+
+def announce(step):
+    print(step, flush=True)
+    while step.startswith("writing") and not pathlib.Path(go).exists():
+        time.sleep(0.01)
+
+combine([source], into, partition_by=parts.split(",") if parts else (), announce=announce)
+"""
 
 
 @pytest.fixture
@@ -211,6 +228,31 @@ def test_a_folder_stays_where_the_new_one_cannot_be_written(
     with pytest.raises(OpProfilerError, match="No space left"):
         combine([two[1]], str(folder))
     assert listed(folder) == there and sorted(tmp_path.iterdir()) == beside
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_merges_into_one_place_wait_for_each_other(
+    kind: str, killed: bool, place: Callable[[str, str], str], two: tuple[str, str], start: Start, tmp_path: Path
+) -> None:
+    into = place(kind, "target")
+    words = (into, ",".join(PARTS) if kind == "folder" else "", str(tmp_path / "go"))
+    first = start(MERGE_STEP_BY_STEP, two[0], *words)
+    assert first.stdout is not None
+    assert [first.stdout.readline() for _ in range(2)][1] == f"writing {into}\n"
+    second = start(MERGE_STEP_BY_STEP, two[1], *words)
+    assert second.stdout is not None
+    assert second.stdout.readline() == f"waiting: another process merges into {into}\n"
+    if killed:
+        first.kill()
+        first.wait(100)
+    (tmp_path / "go").touch()
+    for process in (first, second):
+        _, errors = process.communicate(timeout=100)
+        assert process.returncode == (-9 if killed and process is first else 0), errors
+    expected = {dict(row)["measurement_key"] for address in two[killed:] for row in held(address)}
+    assert {dict(row)["measurement_key"] for row in held(into)} == expected
+    assert not list(tmp_path.glob(".op_profiler-*.lock"))
 
 
 def test_memory_does_not_grow_with_the_rows(two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_a_record_is_replaced_by_one_that_was_measured_against_it_whatever_their
     assert not keep(file, faster) and read_records(file)[0] == [first]  # nobody has compared them
     assert keep(file, slower, beaten=[first]) and read_records(file)[0] == [slower]
     assert not keep(file, faster, beaten=[first]) and read_records(file)[0] == [slower]
-    assert sorted(path.name for path in file.parent.iterdir()) == ["x.jsonl", "x.lock"]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["x.jsonl"]
 
 
 def test_other_conditions_and_other_computations_stand_beside_and_other_templates_do_not(tmp_path: Path) -> None:

@@ -14,16 +14,14 @@ AutoTVM and older versions write them, are of unknown conditions: they are used 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import functools
 import hashlib
 import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ import platformdirs
 
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import OpProfilerError, UsageError
-from op_profiler.files import atomic_file
+from op_profiler.files import atomic_file, locked
 from op_profiler.shipped import is_checkout, shipped_schedules
 
 AUTO, NONE = "auto", "none"
@@ -346,8 +344,7 @@ def keep(path: Path, record: Record, beaten: Iterable[Record] = ()) -> bool:
     """
     beaten = list(beaten)
     own = _writable(path)
-    own.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(own.with_suffix(".lock")):
+    with locked(own.with_suffix(".lock")):
         known = own if own.exists() else path
         rivals = [one for one in (read_records(known)[0] if known.exists() else []) if _same_place(one, record)]
         if any(rival not in beaten for rival in rivals):
@@ -374,10 +371,3 @@ def _writable(path: Path) -> Path:
 
 def _same_place(one: Record, other: Record) -> bool:
     return one.computation == other.computation and one.conditions == other.conditions
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

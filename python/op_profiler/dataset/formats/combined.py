@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from op_profiler.dataset.formats.importing import store_flat
 from op_profiler.dataset.merging import merge
 from op_profiler.dataset.store import Dataset
 from op_profiler.errors import DatasetError, UsageError
-from op_profiler.files import check_folder, check_writable
+from op_profiler.files import check_folder, check_writable, explained, locked
 
 Announce = Callable[[str], None]
 
@@ -32,7 +33,7 @@ def combine(
 
     A Parquet file holds measurements with their models, not failures beside times, code of kernels and groups that ran
     side by side: what goes through one keeps these no more. Its rows go through a dataset in the folder for temporary
-    files, so that memory does not grow with them.
+    files, so that memory does not grow with them. One process at a time writes to a file or a folder; others wait.
 
     Args:
         into: where all goes. What it holds already stays.
@@ -60,12 +61,12 @@ def combine(
     if partition_by or Path(into).is_dir():
         columns = _columns_of(into, partition_by)
         check_folder("--into", Path(os.path.realpath(into)).parent)
-        with _gathered(sources, into, announce) as (dataset, written):
+        with _alone(into, announce), _gathered(sources, into, announce) as (dataset, written):
             parquet.write_parts(dataset, Path(into), columns, replace=True)
         return written
     if is_parquet(into):
         check_writable({"--into": Path(into)})
-        with _gathered(sources, into, announce) as (dataset, written):
+        with _alone(into, announce), _gathered(sources, into, announce) as (dataset, written):
             parquet.FORMAT.write_from(dataset, Path(into))
         return written
     return _merged(sources, into, announce)
@@ -104,6 +105,21 @@ def _columns_of(into: str, asked: Sequence[str]) -> Sequence[str]:
     if there is None and not asked:
         raise UsageError(f"--into {into} is an empty folder; --partition-by names the columns that part it")
     return asked or there or ()
+
+
+@contextlib.contextmanager
+def _alone(into: str, announce: Announce) -> Iterator[None]:
+    """No other process merges into the same file or folder, which would lose what one of the two put there."""
+    place = Path(os.path.realpath(into))
+    name = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16]  # a longer one might be too long
+    with contextlib.ExitStack() as stack:
+        with explained(f"--into {into}"):
+            lock = locked(
+                place.with_name(f".op_profiler-{name}.lock"),
+                lambda: announce(f"waiting: another process merges into {into}"),
+            )
+            stack.enter_context(lock)
+        yield
 
 
 @contextlib.contextmanager
