@@ -6,7 +6,8 @@ predictor that is fitted to both.
     python collector/ship_processor.py --again           loops and predictors of all that ships, for other features
 
 An hour or so for ten thousand operators. Loops are kept in the cache folder, so the same command goes on where it was
-interrupted, and with more data it reads those that are new. Nothing is measured. Then:
+interrupted, and with more data it reads those that are new. Nothing is measured. The folder takes the place of an older
+one when it is whole: interrupted, all three files stay as they were. Then:
 
     python benchmarks/shipped_dataset.py                 what is in it, for its data card in results/README.md
     python benchmarks/held_out_models.py                 how far off such predictors are
@@ -15,15 +16,18 @@ interrupted, and with more data it reads those that are new. Nothing is measured
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-LOOPS = "operator_loops.npz"
+DATASET = "operators.parquet"
 _WHERE = (
     "device_key = '{key}' and origin = 'default' and complete and error is null and model_key is not null"
     " and not (model_source = 'sample' and anchor in ('broadcast_to', 'strided_slice'))"
@@ -36,19 +40,15 @@ def note(text: str) -> None:
     print(text, flush=True)
 
 
-def write_dataset(sources: list[str], wanted: str | None, results: Path) -> Path:
-    """One Parquet file of all datasets, without the times of single rounds; the folder that it is in.
+def ship(sources: list[str], wanted: str | None, results: Path) -> None:
+    """Make the folder of the processor that some datasets are of.
 
     Args:
         wanted: key or part of the processor's name, where the datasets hold several.
         results: where the folder is made.
     """
-    from sqlalchemy import text
-
     from op_profiler.compilers import DEFAULT_COMPILER
-    from op_profiler.dataset import Dataset
     from op_profiler.dataset.formats.combined import combine
-    from op_profiler.dataset.formats.exporting import export_table
     from op_profiler.predict.latency.devices import devices_in
     from op_profiler.schedules.records import slug
 
@@ -62,35 +62,60 @@ def write_dataset(sources: list[str], wanted: str | None, results: Path) -> Path
         if len(devices) != 1:
             there = "; ".join(f"{one.key} ({one.processor}, {one.target})" for one in devices) or "none"
             sys.exit(f"the datasets have to be of one device, or --device names one; there are: {there}")
-        folder = results / slug(devices[0].processor)
-        folder.mkdir(parents=True, exist_ok=True)
-        with Dataset.open(merged) as dataset:
-            with dataset.transaction(), dataset.read() as connection:
-                connection.execute(text("UPDATE measurements SET samples_us = '[]'"))  # four fifths of the file
-            where = _WHERE.format(key=devices[0].key)
-            done = export_table(dataset, folder / "operators.parquet", format="parquet", where=where)
-    note(f"{done.rows} rows in {folder / 'operators.parquet'}")
-    return folder
+        with whole(results / slug(devices[0].processor)) as made:
+            write_dataset(merged, devices[0].key, made)
+            write_loops_and_predictor(made, known_loops=True)
 
 
-def write_loops_and_predictor(folder: Path) -> None:
-    """Beside the Parquet file of a folder: what is fitted to it."""
-    from op_profiler.files import whole_file
+def ship_again(folder: Path) -> None:
+    """Make loops and predictor of a folder anew."""
+    with whole(folder) as made:
+        shutil.copy2(folder / DATASET, made)
+        write_loops_and_predictor(made, known_loops=False)
+
+
+@contextlib.contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """A folder to fill, which then takes the place of another: its three files always belong together."""
+    from op_profiler.files import atomic_folder, explained
+
+    with explained(str(folder)), atomic_folder(folder, replace=True) as made:
+        yield made
+    sizes = ", ".join(f"{path.name} {path.stat().st_size / 2**20:.1f} MiB" for path in sorted(folder.iterdir()))
+    note(f"{folder}: {sizes}")
+
+
+def write_dataset(merged: str, device_key: str, folder: Path) -> None:
+    """One Parquet file of what ships of a device, without the times of single rounds."""
+    from sqlalchemy import text
+
+    from op_profiler.dataset import Dataset
+    from op_profiler.dataset.formats.exporting import export_table
+
+    with Dataset.open(merged) as dataset:
+        with dataset.transaction(), dataset.read() as connection:
+            connection.execute(text("UPDATE measurements SET samples_us = '[]'"))  # four fifths of the file
+        done = export_table(dataset, folder / DATASET, format="parquet", where=_WHERE.format(key=device_key))
+    note(f"{done.rows} rows")
+
+
+def write_loops_and_predictor(folder: Path, *, known_loops: bool) -> None:
+    """Beside the Parquet file of a folder: what is fitted to it.
+
+    Args:
+        known_loops: take loops that ship already; they may be of other features.
+    """
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.examples import load_examples
     from op_profiler.predict.latency.fit import fit
     from op_profiler.predict.latency.loops import loops_of, write_loops
 
-    examples = load_examples(file=folder / "operators.parquet")
+    examples = load_examples(file=folder / DATASET)
     (device,) = examples.devices
-    loops = folder / LOOPS
-    told = loops_of(examples.operators, device.target, note)
-    with whole_file(loops) as path:
-        write_loops(path, examples.operators, told, device.target)
+    told = loops_of(examples.operators, device.target, note, shipped=known_loops)
+    write_loops(folder / "operator_loops.npz", examples.operators, told, device.target)
     note(f"fitting a predictor to {len(examples):,} measurements")
     predictor_files.save(fit(dataclasses.replace(examples, loops=told)), folder / "predictor.zip")
-    sizes = ", ".join(f"{path.name} {path.stat().st_size / 2**20:.1f} MiB" for path in sorted(folder.iterdir()))
-    note(f"{folder.name}: {sizes}")
 
 
 def main() -> None:
@@ -105,12 +130,11 @@ def main() -> None:
     from op_profiler.errors import OpProfilerError
 
     try:
-        made = [] if arguments.again else [write_dataset(arguments.db, arguments.device, arguments.results)]
-        folders = made or sorted(path.parent for path in arguments.results.glob("*/operators.parquet"))
-        for folder in folders:  # all before the first is read: one target's loops are looked up in every folder
-            (folder / LOOPS).unlink(missing_ok=True)
-        for folder in folders:
-            write_loops_and_predictor(folder)
+        if not arguments.again:
+            ship(arguments.db, arguments.device, arguments.results)
+            return
+        for dataset in sorted(arguments.results.glob(f"[!.]*/{DATASET}")):
+            ship_again(dataset.parent)
     except OpProfilerError as error:
         sys.exit(str(error))
 

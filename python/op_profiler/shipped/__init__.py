@@ -38,7 +38,7 @@ class ShippedProcessor:
 
 def shipped_processors() -> list[ShippedProcessor]:
     """Those with a dataset or a predictor, in the order of their names."""
-    folders = sorted((_FOLDER / "results").resolve().glob("*"))
+    folders = sorted((_FOLDER / "results").resolve().glob("[!.]*"))  # one that is being made begins with a dot
     return [one for one in map(ShippedProcessor, folders) if one.operators or one.predictor]
 
 

@@ -10,6 +10,7 @@ import runpy
 import sqlite3
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,6 +182,25 @@ def test_what_ships_of_a_processor_is_made_of_datasets(
             assert loops["keys"].tolist() == [operator.key for operator in found.operators]
             assert np.isfinite(loops["loops"]).all(axis=1).mean() > 0.9
         (folder / "predictor.zip").write_text("of other features")
+    _interrupt(script, folder, monkeypatch)
+
+
+def _interrupt(script: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made again and stopped before the last of the three files: all stay as they were."""
+    from op_profiler.predict.latency import predictor_files
+    from op_profiler.shipped import shipped_processors
+
+    def stopped(_: object, path: Path) -> None:
+        assert path.with_name("operator_loops.npz").exists()
+        assert [one.folder.name for one in shipped_processors()] == [folder.name], "what is being made is not used"
+        raise KeyboardInterrupt
+
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    monkeypatch.setattr(predictor_files, "save", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        script["main"]()
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert list(folder.parent.iterdir()) == [folder]
 
 
 @pytest.mark.slow

@@ -30,8 +30,17 @@ _SAID_FROM, _SAID_EACH = 40, 200
 """Operators whose lowering takes seconds, and ten seconds or so."""
 
 
-def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
+def loops_of(
+    operators: Sequence[Operator],
+    target: str,
+    note: Callable[[str], None] = lambda text: None,
+    *,
+    shipped: bool = True,
+) -> np.ndarray:
     """The columns `op_profiler.predict.latency.traffic.NAMES` of operators under a target's default schedules.
+
+    Args:
+        shipped: take those that ship.
 
     Returns:
         Shape (operators, columns), float32; NaN where no compiler tells them.
@@ -39,7 +48,7 @@ def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], N
     from op_profiler.compilers.compiler import compiler_in_use
 
     found = np.full((len(operators), len(NAMES)), np.nan, dtype=np.float32)
-    known = _shipped(target) if compiler_in_use().name == DEFAULT_COMPILER else {}
+    known = _shipped(target) if shipped and compiler_in_use().name == DEFAULT_COMPILER else {}
     missing = []
     for at, operator in enumerate(operators):
         if operator.key in known:
