@@ -3,7 +3,8 @@
 The rest that is learned is the logarithm of measured over predicted. All operators have a part of it in common, those
 that are as parallel, those of one kind, those that are computed the same way, and those whose time goes into the same:
 arithmetic, chains of sums, calls, and what each cache and the memory hand on differ from processor to processor each by
-itself. `op_profiler.predict.latency.gaussian_process` weighs these against each other.
+itself. Where the device that is known was wrong itself, as about kinds that were never measured on it, those are as far
+off whose loops do about the same. `op_profiler.predict.latency.gaussian_process` weighs these against each other.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from op_profiler.predict.latency.gaussian_process import GaussianProcess
 from op_profiler.predict.latency.kernel_model import KernelModel
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.roofline import Roofline
+from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 from op_profiler.predict.latency.vectors import in_other_vectors
 
 _APART, _NEAR = 10.0, 3.0
@@ -37,11 +39,13 @@ class Correction:
         ratio: how much longer the vectors of the device are that is known, see `op_profiler.predict.latency.vectors`.
         looped: what is added where loops are known; None where they were not.
         plain: what is added where they are not.
+        loop_spreads: standard deviations of the loops of what it was fitted to, shape (len(LOOP_NAMES),).
     """
 
     ratio: float
     looped: GaussianProcess | None
     plain: GaussianProcess
+    loop_spreads: np.ndarray
 
     @classmethod
     def fit(
@@ -62,10 +66,13 @@ class Correction:
         """
         known = query.has_loops
         looped = None
+        spreads = np.ones(len(LOOP_NAMES))
         if kernels is not None and known.any():
             seen = query.take(known)
-            looped = GaussianProcess.fit(_looped_places(seen, kernels), rest[0][known], weight[known])
-        return cls(ratio, looped, GaussianProcess.fit(_plain_places(query, roofline), rest[1], weight))
+            spreads = _spreads(seen.loops)
+            looped = GaussianProcess.fit(_looped_places(seen, kernels, spreads), rest[0][known], weight[known])
+        plain = GaussianProcess.fit(_plain_places(query, roofline), rest[1], weight)
+        return cls(ratio, looped, plain, spreads)
 
     def seen(self, query: Query) -> Query:
         """The operators as the other device's predictor takes them."""
@@ -90,15 +97,23 @@ class Correction:
         found = np.empty(len(query))
         known = query.has_loops if self.looped is not None else np.zeros(len(query), dtype=bool)
         if self.looped is not None and kernels is not None and known.any():
-            found[known] = self.looped.predict(_looped_places(query.take(known), kernels))
+            found[known] = self.looped.predict(_looped_places(query.take(known), kernels, self.loop_spreads))
         if not known.all():
             found[~known] = self.plain.predict(_plain_places(query.take(~known), roofline))
         return found
 
 
-def _looped_places(query: Query, kernels: KernelModel) -> list[np.ndarray]:
-    """By what the model of kernels says that the time goes into."""
-    return _places(query, kernels.threads, kernels.shares(query))
+def _spreads(loops: np.ndarray) -> np.ndarray:
+    """Standard deviation of each column; what is the same everywhere tells nothing apart."""
+    found = loops.std(axis=0, dtype=np.float64)
+    return np.where(found > 0, found, np.inf)
+
+
+def _looped_places(query: Query, kernels: KernelModel, spreads: np.ndarray) -> list[np.ndarray]:
+    """By what the model of kernels says that the time goes into, and by the loops: two are near whose columns differ by
+    a standard deviation in the mean of squares."""
+    loops = query.loops / (spreads * np.sqrt(len(spreads)))
+    return [*_places(query, kernels.threads, kernels.shares(query)), loops]
 
 
 def _plain_places(query: Query, roofline: Roofline) -> list[np.ndarray]:

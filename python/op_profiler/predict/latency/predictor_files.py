@@ -227,7 +227,10 @@ def _correction_arrays(correction: Correction | None) -> dict[str, np.ndarray]:
     """By name; none where predictions are not corrected."""
     if correction is None:
         return {}
-    found = {"correction_ratio": np.array(correction.ratio)}
+    found = {
+        "correction_ratio": np.array(correction.ratio),
+        "correction_loop_spreads": correction.loop_spreads,
+    }
     for name, process in (("looped", correction.looped), ("plain", correction.plain)):
         if process is not None:
             found |= {f"correction_{name}_{part}": getattr(process, part) for part in _PROCESS}
@@ -246,7 +249,9 @@ def _correction(arrays: dict[str, np.ndarray]) -> Correction | None:
         return GaussianProcess(tuple(places), **{part: arrays[start + part] for part in _PROCESS})
 
     looped = process("looped") if "correction_looped_noise" in arrays else None
-    return Correction(float(arrays["correction_ratio"]), looped, process("plain"))
+    return Correction(
+        float(arrays["correction_ratio"]), looped, process("plain"), arrays["correction_loop_spreads"]
+    )
 
 
 def _models(choice: str, members: dict[str, bytes]) -> list[Regressor]:
