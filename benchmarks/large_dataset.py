@@ -8,10 +8,10 @@ meanwhile: indices are made afterwards, and PostgreSQL neither logs these two ta
 are those that it comes with.
 
 Look-ups are medians over keys from all over the tables. Opening is told twice, since the first one in a process imports
-and compiles what the others use; PostgreSQL makes a connection each time. All else is a process of its own, from its
-start to its end, whose most memory is told: exports of some devices, whole and as a folder of parts; what fitting and
-`evaluate` read, of a tenth of the rows and of all that was exported; datasets merged. The summary is what `op-profiler
-dataset` reads, the first time in a process.
+and compiles what the others use; PostgreSQL makes a connection each time, and what that takes by itself is told beside
+it. All else is a process of its own, from its start to its end, whose most memory is told: exports of some devices,
+whole and as a folder of parts; what fitting and `evaluate` read, of a tenth of the rows and of all that was exported;
+datasets merged. The summary is what `op-profiler dataset` reads, the first time in a process.
 
 `memory` is of one machine whose dataset grows to three times its size: copies of all models and trials that ship, in
 SQLite. What takes the most memory is told at both sizes: it should be the same.
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _ROWS = int(10_000_000 * SHARE)
 _MERGED_ROWS = int(1_000_000 * SHARE)
 _LOOKED_UP = 200
+_OPENED = 50
 _EXPORTED_DEVICES = 5  # a tenth
 _GROWING = [int(rows * SHARE) for rows in (1_000_000, 3_000_000)]  # both beyond what is drawn
 
@@ -156,7 +157,8 @@ def looked_up(url: str) -> list[Row]:
         count = len(dataset.model_operators(models[0]))
         found = {
             "first opening in a process": round(first * 1e3, 3),
-            "opening": _milliseconds(lambda _: opened(), range(50)),
+            "opening": _milliseconds(lambda _: opened(), range(_OPENED)),
+            **_bare(url),
             "a measurement by its key": _milliseconds(
                 lambda key: dataset.rows(select(schema.measurements).where(of_key == key)), measurements
             ),
@@ -164,6 +166,15 @@ def looked_up(url: str) -> list[Row]:
             f"{count} operators of a model": _milliseconds(dataset.model_operators, models[:50]),
         }
     return [{"what": what, "ms": ms} for what, ms in found.items()]
+
+
+def _bare(url: str) -> dict[str, float]:
+    """What a connection takes that asks nothing, where a server makes it."""
+    if not url.startswith("postgresql"):
+        return {}
+    import psycopg
+
+    return {"of that a bare connection": _milliseconds(lambda _: psycopg.connect(url).close(), range(_OPENED))}
 
 
 def _drawn(dataset: Dataset, table: Table, prefixes: Sequence[str] = ("",)) -> list[str]:
@@ -306,7 +317,7 @@ def main() -> None:
         for r in tables["work"]
         if r["what"] in ("export", "summary")
     )
-    whole = run.whole and SHARE == 1 and len(tables["look_ups"]) == 10
+    whole = run.whole and SHARE == 1 and len(tables["look_ups"]) == 11
     store(__file__, f"{tables['work'][0]['rows']:,} rows: {told}", tables, whole=whole)
 
 

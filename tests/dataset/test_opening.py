@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy import event
 
-from op_profiler.dataset import Dataset
+from op_profiler.dataset import Dataset, schema
 from op_profiler.errors import DatasetError, MissingPackageError, UsageError
 
 
@@ -218,6 +218,21 @@ def test_the_same_address_in_another_folder_is_another_file(
             assert not dataset.models()
             example.add_model(dataset)
             assert len(dataset.models()) == 1
+
+
+def test_tables_that_went_since_they_were_read_are_missed(url: str) -> None:
+    """What was found complete is asked less the next time."""
+    Dataset.open(url).close()
+    statements: list[str] = []
+    for _ in range(2):
+        Dataset.open(url, read_only=True).close()
+    with listening(statements):
+        Dataset.open(url, read_only=True).close()
+    assert len([one for one in statements if one.startswith("SELECT")]) == 1
+    with Dataset.open(url) as dataset, dataset.transaction(), dataset.read() as connection:
+        connection.exec_driver_sql(f"DROP TABLE {schema.schema_version.name}")
+    with pytest.raises(DatasetError, match="holds no dataset"):
+        Dataset.open(url, read_only=True)
 
 
 # Addresses

@@ -243,7 +243,7 @@ def _begun(engine: Engine, stack: contextlib.ExitStack) -> Connection:
 
 def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None:
     with engine.connect() as connection:
-        found = migrations.stored_version(connection)
+        found = _found_version(connection)
         foreign = [] if found is not None else migrations.foreign_tables(connection)
         complete = engine.get_execution_options().get(_COMPLETE) or not read_only or migrations.is_complete(connection)
         outdated = read_only and not (found == schema.VERSION and complete)
@@ -273,6 +273,16 @@ def _prepare(engine: Engine, url: URL, *, create: bool, read_only: bool) -> None
     if url.get_backend_name() == "sqlite":
         _use_wal(engine)
     _create_or_upgrade(engine)
+
+
+def _found_version(connection: Connection) -> int | None:
+    """`migrations.stored_version`, by one statement where the tables were there when this process last looked."""
+    if connection.get_execution_options().get(_COMPLETE):
+        try:
+            return migrations.version_of(connection)
+        except (exc.ProgrammingError, exc.OperationalError):  # they were taken away since
+            connection.rollback()
+    return migrations.stored_version(connection)
 
 
 def _create_or_upgrade(engine: Engine) -> None:

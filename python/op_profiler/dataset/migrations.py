@@ -30,6 +30,11 @@ def stored_version(connection: Connection) -> int | None:
     # Plain SQL: an engine is new for each dataset that is opened, and compiling takes longer than asking.
     if connection.exec_driver_sql(_IS_THERE[connection.dialect.name]).scalar() is None:
         return None
+    return version_of(connection)
+
+
+def version_of(connection: Connection) -> int | None:
+    """The same of a database that has our tables; fails where it has none."""
     found = connection.exec_driver_sql(f"SELECT version FROM {schema.schema_version.name}").scalar()
     return None if found is None else int(found)
 
