@@ -231,7 +231,7 @@ def test_tables_that_went_since_they_were_read_are_missed(url: str) -> None:
     assert len([one for one in statements if one.startswith("SELECT")]) == 1
     with Dataset.open(url) as dataset, dataset.transaction(), dataset.read() as connection:
         connection.exec_driver_sql(f"DROP TABLE {schema.schema_version.name}")
-    with pytest.raises(DatasetError, match="holds no dataset"):
+    with pytest.raises(DatasetError, match="holds tables of another program"):
         Dataset.open(url, read_only=True)
 
 

@@ -29,6 +29,9 @@ _KIND_COLUMNS = [NAMES.index(f"is_{kind}") for kind in KINDS]
 _WINDOWED = ("is_conv2d", "is_depthwise", "is_grouped", "is_other_conv", "is_pool")
 _BLOCKED_RANK, _PLAIN_RANK = 5, 4
 _CONTIGUOUS_BYTES = 4
+_WHERE = ("parallel", "serial")
+_ODD_SHARE = 0.1
+"""Of a kernel's instructions that makes it one of odd vectors."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,30 +115,41 @@ def _spreads(loops: np.ndarray) -> np.ndarray:
 def _looped_places(query: Query, kernels: KernelModel, spreads: np.ndarray) -> list[np.ndarray]:
     """By what the model of kernels says that the time goes into, and by the loops: two are near whose columns differ by
     a standard deviation in the mean of squares."""
-    loops = query.loops / (spreads * np.sqrt(len(spreads)))
-    return [*_places(query, kernels.threads, kernels.shares(query)), loops]
+    done = query.loops / (spreads * np.sqrt(len(spreads)))
+    return [*_places(query, kernels.threads, kernels.shares(query), _odd_lanes(query)), done]
 
 
 def _plain_places(query: Query, roofline: Roofline) -> list[np.ndarray]:
     """By what the roofline says."""
     parts = roofline.parts_us(query.amounts, query.threads)
     parts = np.concatenate([parts, roofline.call_us[np.searchsorted(roofline.threads, query.threads)][:, None]], axis=1)
-    return _places(query, roofline.threads, parts / parts.sum(axis=1, keepdims=True))
+    return _places(query, roofline.threads, parts / parts.sum(axis=1, keepdims=True), np.zeros((len(query), 1)))
 
 
-def _places(query: Query, threads: np.ndarray, shares: np.ndarray) -> list[np.ndarray]:
-    """For each kernel of the processes."""
+def _places(query: Query, threads: np.ndarray, shares: np.ndarray, odd: np.ndarray) -> list[np.ndarray]:
+    """For each kernel of the processes; `odd`: of `_odd_lanes`."""
     most = _APART * (query.threads == threads.max()).astype(np.float64)[:, None]
     kinds = query.features[:, _KIND_COLUMNS].astype(np.float64)
-    how = _NEAR * np.concatenate([kinds, _computed(query)], axis=1)
+    how = _NEAR * np.concatenate([kinds, _computed(query), odd], axis=1)
     return [
         np.zeros((len(query), 1)),
         most,
+        _APART * odd,
         _APART * kinds,
         how,
         np.concatenate([how, most / _APART * _NEAR], axis=1),
-        np.concatenate([shares / _SHARE, most], axis=1),
+        np.concatenate([shares / _SHARE, most, _NEAR * odd], axis=1),
     ]
+
+
+def _odd_lanes(query: Query) -> np.ndarray:
+    """Whether vectors hold a number of values that is no power of two: each processor is slow at these in a way of its
+    own. Shape (entries, 1)."""
+    odd, all_of_them = (
+        sum(2.0 ** query.loops[:, LOOP_NAMES.index(f"{where}_{name}")].astype(np.float64) - 1.0 for where in _WHERE)
+        for name in ("odd_lanes", "instructions")
+    )
+    return np.asarray(odd > _ODD_SHARE * all_of_them, dtype=np.float64)[:, None]
 
 
 def _computed(query: Query) -> np.ndarray:

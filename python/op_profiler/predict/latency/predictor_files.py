@@ -249,9 +249,7 @@ def _correction(arrays: dict[str, np.ndarray]) -> Correction | None:
         return GaussianProcess(tuple(places), **{part: arrays[start + part] for part in _PROCESS})
 
     looped = process("looped") if "correction_looped_noise" in arrays else None
-    return Correction(
-        float(arrays["correction_ratio"]), looped, process("plain"), arrays["correction_loop_spreads"]
-    )
+    return Correction(float(arrays["correction_ratio"]), looped, process("plain"), arrays["correction_loop_spreads"])
 
 
 def _models(choice: str, members: dict[str, bytes]) -> list[Regressor]:
