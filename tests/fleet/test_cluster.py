@@ -19,8 +19,8 @@ from processes import COMMAND, PATIENCE_SECONDS, Listening, other_cache, request
 from sqlalchemy import select
 
 from op_profiler.collection.request import Studies, TuneRequest
+from op_profiler.collection.sampling.batch import Batch
 from op_profiler.collection.sampling.draw import Draw
-from op_profiler.collection.sampling.run import Batch
 from op_profiler.dataset import Dataset, schema
 from op_profiler.errors import DatasetError, MeasureError, UsageError
 from op_profiler.fleet import runs, workforce

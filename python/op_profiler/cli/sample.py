@@ -16,8 +16,9 @@ from op_profiler.dataset import DEFAULT_DB
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from op_profiler.collection.sampling.batch import Batch
     from op_profiler.collection.sampling.draw import Draw
-    from op_profiler.collection.sampling.run import Batch, SampleReport
+    from op_profiler.collection.sampling.run import SampleReport
     from op_profiler.frontends.frontend import ModelRequest
 
 EXAMPLES = """Examples:

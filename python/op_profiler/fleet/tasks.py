@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from op_profiler.collection.request import CollectRequest
+from op_profiler.collection.sampling.batch import Batch
 from op_profiler.collection.sampling.calibrate import Calibrated, calibrate
 from op_profiler.collection.sampling.draw import Draw
-from op_profiler.collection.sampling.run import Batch, SampleReport, measure_batches
+from op_profiler.collection.sampling.run import SampleReport, measure_batches
 from op_profiler.collection.summary import ModelReport
 from op_profiler.errors import EXIT_ENVIRONMENT
 from op_profiler.parallel.corun.child import CorunAnswer, corun_in_child

@@ -16,6 +16,7 @@ import pytest
 from op_profiler.building.request import BuildRequest
 from op_profiler.building.requested_model import compiled_for
 from op_profiler.collection.request import CollectRequest, Measuring
+from op_profiler.collection.sampling import batch as cut
 from op_profiler.collection.sampling import run, spaces
 from op_profiler.collection.sampling.batches import operators_of_points
 from op_profiler.collection.sampling.kinds import (
@@ -135,7 +136,7 @@ def test_sums_of_int8_are_instructions_and_no_calls(target: Any) -> None:
 
 def test_what_tvm_advises_is_not_printed(target: Any, caplog: pytest.LogCaptureFixture) -> None:
     """It has schedules of NHWC convolutions of which it says, once an operator, that they are not the best."""
-    batch = next(run.batches_of_points(iter([Conv2dNHWC(11, 8, 16, 3, 1)]), "advice", 0))
+    batch = next(cut.batches_of_points(iter([Conv2dNHWC(11, 8, 16, 3, 1)]), "advice", 0))
     written = run.written(
         batch, BuildRequest(model=ModelRequest(source="sample", name=""), schedules="none"), Screen(quiet=True)
     )
@@ -173,7 +174,7 @@ def measured(points: list[Point], folder: Path) -> tuple[run.SampleReport, list[
     db = f"sqlite:///{folder / 's.db'}"
     build = BuildRequest(model=ModelRequest(source="sample", name=""), schedules="none")
     request = CollectRequest(build=build, measuring=Measuring(rounds=3), db=db)
-    batches = run.batches_of_points(iter(points), "kinds", 0)
+    batches = cut.batches_of_points(iter(points), "kinds", 0)
     with forked_workers(), Collection(db) as collection:
         report = run.measure_batches(batches, request, collection, Screen(quiet=True), count=None, budget_seconds=None)
         return report, [dict(row) for row in flat_rows(collection.dataset)]
@@ -205,11 +206,11 @@ def test_what_cannot_be_lowered_or_built_is_told_and_costs_no_other(tmp_path: Pa
 def test_points_of_a_precision_wait_until_there_are_enough_for_their_batches() -> None:
     of_float32 = [Dense(1, 32, n) for n in range(1, 221)]
     mixed = [x for n, point in enumerate(of_float32) for x in [point, *([Int8Dense(1, 32, n + 1)] if n % 2 else [])]]
-    alone = list(run.batches_of_points(iter(of_float32), "x", 0))
-    found = list(run.batches_of_points(iter(mixed), "x", 0))
-    assert [len(batch.identity) for batch in alone] == [*run.BATCH_SIZES] * 2  # type: ignore[arg-type]
+    alone = list(cut.batches_of_points(iter(of_float32), "x", 0))
+    found = list(cut.batches_of_points(iter(mixed), "x", 0))
+    assert [len(batch.identity) for batch in alone] == [*cut.BATCH_SIZES] * 2  # type: ignore[arg-type]
     assert [b.identity for b in found if b.precision == "float32"] == [b.identity for b in alone]
-    assert [len(b.identity) for b in found if b.precision == "int8"] == [*run.BATCH_SIZES]  # type: ignore[arg-type]
+    assert [len(b.identity) for b in found if b.precision == "int8"] == [*cut.BATCH_SIZES]  # type: ignore[arg-type]
 
 
 def digest(names: list[str], seed: int) -> str:

@@ -14,7 +14,7 @@ import pytest
 
 from op_profiler.building.request import BuildRequest
 from op_profiler.collection.request import CollectRequest, Measuring
-from op_profiler.collection.sampling import grid, run, spaces
+from op_profiler.collection.sampling import batch, grid, run, spaces
 from op_profiler.collection.sampling.kinds import (
     BatchMatmul,
     Conv2d,
@@ -140,8 +140,8 @@ def test_rare_kinds_compute_what_they_say(point: Point, anchor: str, flops: int,
 
 def test_a_run_that_is_cut_short_covers_every_axis(original: grid.Grid) -> None:
     points = [p.convolution() for p in original.valid_points()]
-    start = list(itertools.islice(run.shuffled(points, 0), 200))
-    assert start == list(itertools.islice(run.shuffled(points, 0), 200))
+    start = list(itertools.islice(batch.shuffled(points, 0), 200))
+    assert start == list(itertools.islice(batch.shuffled(points, 0), 200))
     assert {p.kernel for p in start} == {1, 3, 5, 7}
     assert len({p.height for p in start}) == 16
 
@@ -242,7 +242,7 @@ def test_only_records_that_its_operators_ask_for_make_a_batch_another(target: An
     assert file is not None
 
     def measure() -> run.SampleReport:
-        batches = run.batches_of_points(iter([point]), "records", 0)
+        batches = batch.batches_of_points(iter([point]), "records", 0)
         with forked_workers(), Collection(request.db) as collection:
             return run.measure_batches(
                 batches, request, collection, Screen(quiet=True), count=None, budget_seconds=None
@@ -271,7 +271,7 @@ def test_a_run_of_which_nothing_comes_ends(target: Any, tmp_path: Path) -> None:
         raise ModelError("TVM cannot lower it")
 
     drawn = itertools.count()
-    batches = (run.Batch(f"broken-{number}", [number], broken) for number in drawn)
+    batches = (batch.Batch(f"broken-{number}", [number], broken) for number in drawn)
     build = BuildRequest(model=ModelRequest(source="sample", name=""))
     request = CollectRequest(build=build, measuring=Measuring(rounds=3), db=f"sqlite:///{tmp_path / 's.db'}")
     words = rf"^0 of 5 operators, and none came of {run.MOST_EMPTY} .*; the last: broken-9: TVM cannot lower it"

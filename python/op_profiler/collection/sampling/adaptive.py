@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from op_profiler.collection.sampling import spaces
-from op_profiler.collection.sampling.run import Batch, batches_of_points
+from op_profiler.collection.sampling.batch import Batch, batches_of_points
 from op_profiler.errors import DatasetError
 
 if TYPE_CHECKING:

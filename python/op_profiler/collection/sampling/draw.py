@@ -6,10 +6,10 @@ import dataclasses
 import random
 from collections.abc import Iterator
 
-from op_profiler.collection.sampling import run, spaces
+from op_profiler.collection.sampling import batch, spaces
+from op_profiler.collection.sampling.batch import Batch
 from op_profiler.collection.sampling.grid import Grid
 from op_profiler.collection.sampling.kinds import Conv2d
-from op_profiler.collection.sampling.run import Batch
 from op_profiler.frontends.frontend import ModelRequest
 
 
@@ -45,15 +45,15 @@ class Draw:
 
             return telling_batches(self.seed)
         if self.models:
-            return run.batches_of_models(self.models)
+            return batch.batches_of_models(self.models)
         if self.grid is not None:
-            return run.batches_of_points(run.shuffled(self.points(), self.seed), self.label, self.seed)
+            return batch.batches_of_points(batch.shuffled(self.points(), self.seed), self.label, self.seed)
         points_without_end = spaces.draw(random.Random(self.seed), self.kinds)
-        return run.batches_of_points(points_without_end, self.label, self.seed)
+        return batch.batches_of_points(points_without_end, self.label, self.seed)
 
     def points_of(self, number: int) -> int:
         """About how many operators a batch has, by its number from 0; 0 for a model's, which only lowering tells."""
-        return 0 if self.models else run.BATCH_SIZES[number % len(run.BATCH_SIZES)]
+        return 0 if self.models else batch.BATCH_SIZES[number % len(batch.BATCH_SIZES)]
 
     def points(self) -> list[Conv2d]:
         """The convolutions of the grid; none without one."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import itertools
-import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from op_profiler.collection.request import CollectRequest
-from op_profiler.collection.sampling.point import Point
+from op_profiler.collection.sampling.batch import Batch
 from op_profiler.errors import (
     EXIT_ENVIRONMENT,
     EXIT_FAILURES_RECORDED,
@@ -23,7 +19,6 @@ from op_profiler.errors import (
     UsageError,
 )
 from op_profiler.frontends.frontend import ModelRequest
-from op_profiler.measure.measurement import Precision
 from op_profiler.measure.turns import WAITING
 
 if TYPE_CHECKING:
@@ -31,37 +26,10 @@ if TYPE_CHECKING:
     from op_profiler.collection.progress import Progress
     from op_profiler.collection.summary import ModelReport
     from op_profiler.collection.supervisor import Collection
-    from op_profiler.compilers.compiled_model import Occurrence
-    from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.compilers.tvm_types import Target
 
-P = TypeVar("P", bound=Point)
 MOST_EMPTY = 10
 """Batches one after the other of which no operator came: nothing will come of the next ones either."""
 _lowering = threading.Lock()  # one at a time in a process: the compiler is watched meanwhile
-
-BATCH_SIZES = (10, 20, 32, 48)
-"""Points of the batches that are cut out of a pool, in which points are in the order of their size: what goes through
-the caches between two calls of an operator then differs from batch to batch as it does between networks."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Batch:
-    """Operators that are measured as one model.
-
-    Attributes:
-        label: for people, the start of the batch's name.
-        identity: plain JSON values; together with the target and the schedule records that the operators ask for they
-            decide the content. Where only lowering tells them, what answers with them.
-        operators: makes the content for a target; called where no file has it yet. What it is given beside is told why
-            an operator is left out.
-        precision: of all of them.
-    """
-
-    label: str
-    identity: object | Callable[[], object]
-    operators: Callable[[Target, Callable[[str], None]], Sequence[Occurrence]]
-    precision: Precision = "float32"
 
 
 @dataclasses.dataclass
@@ -131,85 +99,6 @@ class EmptyBatches:
                 f"{report.operators} of {self.count} operators, and none came of {self._empty} batches one after the "
                 f"other{last}. Give other --kinds, --models or --target; what was measured is stored"
             )
-
-
-def batches_of_points(points: Iterator[P], label: str, seed: int) -> Iterator[Batch]:
-    """Points in batches of changing size, each of one precision; those of a precision come in their order."""
-    cut = (batch for pool in _pools(points) for batch in _cut(pool))
-    for number, chunk in enumerate(cut):
-        yield Batch(
-            f"{label}-{number:04d}",
-            [point.identity() for point in chunk],
-            functools.partial(operators_of_chunk, chunk, seed + number),
-            chunk[0].precision,
-        )
-
-
-def _pools(points: Iterator[P]) -> Iterator[list[P]]:
-    """Points of one precision each, as soon as there are enough of it; at the end what is left."""
-    pools: dict[str, list[P]] = {}
-    for point in points:
-        pool = pools.setdefault(point.precision, [])
-        pool.append(point)
-        if len(pool) == sum(BATCH_SIZES):
-            yield pools.pop(point.precision)
-    yield from pools.values()
-
-
-def _cut(pool: list[P]) -> Iterator[list[P]]:
-    """A pool in the order of size, in pieces of `BATCH_SIZES`."""
-    ordered = iter(sorted(pool, key=lambda point: point.work()[1]))
-    for size in BATCH_SIZES:
-        if chunk := list(itertools.islice(ordered, size)):
-            yield chunk
-
-
-def operators_of_chunk(
-    chunk: Sequence[Point], seed: int, target: Target, refused: Callable[[str], None]
-) -> Sequence[Occurrence]:
-    """`operators_of_points` of one batch, as `Batch` asks for them."""
-    from op_profiler.collection.sampling.batches import operators_of_points
-
-    return operators_of_points(chunk, target, seed, refused)
-
-
-def batches_of_models(requests: Sequence[ModelRequest]) -> Iterator[Batch]:
-    """The distinct operators of each model, one batch a model."""
-    from op_profiler.frontends import FRONTENDS
-
-    for request in requests:
-        frontend = FRONTENDS.get(request.source)
-        frontend.check(request)
-        shapes = "_".join("x".join(map(str, shape)) for shape in request.input_shapes)
-        details = [f"b{request.batch_size}", shapes, f"s{request.sequence_length}" if request.sequence_length else ""]
-        label = "-".join(filter(None, ["of", Path(request.name).name, *details]))
-        content = frontend.fingerprint(request) or functools.partial(_content, request)
-        yield Batch(label, content, functools.partial(_operators_of_model, request))
-
-
-def _content(request: ModelRequest) -> str:
-    return _lowered(request).content
-
-
-def _operators_of_model(request: ModelRequest, target: Target, _refused: Callable[[str], None]) -> list[Occurrence]:
-    from op_profiler.collection.sampling.batches import distinct
-    from op_profiler.compilers.compiler import compiler_in_use
-
-    return distinct(compiler_in_use().operators(_lowered(request), target, layers=False))
-
-
-def _lowered(request: ModelRequest) -> ImportedModel:
-    from op_profiler.frontends import FRONTENDS
-    from op_profiler.frontends.lowered_cache import load_cached
-
-    return load_cached(FRONTENDS.get(request.source), request)
-
-
-def shuffled(points: Sequence[P], seed: int) -> Iterator[P]:
-    """All points in an order that is random but always the same, so that a run that is cut short covers every axis."""
-    order = list(points)
-    random.Random(seed).shuffle(order)
-    return iter(order)
 
 
 def check_amount(count: int | None, rounds: int) -> None:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.collection.sampling import spaces
+from op_profiler.collection.sampling.batch import Batch, operators_of_chunk
 from op_profiler.collection.sampling.point import Point
-from op_profiler.collection.sampling.run import Batch, operators_of_chunk
 
 if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator

@@ -29,7 +29,7 @@ from op_profiler.measure.turns import PROCESSOR, is_wanted
 if TYPE_CHECKING:
     from distributed import Worker
 
-    from op_profiler.collection.sampling.run import Batch
+    from op_profiler.collection.sampling.batch import Batch
 
 _AHEAD = 2  # batches that nobody has asked for yet
 _BEGIN_SECONDS = 10.0  # within which a worker that has nothing else to do begins an order

@@ -25,7 +25,7 @@ _GROUPS = 5
 """Of families that are held out together: a fit takes minutes."""
 _FEWEST_CONVOLUTIONS = 50
 _OF_MODEL = re.compile(r"of-(.+?)-b\d+(-[\dx_]+)?(-s\d+)?-[0-9a-f]{12}(-[0-9a-f]{16})?")
-"""Names of batches of a model's operators, as `op_profiler.collection.sampling.run` makes them: batch size, shapes of
+"""Names of batches of a model's operators, as `op_profiler.collection.sampling.batch` makes them: batch size, shapes of
 inputs, sequence length, content, schedule records."""
 _KIN = {"distilbert": "bert", "roberta": "bert", "light_inception_v1": "googlenet", "squeezenet": "squeezenet_v1"}
 """Families that have the layers of another one under another name."""
