@@ -4,9 +4,9 @@
 
 The boards are emulated, behind one tracker, with a worker each. Their kernels wait: each takes 1.5 s, whatever else
 runs on this machine. So its cores are not the limit, as with real boards, and what is left is what the fleet costs:
-handing out, looking up, lowering, sending, storing. A request also takes seconds of a core, a third of them for the
-emulation, which real boards do not share: with kernels of 0.15 s eight boards keep two cores busy. How busy the cores
-were is told.
+handing out, looking up, lowering, sending, storing. A request also takes seconds of a core, some of them for the
+emulation, which real boards do not share: with kernels of a tenth of the time eight boards keep two cores busy, and
+wait for them. How busy the cores were is told.
 
 All requests are of one small model, under labels of their own, so that it is built once. Every board measures once
 before the clock starts, and has more to do when it ends: what starts and ends together would wait for this machine's
@@ -74,9 +74,9 @@ def measure(name: str) -> dict[str, Any]:
 def main() -> None:
     run = run_of(__file__, __doc__, measure, list(map(str, _BOARDS)))
     rows = [found.result for found in run.found]
-    one_board = rows[0]["requests_a_minute"] / rows[0]["boards"]
+    one_board = rows[0]["requests"] / rows[0]["seconds"] / rows[0]["boards"]
     for row in rows:
-        row["of_linear_percent"] = round(100 * row["requests_a_minute"] / (row["boards"] * one_board), 1)
+        row["of_linear_percent"] = round(100 * row["requests"] / row["seconds"] / (row["boards"] * one_board), 1)
         print(row, flush=True)
     last = rows[-1]
     headline = f"{last['boards']} boards reach {last['of_linear_percent']} % of linear"
