@@ -3,7 +3,7 @@
 # tell most. It takes days of a quiet machine, and goes on where it was interrupted: what the dataset holds is not
 # measured again. One dataset may hold several machines; their times are never mixed.
 #
-#     collector/sampling_plan.sh --db sqlite:///results/op_profiler.db [--threads 1,2] [--quiet] [--dry-run]
+#     collector/sampling_plan.sh --db sqlite:///results/op_profiler.db [--threads 1,2] [--cluster local:2] [--quiet] [--dry-run]
 #
 # Run it on other days with REPEAT=1 and another --db: the first 500 operators are measured anew, and how far the days
 # differ is the floor that the machine sets.
