@@ -2,12 +2,15 @@
 """Make what ships of a processor: its folder in results/, with a dataset, what the loops of its operators do, and the
 predictor that is fitted to both.
 
-    python collector/ship_processor.py DB [DB ...]       datasets of one processor, files or addresses
+    python collector/ship_processor.py DB [DB ...]       datasets of one processor: files, Parquet too, or addresses
     python collector/ship_processor.py --again           loops and predictors of all that ships, for other features
 
 An hour or so for ten thousand operators. Loops are kept in the cache folder, so the same command goes on where it was
 interrupted, and with more data it reads those that are new. Nothing is measured. The folder takes the place of an older
-one when it is whole: interrupted, all three files stay as they were. Then:
+one when it is whole: interrupted, all three files stay as they were.
+
+Several machines of a kind (equal `host_fingerprint`) are one device here; the rows keep what tells them apart. The
+steadiness probe tells how much slower one is than another (`op_profiler.predict.latency.steady_times`). Then:
 
     python benchmarks/shipped_dataset.py                 what is in it, for its data card in results/README.md
     python benchmarks/held_out_models.py                 how far off such predictors are
@@ -29,7 +32,7 @@ sys.path.insert(0, str(ROOT / "python"))
 
 DATASET = "operators.parquet"
 _WHERE = (
-    "device_key = '{key}' and origin = 'default' and complete and error is null and model_key is not null"
+    "device_key in ({keys}) and origin = 'default' and complete and error is null and model_key is not null"
     " and not (model_source = 'sample' and anchor in ('broadcast_to', 'strided_slice'))"
 )
 """Rows that ship: no failures, nothing tuned, nothing of what only stands around sampled operators."""
@@ -52,18 +55,21 @@ def ship(sources: list[str], wanted: str | None, results: Path) -> None:
     from op_profiler.predict.latency.devices import devices_in
     from op_profiler.schedules.records import slug
 
-    addresses = [one if "://" in one else f"sqlite:///{Path(one).resolve()}" for one in sources]
+    files = {one: one if one.endswith(".parquet") else f"sqlite:///{Path(one).resolve()}" for one in sources}
+    addresses = [one if "://" in one else files[one] for one in sources]
     with tempfile.TemporaryDirectory() as scratch:
         merged = f"sqlite:///{scratch}/merged.db"
         note(f"merging {len(addresses)} datasets")
         combine(addresses, merged)
         devices = [one for one in devices_in(db=merged) if one.compiler == DEFAULT_COMPILER]
         devices = [one for one in devices if wanted is None or wanted.lower() in f"{one.key} {one.processor}".lower()]
-        if len(devices) != 1:
+        kinds = kinds_of_machines(merged)
+        if len({kinds[one.key] for one in devices}) != 1:
             there = "; ".join(f"{one.key} ({one.processor}, {one.target})" for one in devices) or "none"
-            sys.exit(f"the datasets have to be of one device, or --device names one; there are: {there}")
+            sys.exit(f"the datasets have to be of machines of one kind, or --device names one; there are: {there}")
+        note(f"machines: {', '.join(one.key for one in devices)}")
         with whole(results / slug(devices[0].processor)) as made:
-            write_dataset(merged, devices[0].key, made)
+            write_dataset(merged, [one.key for one in devices], made)
             write_loops_and_predictor(made, known_loops=True)
 
 
@@ -85,17 +91,30 @@ def whole(folder: Path) -> Iterator[Path]:
     note(f"{folder}: {sizes}")
 
 
-def write_dataset(merged: str, device_key: str, folder: Path) -> None:
-    """One Parquet file of what ships of a device, without the times of single rounds."""
+def kinds_of_machines(merged: str) -> dict[str, tuple[str, str]]:
+    """By the key of each device what its times can be compared by: two of a kind may be two machines."""
+    from sqlalchemy import select
+
+    from op_profiler.dataset import Dataset, schema
+
+    column = schema.devices.c
+    with Dataset.open(merged, read_only=True) as dataset:
+        rows = dataset.rows(select(column.key, column.host_fingerprint, column.target))
+        return {row["key"]: (row["host_fingerprint"], row["target"]) for row in rows}
+
+
+def write_dataset(merged: str, device_keys: list[str], folder: Path) -> None:
+    """One Parquet file of what ships of a processor, without the times of single rounds."""
     from sqlalchemy import text
 
     from op_profiler.dataset import Dataset
     from op_profiler.dataset.formats.exporting import export_table
 
+    keys = ", ".join(f"'{key}'" for key in device_keys)
     with Dataset.open(merged) as dataset:
         with dataset.transaction(), dataset.read() as connection:
             connection.execute(text("UPDATE measurements SET samples_us = '[]'"))  # four fifths of the file
-        done = export_table(dataset, folder / DATASET, format="parquet", where=_WHERE.format(key=device_key))
+        done = export_table(dataset, folder / DATASET, format="parquet", where=_WHERE.format(keys=keys))
     note(f"{done.rows} rows")
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from op_profiler import __version__
 from op_profiler.compilers.relax import tvm_package
 
 from ..command_line import op_profiler
@@ -70,6 +71,13 @@ def test_help_imports_nothing_that_takes_long(command: list[str]) -> None:
     """So that it is there in half a second; which would tell of this machine and its load as well."""
     done, imported = run(command, "--help")
     assert done.returncode == 0 and "op_profiler.cli" in imported
+    assert not imported & SLOW_TO_IMPORT
+
+
+def test_the_version_is_told_with_the_commit_and_without_what_takes_long() -> None:
+    done, imported = run(MAIN, "--version")
+    assert done.returncode == 0
+    assert re.fullmatch(rf"op-profiler {re.escape(__version__)}( \([0-9a-f]{{12}}(-dirty)?\))?\n", done.stdout)
     assert not imported & SLOW_TO_IMPORT
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -70,7 +70,27 @@ def application() -> typer.Typer:
     for command, examples in commands.items():
         app.command(command.__name__.rstrip("_"), cls=Command, epilog=examples)(command)
     app.add_typer(dataset.app, name="dataset", epilog=dataset.EXAMPLES)
+    app.callback()(_options)
     return app
+
+
+def _tell_version(wanted: bool) -> None:
+    from op_profiler import __version__
+    from op_profiler.collection.revisions import project_revision
+
+    if wanted:
+        revision = project_revision()
+        print(f"op-profiler {__version__}" + (f" ({revision})" if revision != __version__ else ""))
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version, and the commit."),
+    ] = False,
+) -> None:
+    """What holds for every command; its text stands in `application`."""
 
 
 def _collector() -> typer.Typer:

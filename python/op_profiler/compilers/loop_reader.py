@@ -48,9 +48,12 @@ class Language:
 class _Statement:
     """One store while it is read: indices are expressions yet."""
 
-    def __init__(self, loops: Sequence[tuple[int, int, str]], guards: int) -> None:
+    def __init__(self, loops: Sequence[tuple[int, int, str]] = (), guards: Sequence[frozenset[int]] = ()) -> None:
         self.loops = list(loops)
-        self.guards = guards
+        self.guards = len(guards)
+        lanes = frozenset(variable for variable, _, kind in loops if kind == "vectorized")
+        if any(lanes & variables for variables in guards):  # TVM then makes a serial loop of the lanes
+            self.loops = [(variable, extent, _KINDS[0] if variable in lanes else kind) for variable, extent, kind in loops]
         self.accesses: list[tuple[int, bool, bool, int, int, Expression]] = []
         self.operations: dict[str, float] = {}
         self.slow: list[tuple[str, int, int, Expression]] = []
@@ -76,7 +79,7 @@ class Reader:
         # one of the two: around what it is for, or in front of it
         self._bindings = tuple(getattr(tir, name) for name in ("LetStmt", "Bind") if hasattr(tir, name))
         self._loops: list[tuple[int, int, str]] = []
-        self._guards = 0
+        self._guards: list[frozenset[int]] = []  # loop variables of the conditions around
         self._places = 0  # how deep in an index or a condition, whose arithmetic does not count
         self._values: dict[int, Expression] = {}
         self._keep: list[Any] = []  # a handle names a variable as long as something holds it
@@ -110,14 +113,14 @@ class Reader:
             for part in node.seq:
                 self._visit(part)
         elif isinstance(node, tir.IfThenElse):
-            self._guards += 1
+            self._guards.append(_variables(self._read(node.condition, _Statement())))
             self._visit(node.then_case)
             if node.else_case is not None:
                 self._visit(node.else_case)
-            self._guards -= 1
+            self._guards.pop()
         elif isinstance(node, self._bindings):
             self._keep.append(node.var)
-            self._values[self._language.identify(node.var)] = self._read(node.value, _Statement((), 0))
+            self._values[self._language.identify(node.var)] = self._read(node.value, _Statement())
             if hasattr(node, "body"):
                 self._visit(node.body)
         elif isinstance(node, tir.BufferStore):
@@ -161,6 +164,8 @@ class Reader:
             return self._read(node.value, statement)
         if isinstance(node, tir.Ramp):
             return self._read(node.base, statement)
+        if isinstance(node, tir.Not):
+            return self._read(node.a, statement)
         if isinstance(node, tir.Select):
             return self._chosen((node.condition, node.true_value, node.false_value), statement)
         if isinstance(node, self._language.call):
@@ -170,8 +175,7 @@ class Reader:
             self._values[self._language.identify(node.var)] = self._read(node.value, statement)
             return self._read(node.body, statement)
         if isinstance(node, self._compared):
-            self._read(node.a, statement)
-            self._read(node.b, statement)
+            return ("compared", self._read(node.a, statement), self._read(node.b, statement))
         return 0
 
     def _count(self, node: Any, found: tuple[Any, ...], statement: _Statement, first: int) -> None:
@@ -278,7 +282,7 @@ def _value(place: Expression, variable: int, step: int) -> int:
         return place
     if place[0] == "v":
         return step if place[1] == variable else 0
-    if place[0] == "load":
+    if place[0] in ("load", "compared"):
         return 0
     one, other = (_value(part, variable, step) for part in place[1:])
     if place[0] in ("//", "%"):

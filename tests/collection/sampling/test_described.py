@@ -28,6 +28,7 @@ POINTS: tuple[Point, ...] = (
     Conv2d(2, 3, 30, 30, 20, 7, 2, 1, "bias_relu"),
     Conv2d(1, 26, 9, 9, 113, 1, 1, 1, "none"),
     Conv2d(1, 48, 12, 12, 48, 5, 2, 48, "bias_swish"),
+    Conv2d(1, 32, 9, 8, 48, 3, 2, 4),
     *(Dense(4, 96, 130, name) for name in ("none", "bias", "bias_relu", "bias_gelu", "bias_tanh")),
     Dense(1, 64, 1000, "bias"),
     Softmax(3, 7, 20),
@@ -58,5 +59,3 @@ def test_described_as_tvm_has_them(processor: str, lanes: int) -> None:
 def test_a_kind_that_is_not_described_is_refused() -> None:
     with pytest.raises(UsageError, match="Conv2d, Dense"):
         described(Conv2dTranspose(8, 4, 4))
-    with pytest.raises(UsageError, match="groups"):
-        described(Conv2d(1, 32, 8, 8, 32, 3, 1, 4))

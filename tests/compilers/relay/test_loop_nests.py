@@ -62,6 +62,14 @@ def test_rows_that_no_tile_divides_read_the_weights_once_a_row() -> None:
     assert rows[197] != rows[8]
 
 
+@pytest.mark.parametrize(("inner", "kind"), [(192, "vectorized"), (197, "serial")])
+def test_lanes_that_a_condition_tells_apart_are_no_vector(inner: int, kind: str) -> None:
+    """Of 16 places of a sum the last ones are behind its end: TVM computes them one by one."""
+    nest = reduction(nests_of(described(BatchMatmul(2, 64, 64, inner))))
+    (lanes,) = (loop.kind for loop in nest.loops if loop.extent == 16)
+    assert lanes == kind and bool(nest.guards) == (kind == "serial")
+
+
 def test_a_transposed_convolution_repacks_its_weights_serially() -> None:
     load_tvm()
     target = resolve_target(TARGET)

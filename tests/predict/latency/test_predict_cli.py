@@ -185,6 +185,32 @@ def test_what_ships_of_a_processor_is_made_of_datasets(
     _interrupt(script, folder, monkeypatch)
 
 
+def test_machines_of_a_kind_ship_as_one_device(db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from op_profiler.dataset.formats.parquet import read_parquet
+    from op_profiler.predict.latency.open_predictor import examples_for
+
+    monkeypatch.setattr("op_profiler.shipped._FOLDER", tmp_path)
+    script = runpy.run_path(str(ROOT / "collector" / "ship_processor.py"))["main"]
+    here = db.removeprefix("sqlite:///")
+    _run("export", "--db", db, "--format", "parquet", "--output", str(tmp_path / "here.parquet"))
+    monkeypatch.setenv("OP_PROFILER_HOST_ID", "another machine of this kind")
+    there = tmp_path / "there.db"
+    _run("collect", "--modelname", "mlp", "--threads", "1", "--schedules", "none", "--db", str(there), "--quiet")
+    _forget_load(f"sqlite:///{there}")
+    for sources in ([here, str(there)], [str(tmp_path / "here.parquet"), str(there)]):
+        monkeypatch.setattr("sys.argv", ["ship_processor.py", *sources, "--results", str(tmp_path / "results")])
+        script()
+        (folder,) = (tmp_path / "results").iterdir()
+        assert len({row["device_key"] for row in read_parquet(folder / "operators.parquet", ["device_key"])}) == 2
+        found = examples_for(db=None, device=None)
+        assert len(found.devices) == 1 and sorted(found.models).count("mlp") == 2
+        assert np.isfinite(found.gauge_us).all(), "what tells how much slower one machine is than another"
+    with contextlib.closing(sqlite3.connect(there)) as connection, connection:
+        connection.execute("UPDATE devices SET host_fingerprint = 'of another kind'")
+    with pytest.raises(SystemExit, match="machines of one kind"):
+        script()
+
+
 def _interrupt(script: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made again and stopped before the last of the three files: all stay as they were."""
     from op_profiler.predict.latency import predictor_files

@@ -97,31 +97,45 @@ class _Fused:
 def _conv2d(point: Conv2d, lanes: int) -> Operator:
     depthwise = point.groups == point.in_channels == point.out_channels
     if point.groups > 1 and not depthwise:
-        raise UsageError("TVM does not block the channels of a convolution in groups; it is not described here")
+        return _conv2d_in_groups(point)
     block = largest_divisor(point.out_channels, lanes)
     block_in = largest_divisor(point.in_channels, block)
     name = "nn.contrib_depthwise_conv2d_NCHWc" if depthwise else "nn.contrib_conv2d_NCHWc"
     kernel = f"OIHW1i{block}o" if depthwise else f"OIHW{block_in}i{block}o"
-    size, padding = point.kernel, point.kernel // 2
+    size = point.kernel
     fused = _Fused()
     data = fused.tensor("i", point.batch, point.in_channels // block_in, point.height, point.width, block_in)
     inner = (1, size, size, 1, block) if depthwise else (point.in_channels // block_in, size, size, block_in, block)
     weight = fused.tensor("p", point.out_channels // block, *inner)
     out = (point.batch, point.out_channels // block, *point.out_size, block)
-    attrs = {
+    layouts = {"data_layout": f"NCHW{block_in}c", "kernel_layout": kernel, "out_layout": f"NCHW{block}c"}
+    value = fused.op(name, (data, weight), out, _conv2d_attrs(point) | layouts)
+    _epilogue(fused, value, point.epilogue, out, (1, point.out_channels // block, 1, 1, block))
+    return fused.operator()
+
+
+def _conv2d_in_groups(point: Conv2d) -> Operator:
+    """TVM does not block the channels of these."""
+    fused = _Fused()
+    data = fused.tensor("i", point.batch, point.in_channels, point.height, point.width)
+    weight = fused.tensor("p", point.out_channels, point.in_channels // point.groups, point.kernel, point.kernel)
+    out = (point.batch, point.out_channels, *point.out_size)
+    layouts = {"data_layout": "NCHW", "kernel_layout": "OIHW"}
+    value = fused.op("nn.conv2d", (data, weight), out, _conv2d_attrs(point) | layouts)
+    _epilogue(fused, value, point.epilogue, out, (point.out_channels, 1, 1))
+    return fused.operator()
+
+
+def _conv2d_attrs(point: Conv2d) -> dict[str, Any]:
+    """All but the layouts, in TVM's order."""
+    return {
         "strides": [point.stride, point.stride],
-        "padding": [padding] * 4,
+        "padding": [point.kernel // 2] * 4,
         "dilation": [1, 1],
         "groups": point.groups,
         "channels": point.out_channels,
-        "kernel_size": [size, size],
-        "data_layout": f"NCHW{block_in}c",
-        "kernel_layout": kernel,
-        "out_layout": f"NCHW{block}c",
+        "kernel_size": [point.kernel, point.kernel],
     }
-    value = fused.op(name, (data, weight), out, attrs)
-    _epilogue(fused, value, point.epilogue, out, (1, point.out_channels // block, 1, 1, block))
-    return fused.operator()
 
 
 def _dense(point: Dense, lanes: int) -> Operator:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from op_profiler.predict.latency import usable
 from op_profiler.schedules.records import slug
 from op_profiler.targets.target import kind_of
 
-_COLUMNS = (
+_OF_DEVICE = (
     *("device_key", "device_kind", "processor", "cores", "target", "compiler", "device_properties", "l2_bytes"),
-    *("l3_bytes", "memory_bytes", *usable.COLUMNS),
+    *("l3_bytes", "memory_bytes"),
 )
+_COLUMNS = (*_OF_DEVICE, *usable.COLUMNS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,16 +61,29 @@ def devices_in(*, db: str | None = None, file: Path | None = None, schedules: st
     Raises:
         DatasetError: one of them cannot be read.
     """
-    from op_profiler.dataset.formats.parquet import parquet_rows
-
     found = list(_of_dataset(db, schedules)) if db is not None else []
     if file is not None:
         known = {device.key for device in found}
-        for row in parquet_rows(file, _COLUMNS):
+        for row in rows_of_file(file, _COLUMNS):
             if row["device_key"] not in known and usable.reason_against(row, schedules) is None:
                 known.add(row["device_key"])
                 found.append(device_of(row))
     return found
+
+
+def rows_of_file(file: Path, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
+    """Rows of a Parquet file as it ships. Machines of one kind are one device, the first one's: their times can be
+    compared (`host_fingerprint`), and the steadiness probe tells which of them is slower.
+
+    Args:
+        columns: with those that `device_of` reads.
+    """
+    from op_profiler.dataset.formats.parquet import parquet_rows
+
+    first: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in parquet_rows(file, (*columns, "host_fingerprint")):
+        kind = (row.get("host_fingerprint") or row["device_key"], row["target"], row.get("compiler"))
+        yield {**row, **first.setdefault(kind, {name: row.get(name) for name in _OF_DEVICE})}
 
 
 def _of_dataset(db: str, schedules: str) -> Iterable[DeviceName]:

@@ -15,7 +15,7 @@ from op_profiler.errors import DatasetError
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
-from op_profiler.predict.latency.devices import DeviceName, device_of
+from op_profiler.predict.latency.devices import DeviceName, device_of, rows_of_file
 from op_profiler.predict.latency.usable import call_us, reason_against
 
 COLUMNS = (
@@ -157,11 +157,10 @@ def load_examples(
         DatasetError: one of them cannot be read.
     """
     from op_profiler.dataset import Dataset, flat_rows
-    from op_profiler.dataset.formats.parquet import parquet_rows
 
     def rows() -> Iterator[Mapping[str, Any]]:
         if file is not None:
-            wanted = parquet_rows(file, COLUMNS)
+            wanted = rows_of_file(file, COLUMNS)
             yield from wanted if device is None else (row for row in wanted if row["device_key"] == device)
         if db is not None:
             where = f"origin = '{schedules}'" + (f" and device_key = '{device}'" if device is not None else "")

@@ -6,6 +6,7 @@ Sizes are logarithms to base 2. What TVM's default schedules decide by divisibil
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ KINDS = (
 _TRANSCENDENTAL = frozenset({"exp", "erf", "tanh", "sigmoid", "log", "power", "fast_exp", "fast_tanh", "fast_erf"})
 _ROOTS = frozenset({"sqrt", "rsqrt", "divide"})
 _KEPT = 1 << 16
+_USUAL_ITEM_BYTES = 4
 _PAGE_BYTES = 4096
 """Reads this far apart fall into one set of the first-level cache and evict each other."""
 
@@ -47,6 +49,7 @@ NAMES: tuple[str, ...] = (
     "input_bytes",
     "weight_bytes",
     "output_bytes",
+    "item_bytes",
     "intensity",
     *_SIZES,
     "stride",
@@ -119,6 +122,7 @@ def operator_features(operator: Operator) -> np.ndarray:
         "input_bytes": _log(max(operator.bytes_read - weight_bytes, 0)),
         "weight_bytes": _log(weight_bytes),
         "output_bytes": _log(operator.bytes_written),
+        "item_bytes": float(_item_bytes(operator)),
         "intensity": _log(operator.arithmetic_intensity),
         **{name: _log(sizes.get(name, 1.0)) for name in _SIZES},
         "last_in": _log(last_in),
@@ -155,10 +159,16 @@ def matrix(operators: Sequence[Operator]) -> np.ndarray:
     return np.stack([operator_features(o) for o in operators]) if operators else np.empty((0, len(NAMES)), np.float32)
 
 
+def _item_bytes(operator: Operator) -> int:
+    """Bytes of one element of what it reads first, which tells float16 and int8 from float32."""
+    tensors = (*operator.inputs, *operator.params, *operator.outputs)
+    return cost.size_bytes(dataclasses.replace(tensors[0], shape=(1,))) if tensors else _USUAL_ITEM_BYTES
+
+
 def _read_stride(operator: Operator) -> int:
     """Bytes between two reads of the innermost loop, which runs over the last axis of the output; one element where
     nothing is permuted."""
-    itemsize = 4
+    itemsize = _item_bytes(operator)
     if not operator.inputs:
         return itemsize
     shape = operator.inputs[0].shape
