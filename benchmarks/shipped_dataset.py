@@ -5,12 +5,16 @@
 The steadiness probe is two kernels that never change (`op_profiler.measure.steadiness`). Printed is how long
 they took over their median, of all runs of networks and of batches of sampled operators.
 
+Where machines of one kind ship as one device, operators that were sampled on two of them tell how far these are apart: by
+how much one is slower in all, and how far single operators are off beside that, which no predictor can know.
+
 Goal: every operator has its loops told, but for one in a hundred.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from common import provenance, store
@@ -61,6 +65,44 @@ def states(examples: Examples) -> list[dict[str, Any]]:
     return found
 
 
+def machines(file: Path) -> list[dict[str, Any]]:
+    """Two machines of a kind beside each other: a row a thread count, for times as they were measured, and for those at the
+    usual state of the machine. Empty where there is one machine."""
+    import numpy as np
+
+    from op_profiler.dataset.formats.parquet import parquet_rows
+    from op_profiler.predict.latency.examples import COLUMNS, examples_of, load_examples
+    from op_profiler.predict.latency.steady_times import steady
+
+    apart = examples_of(parquet_rows(file, COLUMNS))
+    _, first = np.unique(apart.model, return_index=True)
+    machine = apart.device[first]  # by model; the rows, and so the models, are in the same order below
+    together = load_examples(file=file)
+    rows = []
+    for state, examples in (("as measured", together), ("at the usual state", steady(together))):
+        for threads in np.unique(examples.threads):
+            mine = (examples.threads == threads) & examples.sampled[examples.model]
+            operator, of, us = (part[mine] for part in (examples.operator, machine[examples.model], examples.latency_us))
+            both = np.intersect1d(operator[of == 0], operator[of == 1])
+            if not len(both):
+                continue
+            medians = ([np.median(us[(operator == one) & (of == number)]) for one in both] for number in (0, 1))
+            ratio = np.log(np.divide(*reversed(list(medians))))
+            beside = np.abs(np.expm1(ratio - np.median(ratio)))
+            rows.append(
+                {
+                    "times": state,
+                    "threads": int(threads),
+                    "operators": len(both),
+                    "second_machine_slower_percent": round(100 * float(np.expm1(np.median(ratio))), 1),
+                    "median_beside_that_percent": round(100 * float(np.median(beside)), 1),
+                    "mean_beside_that_percent": round(100 * float(beside.mean()), 1),
+                }
+            )
+            print(", ".join(f"{name} {value}" for name, value in rows[-1].items()))
+    return rows
+
+
 def main() -> None:
     from op_profiler.predict.latency.open_predictor import examples_for
     from op_profiler.shipped import shipped_processors
@@ -75,12 +117,16 @@ def main() -> None:
         held.append({"processor": processor} | contents(examples))
         print(", ".join(f"{name} {value}" for name, value in held[-1].items()))
         probes += [{"processor": processor} | row for row in states(examples)]
+    ships = [one.operators for one in shipped_processors() if one.operators is not None and db is None]
+    tables = {"contents": held, "probe_over_its_median": probes}
+    if between := [row for file in ships for row in machines(file)]:
+        tables["machines_of_one_kind"] = between
     headline = "; ".join(
         f"{row['processor']}: {row['networks']} networks, {row['sampled_operators']:,} sampled operators, "
         f"{row['measurements']:,} measurements"
         for row in held
     )
-    store(__file__, headline, {"contents": held, "probe_over_its_median": probes}, whole=db is None)
+    store(__file__, headline, tables, whole=db is None)
 
 
 if __name__ == "__main__":

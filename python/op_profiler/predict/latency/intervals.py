@@ -80,11 +80,18 @@ class Spread:
         scale.fit(columns, sizes, np.ones(len(seen)))
         spread.scale = scale
         ratios = {name: np.abs(error) / expected for name, error in errors.items()}
-        known = {name: ratio[np.isfinite(ratio)] for name, ratio in ratios.items()}
+        known = {name: ratio[_in_networks(query, np.isfinite(ratio))] for name, ratio in ratios.items()}
         pooled = conformal_quantile(known["regressed"])
         for name, ratio in known.items():
             spread.quantiles[name] = conformal_quantile(ratio) if len(ratio) >= _FEWEST_ERRORS else pooled
         return spread
+
+
+def _in_networks(query: Query, known: np.ndarray) -> np.ndarray:
+    """Those of some entries that are of networks, where there are enough: it is networks that will be asked about, and
+    operators drawn at random are farther off."""
+    inside = known & query.network
+    return inside if inside.sum() >= _FEWEST_ERRORS else known
 
 
 def first_half(query: Query) -> np.ndarray:
