@@ -3,8 +3,8 @@
     python benchmarks/library_splits.py ../shared/data/tinynas_v100_fp32.txt [--keep FILE] [--predictor default]
                                                                  (half an hour; the default alone ten minutes)
 
-Goal: the default is off by 2.5, 5, 4, 2.8, 2.8 and 3.5 % on the six splits, and takes ten minutes for all of them on two
-cores.
+Goal: the default is off by 2.5, 5, 4, 2.8, 2.8 and 3.5 % on the six splits, and takes ten minutes for all of them on
+two cores.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 The steadiness probe is two kernels that never change (`op_profiler.measure.steadiness`). Printed is how long
 they took over their median, of all runs of networks and of batches of sampled operators.
 
-Where machines of one kind ship as one device, operators that were sampled on two of them tell how far these are apart: by
-how much one is slower in all, and how far single operators are off beside that, which no predictor can know.
+Where machines of one kind ship as one device, operators that were sampled on two of them tell how far these are apart:
+by how much one is slower in all, and how far single operators are off beside that, which no predictor can know.
 
 Goal: every operator has its loops told, but for one in a hundred.
 """
@@ -66,8 +66,8 @@ def states(examples: Examples) -> list[dict[str, Any]]:
 
 
 def machines(file: Path) -> list[dict[str, Any]]:
-    """Two machines of a kind beside each other: a row a thread count, for times as they were measured, and for those at the
-    usual state of the machine. Empty where there is one machine."""
+    """Two machines of a kind beside each other: a row a thread count, for times as they were measured, and for those at
+    the usual state of the machine. Empty where there is one machine."""
     import numpy as np
 
     from op_profiler.dataset.formats.parquet import parquet_rows
@@ -82,7 +82,8 @@ def machines(file: Path) -> list[dict[str, Any]]:
     for state, examples in (("as measured", together), ("at the usual state", steady(together))):
         for threads in np.unique(examples.threads):
             mine = (examples.threads == threads) & examples.sampled[examples.model]
-            operator, of, us = (part[mine] for part in (examples.operator, machine[examples.model], examples.latency_us))
+            operator, of = examples.operator[mine], machine[examples.model[mine]]
+            us = examples.latency_us[mine]
             both = np.intersect1d(operator[of == 0], operator[of == 1])
             if not len(both):
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,34 @@ from op_profiler.schedules.records import NONE
 from op_profiler.targets.target import resolve_target
 
 if TYPE_CHECKING:
+    from op_profiler.building.request import BuildRequest
     from op_profiler.frontends.frontend import ModelRequest
+
+
+def told_accuracy(
+    build: BuildRequest,
+    content: str,
+    outputs: Sequence[np.ndarray],
+    inputs: Mapping[str, np.ndarray],
+    announce: Callable[..., None],
+) -> dict[str, float | bool] | None:
+    """`accuracy_of` a model against float32; None where that is what it is in, or where it has no other precision.
+
+    Args:
+        content: of the model (`ImportedModel.content`).
+        outputs: of a run with `inputs`.
+        announce: told before a model in float32 is built.
+    """
+    from op_profiler.frontends import FRONTENDS
+
+    if FRONTENDS.get(build.model.source).has_precisions:
+        return None
+    references = References(content, inputs)
+    if build.precision == "float32":
+        references.keep(outputs)
+        return None
+    announce(stage="comparing with float32")
+    return accuracy_of(outputs, references.outputs(build.model))
 
 
 def accuracy_of(outputs: Sequence[np.ndarray], reference: Sequence[np.ndarray]) -> dict[str, float | bool]:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.collection import lookup
+from op_profiler.collection.denormals import notes_on
 from op_profiler.collection.progress import Progress
 from op_profiler.collection.request import CollectRequest, Studies
 from op_profiler.collection.studies.report import StudyReport
@@ -212,6 +213,8 @@ class Collection:
                 reused=len(complete) - new,
             )
         found = self.dataset.find_model(key)
+        timings = [one.timing for one in threads.values() if one.timing is not None]
+        shares = [timing.details.get("denormal") or {} for timing in timings]
         return ModelReport(
             request,
             key,
@@ -219,7 +222,10 @@ class Collection:
             threads,
             outcome.error or _failure_of_the_whole(threads),
             outcome.code,
-            tuple(found.notes) if found else outcome.notes,
+            (
+                *(found.notes if found else outcome.notes),
+                *notes_on(max(shares, key=len, default={}), [operator for operator, _ in operators]),
+            ),
             launches=self.dataset.launches_of(key),
             templates=self.dataset.templates_of(key) if request.dry_run else {},
             layers=self.dataset.layers_of(key),

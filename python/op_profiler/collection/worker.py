@@ -339,8 +339,7 @@ class Worker:
         session.check_kernels(self._check)
         self.checking = None
         if static is not None:
-            static.run_model()
-            self.results.details["accuracy"] = self._accuracy(model.content, static.output_arrays(), inputs)
+            self._look_at_values(static, operators, model.content, inputs)
         self.announce(stage="measuring", share=0.0)
         self._next_checkpoint = time.monotonic() + _CHECKPOINT_SECONDS
         self.results.keep(session.measure(earlier.samples(session), self._checkpoint))
@@ -362,19 +361,18 @@ class Worker:
         self.checking = operator.key
         self.announce(stage="checking", operator=operator.key)
 
-    def _accuracy(self, content: str, outputs: list[Any], inputs: dict[str, Any]) -> dict[str, Any] | None:
-        """Against float32; None where that is what this is, or where the model has no other precision."""
-        from op_profiler.collection.accuracy import References, accuracy_of
-        from op_profiler.frontends import FRONTENDS
+    def _look_at_values(
+        self, loaded: LoadedModel, operators: Sequence[Operator], content: str, inputs: dict[str, Any]
+    ) -> None:
+        """What the model computes, beside how long it takes: how exact it is, and whether its values make it slow."""
+        from op_profiler.collection.accuracy import told_accuracy
+        from op_profiler.collection.denormals import denormal_shares
 
-        if FRONTENDS.get(self.build.model.source).has_precisions:
-            return None
-        references = References(content, inputs)
-        if self.build.precision == "float32":
-            references.keep(outputs)
-            return None
-        self.announce(stage="comparing with float32")
-        return accuracy_of(outputs, references.outputs(self.build.model))
+        if self.build.on_host:  # from a board every tensor would have to be fetched
+            self.results.details["denormal"] = denormal_shares(operators, loaded.kernel_outputs())
+        loaded.run_model()
+        outputs = loaded.output_arrays()
+        self.results.details["accuracy"] = told_accuracy(self.build, content, outputs, inputs, self.announce)
 
     def _checkpoint(self, share: float, results: Callable[[], list[ThreadResult]]) -> None:
         self.announce(stage="measuring", share=share)

@@ -10,8 +10,9 @@ class Loop:
     """One loop around a statement.
 
     Attributes:
-        kind: ``serial``, ``parallel`` (over threads), ``vectorized`` or ``unrolled``. One that is marked to be vectorized is
-            serial where a condition around the statement differs between its iterations: that is what TVM makes of it.
+        kind: ``serial``, ``parallel`` (over threads), ``vectorized`` or ``unrolled``. One that is marked to be
+            vectorized is serial where a condition around the statement differs between its iterations: that is what TVM
+            makes of it.
     """
 
     extent: int

@@ -53,7 +53,9 @@ class _Statement:
         self.guards = len(guards)
         lanes = frozenset(variable for variable, _, kind in loops if kind == "vectorized")
         if any(lanes & variables for variables in guards):  # TVM then makes a serial loop of the lanes
-            self.loops = [(variable, extent, _KINDS[0] if variable in lanes else kind) for variable, extent, kind in loops]
+            self.loops = [
+                (variable, extent, _KINDS[0] if variable in lanes else kind) for variable, extent, kind in loops
+            ]
         self.accesses: list[tuple[int, bool, bool, int, int, Expression]] = []
         self.operations: dict[str, float] = {}
         self.slow: list[tuple[str, int, int, Expression]] = []

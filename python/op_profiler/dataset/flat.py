@@ -121,7 +121,13 @@ _joined = (
     Column("arithmetic_intensity", "real", "FLOPs per byte moved", _intensity),
     *shown(schedules, settings, devices, models, model_operators),
     Column("whole_model_us", "real", "median of that whole model, microseconds", _timing.median_us),
-    Column("timing_details", "json", "how that was timed; gauge_us: fixed kernels beside it", _timing.details, since=5),
+    Column(
+        "timing_details",
+        "json",
+        "how that was timed; gauge_us: fixed kernels beside it; denormal: share of such numbers written, by operator",
+        _timing.details,
+        since=5,
+    ),
     *shown(_timing.project_revision, _timing.user_revision),
     *_times,
 )

@@ -1,0 +1,54 @@
+"""Denormal numbers: so close to 0 that processors compute with them in microcode.
+
+An operation on one of them takes a hundred cycles and more (Dooley & Kale, Quantifying the interference caused by
+subnormal floating-point values, OSIHPA 2006). A mask of -100 before a softmax makes some, since exp(-100) is 4e-44. The
+time of an operator that reads them is one of these values, not of its shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from op_profiler.operators.operator import Operator
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_NAMED = 3
+_SMALLEST_ITEM_BYTES = 4
+"""Halves are converted by an instruction that knows no such case."""
+
+
+def denormal_shares(operators: Sequence[Operator], outputs: Iterable[np.ndarray]) -> dict[str, float]:
+    """How much of what operators write is denormal, 0 to 1, by workload key; of several calls the most. Those that
+    write none are left out.
+
+    Args:
+        operators: of each call.
+        outputs: what each call wrote.
+    """
+    import numpy as np
+
+    found: dict[str, float] = {}
+    for operator, output in zip(operators, outputs):
+        if output.dtype.kind != "f" or output.dtype.itemsize < _SMALLEST_ITEM_BYTES:
+            continue
+        size = np.abs(output)
+        share = float(np.mean((size > 0) & (size < np.finfo(output.dtype).tiny)))
+        if share:
+            found[operator.key] = max(share, found.get(operator.key, 0.0))
+    return found
+
+
+def notes_on(shares: Mapping[str, float], operators: Sequence[Operator]) -> tuple[str, ...]:
+    """What the user should know of them: one sentence, or none."""
+    names = [operator.name for operator in operators if operator.key in shares]
+    if not names:
+        return ()
+    named = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    note = (
+        f"{named}: up to {max(shares.values()):.0%} of what is written are denormal numbers; operators that read them "
+        "may take many times as long as with other values"
+    )
+    return (note,)
