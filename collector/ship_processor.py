@@ -70,14 +70,14 @@ def ship(sources: list[str], wanted: str | None, results: Path) -> None:
         note(f"machines: {', '.join(one.key for one in devices)}")
         with whole(results / slug(devices[0].processor)) as made:
             write_dataset(merged, [one.key for one in devices], made)
-            write_loops_and_predictor(made, known_loops=True)
+            write_loops_and_predictor(made)
 
 
 def ship_again(folder: Path) -> None:
     """Make loops and predictor of a folder anew."""
     with whole(folder) as made:
         shutil.copy2(folder / DATASET, made)
-        write_loops_and_predictor(made, known_loops=False)
+        write_loops_and_predictor(made)
 
 
 @contextlib.contextmanager
@@ -118,12 +118,8 @@ def write_dataset(merged: str, device_keys: list[str], folder: Path) -> None:
     note(f"{done.rows} rows")
 
 
-def write_loops_and_predictor(folder: Path, *, known_loops: bool) -> None:
-    """Beside the Parquet file of a folder: what is fitted to it.
-
-    Args:
-        known_loops: take loops that ship already; they may be of other features.
-    """
+def write_loops_and_predictor(folder: Path) -> None:
+    """Beside the Parquet file of a folder: what is fitted to it."""
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.examples import load_examples
     from op_profiler.predict.latency.fit import fit
@@ -131,7 +127,7 @@ def write_loops_and_predictor(folder: Path, *, known_loops: bool) -> None:
 
     examples = load_examples(file=folder / DATASET)
     (device,) = examples.devices
-    told = loops_of(examples.operators, device.target, note, shipped=known_loops)
+    told = loops_of(examples.operators, device.target, note)
     write_loops(folder / "operator_loops.npz", examples.operators, told, device.target)
     note(f"fitting a predictor to {len(examples):,} measurements")
     predictor_files.save(fit(dataclasses.replace(examples, loops=told)), folder / "predictor.zip")

@@ -30,17 +30,8 @@ _SAID_FROM, _SAID_EACH = 40, 200
 """Operators whose lowering takes seconds, and ten seconds or so."""
 
 
-def loops_of(
-    operators: Sequence[Operator],
-    target: str,
-    note: Callable[[str], None] = lambda text: None,
-    *,
-    shipped: bool = True,
-) -> np.ndarray:
+def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], None] = lambda text: None) -> np.ndarray:
     """The columns `op_profiler.predict.latency.traffic.NAMES` of operators under a target's default schedules.
-
-    Args:
-        shipped: take those that ship.
 
     Returns:
         Shape (operators, columns), float32; NaN where no compiler tells them.
@@ -48,7 +39,7 @@ def loops_of(
     from op_profiler.compilers.compiler import compiler_in_use
 
     found = np.full((len(operators), len(NAMES)), np.nan, dtype=np.float32)
-    known = _shipped(target) if shipped and compiler_in_use().name == DEFAULT_COMPILER else {}
+    known = _shipped(target) if compiler_in_use().name == DEFAULT_COMPILER else {}
     missing = []
     for at, operator in enumerate(operators):
         if operator.key in known:
@@ -68,16 +59,22 @@ def _shipped(target: str) -> Mapping[str, np.ndarray]:
         if processor.loops is None:
             continue
         with np.load(processor.loops, allow_pickle=False) as file:
-            if str(file["target"]) == target and file["names"].tolist() == list(NAMES):
+            if str(file["target"]) == target and _as_now(file):
                 known |= zip(file["keys"].tolist(), file["loops"])
     return known
+
+
+def _as_now(file: Mapping[str, np.ndarray]) -> bool:
+    """Whether what ships was read and described as loops are now."""
+    return file["names"].tolist() == list(NAMES) and "description" in file and int(file["description"]) == _DESCRIPTION
 
 
 def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, target: str) -> None:
     """Write what `loops_of` found, as it ships; operators without loops are written too."""
     keys = np.array([operator.key for operator in operators])
     with path.open("wb") as file:  # by its name numpy would add a suffix
-        np.savez_compressed(file, target=np.array(target), names=np.array(NAMES), keys=keys, loops=loops)
+        about = {"target": np.array(target), "names": np.array(NAMES), "description": np.array(_DESCRIPTION)}
+        np.savez_compressed(file, **about, keys=keys, loops=loops)
 
 
 def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
