@@ -34,6 +34,9 @@ sample --kinds all --count 6000 --seed 42 --rounds 15 "$@"
 sample --kinds int8 --count 500 --seed 43 --rounds 15 "$@"
 sample --kinds float16 --count 400 --seed 44 --rounds 15 "$@"
 
+# Weights that stay in the cache, as those of recurrent cells do.
+sample --cached --count 800 --seed 46 --rounds 15 "$@"
+
 # Operators of networks at other sizes. What is held out with a family leaves out what was sampled from it.
 sample --models transformers:mobilebert,transformers:albert,transformers:roberta --sequence-lengths 1,16,33,64,128,197,384 \
   --rounds 15 "$@"

@@ -37,6 +37,8 @@ op-profiler sample --models local:resnet-18,transformers:bert --resolutions 160,
 
 op-profiler sample --adaptive --budget 30m            (where the predictor knows least)
 
+op-profiler sample --cached --count 500               (weights that stay in the cache)
+
 op-profiler sample --count 3000 --cluster tcp://127.0.0.1:8786 --db postgresql://me@host/times
 
 The same command goes on where it was interrupted: what the dataset holds is not measured again.
@@ -74,6 +76,14 @@ def sample(  # noqa: PLR0913 - the options are the interface
     ] = "",
     adaptive: Annotated[
         bool, typer.Option("--adaptive", help="Draw where the predictor is least sure.", rich_help_panel="What")
+    ] = False,
+    cached: Annotated[
+        bool,
+        typer.Option(
+            "--cached",
+            help="Few random operators a batch, whose weights stay in the cache, as a recurrent cell's do.",
+            rich_help_panel="What",
+        ),
     ] = False,
     count: Annotated[int | None, typer.Option(help="Operators to measure in all.", rich_help_panel="How much")] = None,
     budget: Annotated[str | None, typer.Option(help="Time to spend: 90s, 10m, 2h.", rich_help_panel="How much")] = None,
@@ -117,6 +127,8 @@ def sample(  # noqa: PLR0913 - the options are the interface
         return
     if sum([config is not None, bool(models), adaptive]) > 1 or (kinds and (config is not None or models)):
         raise UsageError("give one of --config, --models, --adaptive; --kinds goes with --adaptive or alone")
+    if cached and (config is not None or models or adaptive):
+        raise UsageError("--cached draws random operators; leave out --config, --models and --adaptive")
     if not models and (resolutions or sequence_lengths or batches != "1"):
         raise UsageError("--batches, --resolutions and --sequence-lengths go with --models")
     if count is None and budget is None and config is None and not models:
@@ -142,7 +154,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     asked = values.parse_needs(needs, each=each, cluster=cluster)
     if adaptive and cluster:
         raise UsageError("--adaptive draws by what is measured meanwhile, on one machine; leave out --cluster")
-    draw = Draw(label=f"draw{seed}", seed=seed)
+    draw = Draw(label=f"draw{seed}{'-cached' if cached else ''}", seed=seed, cached=cached)
     if config is not None:
         skipped = values.parse_names("--skip-rule", skip_rule) if skip_rule else ()
         draw = Draw(label=config.stem, seed=seed, grid=grid.read_grid(config), rules=_rules(skipped))

@@ -213,6 +213,16 @@ def test_points_of_a_precision_wait_until_there_are_enough_for_their_batches() -
     assert [len(b.identity) for b in found if b.precision == "int8"] == [*cut.BATCH_SIZES]  # type: ignore[arg-type]
 
 
+def test_small_batches_keep_their_weights_in_the_cache() -> None:
+    dense = [Dense(1, 64, columns) for columns in range(16, 4096, 16)]
+    batches = list(cut.batches_of_points(iter(dense), "x", 0, cached=True))
+    work = {json.dumps(point.identity()): point.work()[1] for point in dense}
+    elements = [[work[json.dumps(identity)] for identity in batch.identity] for batch in batches]  # type: ignore[union-attr]
+    assert all(sum(of_one) <= 1 << 17 and len(of_one) <= cut.CACHED_SIZE for of_one in elements)
+    kept = [point for point in dense if point.work()[1] <= 1 << 17]
+    assert 0 < len(kept) < len(dense) and sum(map(len, elements)) == len(kept)
+
+
 def digest(names: list[str], seed: int) -> str:
     points = itertools.islice(spaces.draw(random.Random(seed), names), 400)
     return hashlib.sha256(json.dumps([point.identity() for point in points]).encode()).hexdigest()[:12]

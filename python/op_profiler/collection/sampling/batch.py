@@ -25,6 +25,10 @@ BATCH_SIZES = (10, 20, 32, 48)
 """Points of the batches that are cut out of a pool, in which points are in the order of their size: what goes through
 the caches between two calls of an operator then differs from batch to batch as it does between networks."""
 
+CACHED_SIZE = 8
+_CACHED_ELEMENTS = 1 << 17
+"""Half a megabyte of float32 in a batch: what it keeps in the second-level cache from one run to the next."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
@@ -45,9 +49,16 @@ class Batch:
     precision: Precision = "float32"
 
 
-def batches_of_points(points: Iterator[P], label: str, seed: int) -> Iterator[Batch]:
-    """Points in batches of changing size, each of one precision; those of a precision come in their order."""
-    cut = (batch for pool in _pools(points) for batch in _cut(pool))
+def batches_of_points(points: Iterator[P], label: str, seed: int, *, cached: bool = False) -> Iterator[Batch]:
+    """Points in batches of changing size, each of one precision; those of a precision come in their order.
+
+    Args:
+        cached: batches are so small that their weights stay in the second-level cache, as those of a recurrent cell do
+            between its calls; points that are too large for that are left out.
+    """
+    if cached:
+        points = (point for point in points if point.work()[1] <= _CACHED_ELEMENTS)
+    cut = (batch for pool in _pools(points) for batch in (_cut_cached(pool) if cached else _cut(pool)))
     for number, chunk in enumerate(cut):
         yield Batch(
             f"{label}-{number:04d}",
@@ -74,6 +85,21 @@ def _cut(pool: list[P]) -> Iterator[list[P]]:
     for size in BATCH_SIZES:
         if chunk := list(itertools.islice(ordered, size)):
             yield chunk
+
+
+def _cut_cached(pool: list[P]) -> Iterator[list[P]]:
+    """A pool in the order of size, in pieces of `CACHED_SIZE` at most that hold `_CACHED_ELEMENTS` at most."""
+    chunk: list[P] = []
+    held = 0.0
+    for point in sorted(pool, key=lambda point: point.work()[1]):
+        elements = point.work()[1]
+        if chunk and (len(chunk) == CACHED_SIZE or held + elements > _CACHED_ELEMENTS):
+            yield chunk
+            chunk, held = [], 0.0
+        chunk.append(point)
+        held += elements
+    if chunk:
+        yield chunk
 
 
 def operators_of_chunk(

@@ -24,6 +24,7 @@ class Draw:
         grid: measured in place of random operators, by `rules`.
         models: measured in place of random operators.
         telling: those that stand for what networks are made of come first (`telling.py`).
+        cached: random operators in batches whose weights stay in the cache, see `batch.batches_of_points`.
     """
 
     label: str
@@ -33,6 +34,7 @@ class Draw:
     rules: tuple[str, ...] = ()
     models: tuple[ModelRequest, ...] = ()
     telling: bool = False
+    cached: bool = False
 
     def batches(self) -> Iterator[Batch]:
         """In an order that is always the same; without end where operators are random.
@@ -49,11 +51,13 @@ class Draw:
         if self.grid is not None:
             return batch.batches_of_points(batch.shuffled(self.points(), self.seed), self.label, self.seed)
         points_without_end = spaces.draw(random.Random(self.seed), self.kinds)
-        return batch.batches_of_points(points_without_end, self.label, self.seed)
+        return batch.batches_of_points(points_without_end, self.label, self.seed, cached=self.cached)
 
     def points_of(self, number: int) -> int:
         """About how many operators a batch has, by its number from 0; 0 for a model's, which only lowering tells."""
-        return 0 if self.models else batch.BATCH_SIZES[number % len(batch.BATCH_SIZES)]
+        if self.models:
+            return 0
+        return batch.CACHED_SIZE if self.cached else batch.BATCH_SIZES[number % len(batch.BATCH_SIZES)]
 
     def points(self) -> list[Conv2d]:
         """The convolutions of the grid; none without one."""
