@@ -195,7 +195,18 @@ def test_machines_of_a_kind_ship_as_one_device(db: str, tmp_path: Path, monkeypa
     _run("export", "--db", db, "--format", "parquet", "--output", str(tmp_path / "here.parquet"))
     monkeypatch.setenv("OP_PROFILER_HOST_ID", "another machine of this kind")
     there = tmp_path / "there.db"
-    _run("collect", "--modelname", "mlp", "--threads", "1", "--schedules", "none", "--db", str(there), "--quiet")
+    _run(
+        "collect",
+        "--modelname",
+        "mlp",
+        "--threads",
+        "1",
+        "--schedules",
+        "none",
+        "--db",
+        f"sqlite:///{there}",
+        "--quiet",
+    )
     _forget_load(f"sqlite:///{there}")
     for sources in ([here, str(there)], [str(tmp_path / "here.parquet"), str(there)]):
         monkeypatch.setattr("sys.argv", ["ship_processor.py", *sources, "--results", str(tmp_path / "results")])
