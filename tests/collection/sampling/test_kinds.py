@@ -20,6 +20,7 @@ from op_profiler.collection.sampling import batch as cut
 from op_profiler.collection.sampling import run, spaces
 from op_profiler.collection.sampling.batches import operators_of_points
 from op_profiler.collection.sampling.kinds import (
+    CELLS,
     INT8_ELEMENTWISE,
     REDUCTIONS,
     BatchMatmul,
@@ -28,10 +29,12 @@ from op_profiler.collection.sampling.kinds import (
     Dense,
     DenseOfActivations,
     Elementwise,
+    Gates,
     InFloat16,
     Int8Conv2d,
     Int8Dense,
     Int8Elementwise,
+    LocalResponseNorm,
     Pool2d,
     Reduction,
     Repacking,
@@ -72,6 +75,8 @@ POINTS: list[Point] = [
     Int8Dense(1, 36, 50),
     Int8Dense(16, 64, 64),
     *(Int8Elementwise(op, (1, 2, 5, 5, 16)) for op in INT8_ELEMENTWISE),
+    *(Gates(cell, 1, 24) for cell in CELLS),
+    LocalResponseNorm(16, 7, 5),
 ]
 HEAVY_FLOPS = {
     0: 2 * 10 * 10 * 16 * 8 * 9,
@@ -182,7 +187,7 @@ def measured(points: list[Point], folder: Path) -> tuple[run.SampleReport, list[
 
 def test_each_runs_in_batches_of_one_precision_on_one_device(tmp_path: Path) -> None:
     report, rows = measured(POINTS, tmp_path)
-    assert (report.batches, report.errors, report.failed) == (3, [], 0)
+    assert (report.batches, report.errors, report.failed) == (4, [], 0)
     assert all(row["median_us"] > 0 for row in rows)
     assert len({row["device_key"] for row in rows}) == 1
     anchors = {

@@ -119,6 +119,23 @@ def _odd_rows(rng: random.Random) -> Point:
     return kinds.BatchMatmul(heads, rows, columns, inner, rng.random() < 0.4)
 
 
+def _transformer(rng: random.Random) -> Point:
+    """Projections and feed-forward layers of a sequence: weights that only the last cache holds, read for many rows."""
+    width, times = sizes.log_uniform(rng, 128, 1280, 64), rng.choice((1, 1, 2, 3, 4, 4))
+    wide = rng.random() < 0.5
+    features = (times * width, width) if wide else (width, times * width)
+    rows = rng.choice((32, 64, 128, 256)) if rng.random() < 0.5 else sizes.log_uniform(rng, 16, 320)
+    return kinds.Dense(rows, *features, rng.choice(("none", "bias", "bias", "bias_gelu", "bias_tanh")))
+
+
+def _gates(rng: random.Random) -> Point:
+    return kinds.Gates(rng.choice(kinds.CELLS), rng.choice((1, 1, 1, 4, 16)), sizes.log_uniform(rng, 16, 1024, 4))
+
+
+def _lrn(rng: random.Random) -> Point:
+    return kinds.LocalResponseNorm(sizes.channels(rng, 16, 256), sizes.size(rng, 6, 64), rng.choice((3, 5, 5, 9)))
+
+
 def _run_time_weights(rng: random.Random) -> Point:
     """Dense layers whose weight is an activation, and the packing of such a weight alone."""
     rows, columns = sizes.features(rng, 32), sizes.features(rng, 32)
@@ -202,6 +219,9 @@ WHERE_NAMED: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
     "attention": (0.05, _attention),
     "reduction": (0.03, _reduction),
     "decoder_step": (0.04, _decoder_step),
+    "transformer": (0.03, _transformer),
+    "gates": (0.01, _gates),
+    "lrn": (0.01, _lrn),
     "float16": (0.04, _float16),
     "int8": (0.06, _int8),
 }

@@ -17,6 +17,7 @@ from op_profiler.collection.sampling.kinds.around import (
     Softmax,
     channel_block,
 )
+from op_profiler.collection.sampling.kinds.cells import CELLS, Gates, LocalResponseNorm
 from op_profiler.collection.sampling.kinds.convolutions import (
     Conv2d,
     Conv2dDilated,
@@ -37,6 +38,7 @@ from op_profiler.collection.sampling.point import EPILOGUES
 
 __all__ = [
     "BINARY",
+    "CELLS",
     "EPILOGUES",
     "INT8_ELEMENTWISE",
     "POOLS",
@@ -52,12 +54,14 @@ __all__ = [
     "Dense",
     "DenseOfActivations",
     "Elementwise",
+    "Gates",
     "GrowingPast",
     "InFloat16",
     "Int8Conv2d",
     "Int8Dense",
     "Int8Elementwise",
     "LayerNorm",
+    "LocalResponseNorm",
     "Mean",
     "Pool2d",
     "Reduction",
