@@ -124,7 +124,9 @@ def _transformer(rng: random.Random) -> Point:
     width, times = sizes.log_uniform(rng, 128, 1280, 64), rng.choice((1, 1, 2, 3, 4, 4))
     wide = rng.random() < 0.5
     features = (times * width, width) if wide else (width, times * width)
-    rows = rng.choice((32, 64, 128, 256)) if rng.random() < 0.5 else sizes.log_uniform(rng, 16, 320)
+    rows = rng.choice(
+        (rng.choice((32, 64, 128, 256)), sizes.log_uniform(rng, 16, 320), rng.choice((37, 49, 77, 101, 197, 257)))
+    )
     return kinds.Dense(rows, *features, rng.choice(("none", "bias", "bias", "bias_gelu", "bias_tanh")))
 
 
