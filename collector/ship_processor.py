@@ -5,7 +5,7 @@ predictor that is fitted to both.
     python collector/ship_processor.py DB [DB ...]       datasets of one processor: files, Parquet too, or addresses
     python collector/ship_processor.py --again           loops and predictors of all that ships, for other features
 
-An hour or so for ten thousand operators. Loops are kept in the cache folder, so the same command goes on where it was
+Ten minutes or so for ten thousand operators. Loops are kept in the cache folder, so the same command goes on where it was
 interrupted, and with more data it reads those that are new. Nothing is measured. The folder takes the place of an older
 one when it is whole: interrupted, all three files stay as they were.
 
