@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from op_profiler import __version__
+import op_profiler as package
 from op_profiler.compilers.relax import tvm_package
 
 from ..command_line import op_profiler
@@ -77,7 +77,7 @@ def test_help_imports_nothing_that_takes_long(command: list[str]) -> None:
 def test_the_version_is_told_with_the_commit_and_without_what_takes_long() -> None:
     done, imported = run(MAIN, "--version")
     assert done.returncode == 0
-    assert re.fullmatch(rf"op-profiler {re.escape(__version__)}( \([0-9a-f]{{12}}(-dirty)?\))?\n", done.stdout)
+    assert re.fullmatch(rf"op-profiler {re.escape(package.__version__)}( \([0-9a-f]{{12}}(-dirty)?\))?\n", done.stdout)
     assert not imported & SLOW_TO_IMPORT
 
 

@@ -32,7 +32,7 @@ def test_devices_are_those_with_times_that_can_be_used(url: str, example: Any, t
         example.add_model(dataset, "batch", source="sample", name="draw0-0000")
         dataset.add_operators("batch", [(example.operator(0), (0,)), (around, (1,))])
         for name, changes in rows.items():
-            device = dataclasses.replace(example.device, processor=name)
+            device = dataclasses.replace(example.device, processor=name, host_fingerprint=name)
             dataset.record(example.row(**({"device": device, "measurement": quiet} | changes)))
         export_table(dataset, tmp_path / "all.parquet", format="parquet")
     places: list[dict[str, Any]] = [{"db": url}, {"file": tmp_path / "all.parquet"}]

@@ -177,7 +177,8 @@ def test_whatever_goes_wrong_with_a_build_it_is_built_where_it_is_measured(tmp_p
                 yield SampleTask(request(sqlite_url), Draw(label="none", kinds=("no such kind",)), number)
 
         assert next(dispatch.Dispatch(cluster, Listening()).run(samples())).answer is None
-        assert 4 <= len(taken) <= 6  # two for each worker that measures, two more, and as many as are built meanwhile
+        # Two for each worker that measures, two more, and as many as are built meanwhile: how many tells the clock.
+        assert 4 <= len(taken) <= 16
 
 
 def test_a_worker_that_leaves_while_it_builds_keeps_nobody_waiting(

@@ -75,12 +75,12 @@ def application() -> typer.Typer:
 
 
 def _tell_version(wanted: bool) -> None:
-    from op_profiler import __version__
+    import op_profiler
     from op_profiler.collection.revisions import project_revision
 
     if wanted:
-        revision = project_revision()
-        print(f"op-profiler {__version__}" + (f" ({revision})" if revision != __version__ else ""))
+        version, revision = op_profiler.__version__, project_revision()
+        print(f"op-profiler {version}" + (f" ({revision})" if revision != version else ""))
         raise typer.Exit
 
 

@@ -73,8 +73,14 @@ def write_loops(path: Path, operators: Sequence[Operator], loops: np.ndarray, ta
     """Write what `loops_of` found, as it ships; operators without loops are written too."""
     keys = np.array([operator.key for operator in operators])
     with path.open("wb") as file:  # by its name numpy would add a suffix
-        about = {"target": np.array(target), "names": np.array(NAMES), "description": np.array(_DESCRIPTION)}
-        np.savez_compressed(file, **about, keys=keys, loops=loops)
+        np.savez_compressed(
+            file,
+            target=np.array(target),
+            names=np.array(NAMES),
+            description=np.array(_DESCRIPTION),
+            keys=keys,
+            loops=loops,
+        )
 
 
 def _kept_or_asked(operators: Sequence[Operator], target: str, note: Callable[[str], None]) -> np.ndarray:
