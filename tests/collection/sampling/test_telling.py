@@ -36,12 +36,11 @@ def test_batches_are_the_same_for_a_seed() -> None:
 
 def test_convolutions_and_products_come_first_and_go_on_without_end() -> None:
     """What networks spend their time on; some thousand operators are more than what is wanted."""
-    first, second, *_, last = itertools.islice(telling_batches(0), 60)
-    points, more = first.identity[1], second.identity[1]  # type: ignore[index]
+    first, *_, last = itertools.islice(telling_batches(0), 60)
+    points = first.identity[1]  # type: ignore[index]
     kinds = [str(point).partition("(")[0] for point in points]
     assert kinds.count("Conv2d") + kinds.count("Dense") >= len(kinds) / 2
-    assert {"BatchMatmul", "Softmax"} <= set(kinds)
-    assert "Conv2dTranspose" in {str(point).partition("(")[0] for point in [*points, *more]}, "drawn, eight a batch"
+    assert {"BatchMatmul", "Softmax", "Conv2dTranspose"} <= set(kinds)
     assert len(last.identity[1]) == len(points)  # type: ignore[index]
 
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _CHOSEN, _DRAWN = 32, 8
 """Points of a batch: chosen among those that are described, and drawn of other kinds."""
 _POOL = 2000
-_DESCRIBED_KINDS = (*spaces.usual_names(), "conv2d_grouped")
-_OTHER_KINDS = ("conv2d_transpose", "layer_norm", "transpose", "concatenate", "mean")
+_OTHER_KINDS = ("conv2d_grouped", "conv2d_transpose", "layer_norm", "transpose", "concatenate", "mean")
 _MOST_OPERATIONS, _MOST_ELEMENTS = 6e8, 8e6
 
 
@@ -101,7 +100,7 @@ def _described_pool(seed: int) -> tuple[list[Point], list[Operator]]:
 
     pool: list[Point] = []
     operators: list[Operator] = []
-    for point in filter(_is_short, spaces.draw(random.Random(seed), _DESCRIBED_KINDS)):
+    for point in filter(_is_short, spaces.draw(random.Random(seed))):
         try:
             operators.append(described(point))
         except UsageError:
