@@ -5,9 +5,9 @@ predictor that is fitted to both.
     python collector/ship_processor.py DB [DB ...]       datasets of one processor: files, Parquet too, or addresses
     python collector/ship_processor.py --again           loops and predictors of all that ships, for other features
 
-Ten minutes or so for ten thousand operators. Loops are kept in the cache folder, so the same command goes on where it was
-interrupted, and with more data it reads those that are new. Nothing is measured. The folder takes the place of an older
-one when it is whole: interrupted, all three files stay as they were.
+Ten minutes or so for ten thousand operators. Loops are kept in the cache folder, so the same command goes on where it
+was interrupted, and with more data it reads those that are new. Nothing is measured. The folder takes the place of an
+older one when it is whole: interrupted, all three files stay as they were.
 
 Several machines of a kind (equal `host_fingerprint`) are one device here; the rows keep what tells them apart. The
 steadiness probe tells how much slower one is than another (`op_profiler.predict.latency.steady_times`). Then:

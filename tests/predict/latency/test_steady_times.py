@@ -11,16 +11,42 @@ from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.steady_times import steady
 
 
-def test_a_slow_run_is_told_from_a_slow_operator(known: Examples) -> None:
+def twice(known: Examples) -> Examples:
+    """Every model was run a second time."""
+    names = ("operator", "threads", "latency_us", "half_width", "device", "occurrences", "traffic_bytes")
+    names += ("working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us")
+    doubled = {name: np.concatenate([getattr(known, name)] * 2) for name in names}
+    model = np.concatenate([known.model, known.model + len(known.models)])
+    return dataclasses.replace(
+        known, **doubled, model=model, models=known.models * 2, sampled=np.tile(known.sampled, 2)
+    )
+
+
+@pytest.mark.parametrize("part", [1.0, 0.4])
+def test_a_slow_run_is_told_from_a_slow_operator(known: Examples, part: float) -> None:
+    """All second runs were slower, by a part of what the probe says: repeated operators tell how large that is."""
+    measured = twice(known)
+    second = measured.model >= len(known.models)
+    slower = np.where(second, 1.3**part, 1.0)
+    gauge = np.where(second[:, None], 130.0, 100.0) * np.ones((len(measured), 2))
+    found = steady(
+        dataclasses.replace(
+            measured,
+            latency_us=measured.latency_us * slower,
+            whole_model_us=measured.whole_model_us * slower,
+            gauge_us=gauge,
+        )
+    )
+    assert len(found) == len(measured)
+    assert found.latency_us[second] == pytest.approx(found.latency_us[~second])
+    assert found.whole_model_us[second] == pytest.approx(found.whole_model_us[~second])
+
+
+def test_where_little_was_repeated_half_of_what_the_probe_says_counts(known: Examples) -> None:
     slow = known.model == 3
     gauge = np.where(slow[:, None], 130.0, 100.0) * np.ones((len(known), 2))
-    measured = dataclasses.replace(
-        known, latency_us=known.latency_us * np.where(slow, 1.3, 1.0), gauge_us=gauge,
-        whole_model_us=known.whole_model_us * np.where(slow, 1.3, 1.0),
-    )  # fmt: skip
-    found = steady(measured)
-    assert found.latency_us == pytest.approx(known.latency_us)
-    assert found.whole_model_us == pytest.approx(known.whole_model_us)
+    found = steady(dataclasses.replace(known, gauge_us=gauge))
+    assert found.latency_us == pytest.approx(known.latency_us / np.where(slow, 1.3**0.5, 1.0))
 
 
 def test_asking_again_changes_nothing(known: Examples) -> None:
