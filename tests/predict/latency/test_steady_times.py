@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from op_profiler.predict.latency.steady_times import steady
 
 def twice(known: Examples) -> Examples:
     """Every model was run a second time."""
-    names = ("operator", "threads", "latency_us", "half_width", "device", "occurrences", "traffic_bytes")
-    names += ("working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us")
-    doubled = {name: np.concatenate([getattr(known, name)] * 2) for name in names}
+    names = ["operator", "threads", "latency_us", "half_width", "device", "occurrences", "traffic_bytes"]
+    names += ["working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
+    doubled: dict[str, Any] = {name: np.concatenate([getattr(known, name)] * 2) for name in names}
     model = np.concatenate([known.model, known.model + len(known.models)])
     return dataclasses.replace(
         known, **doubled, model=model, models=known.models * 2, sampled=np.tile(known.sampled, 2)
