@@ -223,8 +223,8 @@ def test_small_batches_keep_their_weights_in_the_cache() -> None:
     batches = list(cut.batches_of_points(iter(dense), "x", 0, cached=True))
     work = {json.dumps(point.identity()): point.work()[1] for point in dense}
     elements = [[work[json.dumps(identity)] for identity in batch.identity] for batch in batches]  # type: ignore[union-attr]
-    assert all(sum(of_one) <= 1 << 17 and len(of_one) <= cut.CACHED_SIZE for of_one in elements)
-    kept = [point for point in dense if point.work()[1] <= 1 << 17]
+    assert all(sum(of_one) <= 1 << 18 and len(of_one) <= cut.CACHED_SIZE for of_one in elements)
+    kept = [point for point in dense if point.work()[1] <= 1 << 18]
     assert 0 < len(kept) < len(dense) and sum(map(len, elements)) == len(kept)
 
 

@@ -26,8 +26,8 @@ BATCH_SIZES = (10, 20, 32, 48)
 the caches between two calls of an operator then differs from batch to batch as it does between networks."""
 
 CACHED_SIZE = 8
-_CACHED_ELEMENTS = 1 << 17
-"""Half a megabyte of float32 in a batch: what it keeps in the second-level cache from one run to the next."""
+_CACHED_ELEMENTS = 1 << 18
+"""A megabyte of float32 in a batch: what it keeps in the second-level cache from one run to the next."""
 
 
 @dataclasses.dataclass(frozen=True)

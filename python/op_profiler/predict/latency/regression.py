@@ -27,6 +27,8 @@ _TREES = {
 """One thread each: threads wait for each other at every node, which takes ten times as long on cores that others use.
 `fit_all` fits several beside each other."""
 _ROUNDS = 350
+_ROWS_WORTH_THREADS = 1000
+"""Rows are independent, but waking other threads takes longer than answering for fewer."""
 _TRUSTED = ["sklearn.tree._tree.Tree"]
 """Arrays of nodes, which skops does not trust by itself since the type is compiled."""
 
@@ -76,15 +78,19 @@ class Boosted:
         self._parameters = _TREES | {"seed": seed, "verbosity": 0} | parameters
         self._rounds = rounds
         self.booster: Any = None
+        self._threads = 0
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         xgboost = load_xgboost()
 
         data = xgboost.DMatrix(columns, target, weight=weight)
-        self.booster = xgboost.train(self._parameters, data, self._rounds)
-        self.booster.set_param({"nthread": usable_cores()})  # rows are independent, so nobody waits
+        self.booster, self._threads = xgboost.train(self._parameters, data, self._rounds), 1
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
+        threads = usable_cores() if len(columns) >= _ROWS_WORTH_THREADS else 1
+        if threads != self._threads:
+            self.booster.set_param({"nthread": threads})
+            self._threads = threads
         return np.asarray(self.booster.inplace_predict(columns), dtype=np.float64)
 
     def to_bytes(self) -> bytes:
