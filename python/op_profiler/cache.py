@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import platformdirs
@@ -35,7 +35,8 @@ KINDS = {
     "driver-stub": "the stand-in for NVIDIA's driver",
 }
 """Folders in the cache folder, and what they hold."""
-_DEPTHS = {"built": "*/*", "relay": "*/*"}
+_DEPTHS = {"built": 2, "relay": 2}
+"""Folders that an entry lies below, where that is not one."""
 LIMITED = ("built", "relay")
 """Kinds that are limited together; the others stay small, or cannot be made again without the network."""
 _LIMIT_VARIABLE = "OP_PROFILER_CACHE_GIB"
@@ -88,10 +89,23 @@ def limit_bytes() -> int:
 def entries(kinds: Iterable[str] = tuple(KINDS)) -> list[Entry]:
     """What there is, by kind, the least recently used first; half of an entry (`keep`) is one too."""
     found = [
-        _entry(kind, path) for kind in kinds for path in cache_folder().joinpath(kind).glob(_DEPTHS.get(kind, "*"))
+        _entry(kind, path) for kind in kinds for path in _below(cache_folder() / kind, _DEPTHS.get(kind, 1))
     ]
     order = list(KINDS)
     return sorted((e for e in found if e is not None), key=lambda e: (order.index(e.kind), e.used))
+
+
+def _below(folder: Path, depth: int) -> Iterator[Path]:
+    """What lies so deep in a folder; nothing of a folder that another process takes away meanwhile."""
+    try:
+        found = list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for path in found:
+        if depth == 1:
+            yield path
+        else:
+            yield from _below(path, depth - 1)
 
 
 def _entry(kind: str, path: Path) -> Entry | None:

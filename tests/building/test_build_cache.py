@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,29 @@ def test_the_oldest_goes_when_there_is_too_much(folder: Path, monkeypatch: pytes
         monkeypatch.setenv("OP_PROFILER_CACHE_GIB", wrong)
         with pytest.raises(UsageError, match="OP_PROFILER_CACHE_GIB"):
             cache.limit_bytes()
+
+
+def test_what_goes_away_while_it_is_listed_is_left_out(folder: Path) -> None:
+    """Another process's `trim` takes the last entry of a folder with the folder."""
+    stop = threading.Event()
+
+    def come_and_go() -> None:
+        while not stop.is_set():
+            for number in range(20):
+                (folder / "built" / f"{number}" / "entry").mkdir(parents=True)
+            for number in range(20):
+                (folder / "built" / f"{number}" / "entry").rmdir()
+                (folder / "built" / f"{number}").rmdir()
+
+    (folder / "built" / "stays" / "entry").mkdir(parents=True)
+    beside = threading.Thread(target=come_and_go)
+    beside.start()
+    try:
+        for _ in range(300):
+            assert "entry" in [entry.title for entry in cache.entries()]
+    finally:
+        stop.set()
+        beside.join()
 
 
 def test_a_cache_that_cannot_be_written_costs_the_entry_no_more(folder: Path) -> None:
