@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 def variants() -> dict[str, tuple[Columns, bool]]:
-    """What regressions see, and whether every second one starts from the model of kernels; by what is left out."""
+    """What regressions see, and whether they start from the model of kernels; by what is left out."""
     from op_profiler.predict.latency import default_schedule
     from op_profiler.predict.latency.features import NAMES
     from op_profiler.predict.latency.query import SETTING_NAMES
     from op_profiler.predict.latency.traffic import NAMES as LOOPS
 
-    everything = [*NAMES, *SETTING_NAMES, *LOOPS, "model"]
+    everything = [*NAMES, *SETTING_NAMES, *LOOPS, "model", "model of kinds"]
 
     def without(names: tuple[str, ...], starts: bool = True) -> tuple[Columns, bool]:
         kept = [at for at, name in enumerate(everything) if name not in names]
@@ -44,11 +44,11 @@ def variants() -> dict[str, tuple[Columns, bool]]:
 
     return {
         "nothing": without(()),
-        "all that loops tell": without((*LOOPS, "model"), starts=False),
-        "the model of kernels": without(("model",), starts=False),
+        "all that loops tell": without((*LOOPS, "model", "model of kinds"), starts=False),
+        "the model of kernels": without(("model", "model of kinds"), starts=False),
         "starting from that model": without((), starts=False),
         "how often a network calls": without(("calls",)),
-        "loops: traffic of caches": without(of("from_l", "from_memory", "to_memory")),
+        "loops: traffic of caches": without(of("past_", "scattered", "to_memory", "from_memory")),
         "loops: strides and evictions": without(of("stride", "aliasing", "evicted")),
         "loops: instructions and sums": without((*of("instructions", "chain", "calls", "loads"), "main_accumulators")),
         "loops: what one thread does": without(of("serial", "stages", "packed")),
@@ -84,8 +84,8 @@ def predicted(examples: Examples, variant: tuple[Columns, bool], keep: Callable[
         target = np.log(latency_us / bound)
         base = Base.fit(roofline, known, latency_us[train], weight[train])
         models = method.regressors(0)
-        law = np.nan_to_num(base.columns(query)[:, -1].astype(np.float64))
-        start = [law if starts and number % 2 else np.zeros(len(query)) for number in range(len(models))]
+        laws = np.nan_to_num(base.columns(query)[:, -2:].astype(np.float64))
+        start = [laws[:, number % 2] * starts for number in range(len(models))]
         fit_all(models, columns(base, known), [(target - s)[train] for s in start], weight[train])
         asked = columns(base, query.take(held))
         estimates = [model.predict(asked) + s[held] for model, s in zip(models, start)]

@@ -1,8 +1,8 @@
 """How far off are networks of families that the predictor has not seen, at each thread count, on each processor?
 
-    python benchmarks/held_out_models.py [--final] [--device NAME ...] [--db DB]     (five fits of minutes a processor)
+    python benchmarks/held_out_models.py [--final] [--device NAME ...] [--db DB]     (seven fits of a minute a processor)
 
-Families of networks (`op_profiler.predict.latency.held_out.family_of`) are held out whole, in five groups: a predictor
+Families of networks (`op_profiler.predict.latency.held_out.family_of`) are held out whole, in seven groups: a predictor
 is fitted without a group's networks, without what was sampled from them, and without their operators wherever else
 those were measured. It answers twice: as it is (known: nothing), and looking up what other families and sampled
 operators measured of the same operators (known: look-ups), as a user's would. Measured times are those at the machine's
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
 LOOKED_AT = frozenset(
     (
-        *("alexnet", "bert", "dcgan", "densenet", "electra", "googlenet", "gru", "inception_v3", "light_shufflenet"),
-        *("lstm", "mlp", "mnasnet", "mobilenet", "mobilenet_v2", "mobilenet_v3", "resnet", "rnn", "shufflenet_v2"),
-        *("squeezenet_v1", "vit"),
+        *("alexnet", "bert", "bninception", "convnext", "dcgan", "densenet", "efficientnet", "electra", "googlenet"),
+        *("gpt", "gru", "inception_v3", "light_shufflenet", "light_zfnet", "lstm", "mlp", "mnasnet", "mobilebert"),
+        *("mobilenet", "mobilenet_v2", "mobilenet_v3", "nasnetamobile", "randwire", "regnet", "resnet", "resnet3d"),
+        *("resnext", "rnn", "shufflenet_v2", "squeezenet_v1", "swin", "t5_encoder", "vgg", "vit"),
     )
 )
 """Families that features, the model of kernels and calibration were chosen by in 2026. No draw by a hash: it would put
@@ -114,12 +115,14 @@ def over_networks(some: Sequence[Scored]) -> dict[str, Any]:
     import numpy as np
 
     errors = np.array([one.error for one in some])
+    widths = [np.sqrt(one.found.prediction.high_us / one.found.prediction.low_us) - 1 for one in some]
     return {
         "mean_error_percent": percent(np.abs(errors).mean()),
         "within_10_percent": percent((np.abs(errors) <= 0.1).mean(), 0),
         "worst_percent": percent(np.abs(errors).max()),
         "bias_percent": percent(errors.mean()),
         "inside_interval_percent": percent(np.mean([one.holds for one in some]), 0),
+        "median_half_width_percent": percent(np.median(widths), 0),
         "networks": len(errors),
     }
 
@@ -130,18 +133,20 @@ def over_operators(some: Sequence[Scored]) -> dict[str, Any]:
 
     from op_profiler.predict.latency.held_out import HEAVY_US
 
-    errors, holds = [], []
+    errors, holds, widths = [], [], []
     for one in some:
         measured, found = one.found.operators_us, one.found.prediction.operators
         heavy = (measured > HEAVY_US) & np.isfinite(found.latency_us)
         errors.append((found.latency_us / measured - 1)[heavy])
         holds.append(((found.low_us <= measured) & (measured <= found.high_us))[heavy])
+        widths.append((np.sqrt(found.high_us / found.low_us) - 1)[heavy])
     size = np.abs(np.concatenate(errors))
     return {
         "mean_error_percent": percent(size.mean()),
         "median_error_percent": percent(np.median(size)),
         "within_10_percent": percent((size <= 0.1).mean(), 0),
         "inside_interval_percent": percent(np.concatenate(holds).mean(), 0),
+        "median_half_width_percent": percent(np.median(np.concatenate(widths)), 0),
         "operators": len(size),
     }
 

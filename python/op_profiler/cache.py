@@ -88,9 +88,7 @@ def limit_bytes() -> int:
 
 def entries(kinds: Iterable[str] = tuple(KINDS)) -> list[Entry]:
     """What there is, by kind, the least recently used first; half of an entry (`keep`) is one too."""
-    found = [
-        _entry(kind, path) for kind in kinds for path in _below(cache_folder() / kind, _DEPTHS.get(kind, 1))
-    ]
+    found = [_entry(kind, path) for kind in kinds for path in _below(cache_folder() / kind, _DEPTHS.get(kind, 1))]
     order = list(KINDS)
     return sorted((e for e in found if e is not None), key=lambda e: (order.index(e.kind), e.used))
 

@@ -24,6 +24,7 @@ from op_profiler.collection.sampling.kinds import (
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.loop_nest import LoopNest
 from op_profiler.compilers.relay.loop_nests import loop_nests
+from op_profiler.compilers.relay.lower import fuse
 from op_profiler.compilers.relay.rebuilt import relay_function
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
@@ -126,6 +127,24 @@ def test_operators_are_made_again_from_their_description() -> None:
     assert len(found) > len(points)
     for operator in found:
         assert len(relay_function(operator).params) >= len(operator.params)
+
+
+def test_ops_whose_attributes_tvm_does_not_name_end_no_process() -> None:
+    """Type inference reads the attributes of these unasked: `opt` adds up its positions with the first."""
+    tvm = load_tvm()
+    relay = tvm.relay
+    tokens = relay.var("tokens", shape=(1, 128), dtype="int32")
+    found = {}
+    for name, result in (("cumsum", relay.cumsum(tokens, axis=1)), ("dilate", relay.nn.dilate(tokens, (1, 2)))):
+        module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([tokens], result)))
+        (occurrence,) = fuse(module, resolve_target(TARGET), {}, ())
+        found[name] = occurrence.operator
+    assert len(relay_function(found["cumsum"]).params) == 1
+    with pytest.raises(ModelError):
+        relay_function(found["dilate"])
+    bare = dataclasses.replace(found["dilate"], attrs=({},))
+    with pytest.raises(ModelError):
+        relay_function(bare)
 
 
 def test_a_description_that_does_not_tell_is_refused() -> None:

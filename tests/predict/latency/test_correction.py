@@ -6,6 +6,7 @@ import numpy as np
 
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.correction import Correction
+from op_profiler.predict.latency.features import KINDS
 from op_profiler.predict.latency.kernel_model import KernelModel
 from op_profiler.predict.latency.predictor import Predictor
 from op_profiler.predict.latency.query import Query
@@ -24,7 +25,8 @@ def test_operators_with_loops_alike_are_off_alike(predictor: Predictor, stranger
     loops[:, 7] = 1.0  # the same everywhere: no distance may follow from it
     query = Query.of(strangers[: len(causes)], loops=loops.astype(np.float32))
     off = 0.5 + 0.4 * causes[:, 0]
-    kernels = KernelModel(np.array([1]), np.zeros((1, len(TERMS) + len(MOVED) + 2)))
+    costs = np.zeros((1, len(KINDS), len(TERMS) + len(MOVED) + 2))
+    kernels = KernelModel(np.array([1]), costs[:, 0], costs)
     first, others = np.arange(_LEARNED), np.arange(_LEARNED, len(causes))
     correction = Correction.fit(
         1.0,

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from op_profiler.collection.sampling.described import described
-from op_profiler.collection.sampling.kinds import Dense
+from op_profiler.collection.sampling.kinds import Dense, Elementwise
+from op_profiler.collection.sampling.point import Point
 from op_profiler.compilers.loop_nest import Access, Loop, LoopNest
+from op_profiler.predict.latency.features import KINDS
 from op_profiler.predict.latency.kernel_model import KernelModel
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.traffic import LEVELS, MOVED, NAMES, TERMS, traffic_features
 
-L1, L2, L3 = (level.size_bytes for level in LEVELS)
+L1, _, _, L3 = (level.size_bytes for level in LEVELS.values())
 
 
 def feature(nests: list[LoopNest], name: str) -> float:
@@ -48,9 +50,9 @@ def product(rows: int, columns: int, inner: int, tile: int = 1) -> LoopNest:
 
 def test_a_copy_moves_every_byte_once_through_every_level() -> None:
     elements = 4 * L3
-    for name in ("serial_from_l2", "serial_from_l3", "serial_from_memory"):
+    for name in (f"serial_{level}" for level in LEVELS):
         assert amount([copy(elements)], name) == pytest.approx(2 * 4 * elements, rel=1e-3)
-    assert amount([copy(elements, "parallel")], "serial_from_memory") == 0
+    assert amount([copy(elements, "parallel")], "serial_past_32m") == 0
     assert feature([copy(64)], "main_vector") == pytest.approx(np.log2(17))
 
 
@@ -59,10 +61,13 @@ def test_weights_that_fit_no_cache_come_again_for_each_row() -> None:
     weights = 4 * columns * inner
     for rows, tile, times in ((8, 1, 8), (8, 8, 1), (4, 2, 2)):
         nest = product(rows, columns, inner, tile)
-        assert amount([nest], "parallel_from_l3") == pytest.approx(times * weights, rel=0.05)
-        assert amount([nest], "parallel_from_memory") == pytest.approx(weights, rel=0.05)
+        assert amount([nest], "parallel_past_1m") == pytest.approx(times * weights, rel=0.05)
+        assert amount([nest], "parallel_past_32m") == pytest.approx(weights, rel=0.05)
+        assert amount([nest], "parallel_past_2m") == pytest.approx(times * weights, rel=0.05)
+    between = product(8, 384, 1024)  # 1.5 MiB: which second-level cache a processor has decides
+    assert amount([between], "parallel_past_1m") > 7 * amount([between], "parallel_past_2m")
     assert L1 > 4 * 64 * 64
-    assert amount([product(8, 64, 64)], "parallel_from_l2") < 2 * (4 * 64 * 64 + 4 * 8 * 64)
+    assert amount([product(8, 64, 64)], "parallel_past_48k") < 2 * (4 * 64 * 64 + 4 * 8 * 64)
 
 
 def test_sums_in_registers_hide_each_other() -> None:
@@ -125,24 +130,38 @@ def test_the_model_of_kernels_learns_costs_that_made_the_times() -> None:
     rows = [traffic_features([product(int(m), int(n), int(k)), copy(int(m * n))]) for m, n, k in shapes]
     query = query_of(np.repeat(rows, 2, axis=0), np.tile([1, 2], len(rows)))
     start = KernelModel.fit(query.without_loops(), np.ones(len(query)), np.ones(len(query)))
-    truth = KernelModel(start.threads, start.log_costs + rng.normal(0, 0.7, start.log_costs.shape))
-    latency = truth.time_us(query)
+    truth = model_of(start.threads, start.log_costs + rng.normal(0, 0.7, start.log_costs.shape))
+    latency = truth.times_us(query)[:, 0]
     learned = KernelModel.fit(query.take(np.arange(400)), latency[:400], np.ones(400))
-    off = learned.time_us(query)[400:] / latency[400:] - 1
+    off = learned.times_us(query)[400:, 0] / latency[400:] - 1
     assert np.abs(off).mean() < 0.1
-    assert np.isnan(learned.time_us(query.without_loops())).all()
+    assert np.isnan(learned.times_us(query.without_loops())).all()
+
+
+def test_the_model_of_kernels_learns_costs_of_a_kind_from_those_of_all() -> None:
+    sizes = [int(size) for size in np.random.default_rng(0).choice([64, 256, 1024, 4096], 300)]
+    dense = query_of([traffic_features([product(16, 64, size), copy(size)]) for size in sizes], [1] * len(sizes))
+    copies = [traffic_features([copy(16 * size)]) for size in sizes]
+    elementwise = query_of(copies, [1] * len(sizes), layer=Elementwise("add", (1, 64)))
+    query = Query.joined([dense, elementwise])
+    assert len(set(query.kinds)) == 2
+    plain = KernelModel.fit(query.without_loops(), np.ones(600), np.ones(600)).times_us(query)[:, 0]
+    latency = plain * np.where(query.kinds == query.kinds[0], 1.0, 1.6)
+    learned = KernelModel.fit(query, latency, np.ones(600)).times_us(query) / latency[:, None] - 1
+    of_all, of_kinds = np.abs(learned).mean(axis=0)
+    assert of_kinds < 0.05 and of_kinds < of_all
 
 
 def test_a_thread_count_that_was_not_fitted_has_the_costs_of_the_nearest() -> None:
     loops = [traffic_features([product(64, 64, 64)])] * 3
     start = KernelModel.fit(query_of(loops, [1, 2, 2]).without_loops(), np.ones(3), np.ones(3))
     costs = start.log_costs + np.array([[0.0], [0.7]])
-    both, second = KernelModel(start.threads, costs), KernelModel(start.threads[1:], costs[1:])
+    both, second = model_of(start.threads, costs), model_of(start.threads[1:], costs[1:])
     asked = query_of(loops, [4, 2, 1])
-    found = both.time_us(asked)
+    found = both.times_us(asked)[:, 0]
     assert np.isfinite(found).all()
-    np.testing.assert_array_equal(found[:2], second.time_us(asked)[:2])
-    assert found[2] == pytest.approx(second.time_us(asked)[2] / np.exp(0.7), rel=1e-6)
+    np.testing.assert_array_equal(found[:2], second.times_us(asked)[:2, 0])
+    assert found[2] == pytest.approx(second.times_us(asked)[2, 0] / np.exp(0.7), rel=1e-6)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -151,13 +170,23 @@ def test_weights_that_the_call_before_left_in_a_cache_are_not_fetched_again(thre
     query = query_of(loops, [threads] * 2, calls=[1000, 1])
     model = KernelModel.fit(query.without_loops(), np.ones(2), np.ones(2))
     only = np.full_like(model.log_costs, -50.0)
-    only[:, len(TERMS) + MOVED.index("from_l3")] = 0.0  # the time is what comes from behind the second cache
-    often, once = KernelModel(model.threads, only).time_us(query)
+    only[:, len(TERMS) + MOVED.index("past_1m")] = 0.0  # the time is what comes from behind the second cache
+    often, once = model_of(model.threads, only).times_us(query)[:, 0]
     assert often < 0.15 * once
 
 
-def query_of(loops: Sequence[np.ndarray] | np.ndarray, threads: Sequence[int] | np.ndarray, calls: Any = 1) -> Query:
+def model_of(threads: np.ndarray, log_costs: np.ndarray) -> KernelModel:
+    """Every kind has the costs of all."""
+    return KernelModel(threads, log_costs, np.repeat(log_costs[:, None], len(KINDS), axis=1))
+
+
+def query_of(
+    loops: Sequence[np.ndarray] | np.ndarray,
+    threads: Sequence[int] | np.ndarray,
+    calls: Any = 1,
+    layer: Point = Dense(2, 32, 48, "bias"),  # noqa: B008 - points do not change
+) -> Query:
     """Kernels that do what `loops` says, in a network that moves 100 MB."""
-    operators = [described(Dense(2, 32, 48, "bias"))] * len(loops)
+    operators = [described(layer)] * len(loops)
     table = np.array(loops, dtype=np.float32)
     return Query.of(operators, threads=np.array(threads), traffic_bytes=1e8, calls=np.array(calls), loops=table)

@@ -15,8 +15,13 @@ _PARAMETER = re.compile(r"(?<![\w%.:])([ip])(\d+)(\.\d+)?(?!\w)")
 _ARGUMENT = re.compile(r"(%?\w+?)(?:\.(\d+))?")
 _CONSTANT = re.compile(r"const:(\w+?)\[([\d, ]*)\]")
 _MISSING = re.compile(r"required field '(\w+)'")
-_ATTRIBUTES = {"nn.contrib_dense_pack": "relay.attrs.DensePackAttrs"}
-"""Where TVM names another type of attributes than the one that the op takes."""
+_ATTRIBUTES = {
+    "nn.contrib_dense_pack": "relay.attrs.DensePackAttrs",
+    **dict.fromkeys(("cumsum", "cumprod"), "relay.attrs.ScanopAttrs"),
+}
+"""Where TVM names another type of attributes than the one that the op takes, or none."""
+_NOT_MADE = frozenset({"collapse_sum_to", "dyn.expand_dims", "hardswish", "nn.dilate", "scatter", "stft"})
+"""TVM names no type for their attributes, and its type inference ends the process where a call has none."""
 
 
 def relay_function(operator: Operator) -> Any:
@@ -113,6 +118,8 @@ def _attributes(op: Any, attrs: dict[str, Any]) -> Any:
     tvm = load_tvm()
     kind = _ATTRIBUTES.get(op.name, op.attrs_type_key)
     if not kind:
+        if attrs or op.name in _NOT_MADE:
+            raise ValueError(f"TVM does not tell which attributes {op.name} takes")
         return None
     given = dict(attrs)
     while True:

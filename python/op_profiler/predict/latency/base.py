@@ -40,12 +40,12 @@ class Base:
         return cls(roofline, kernels)
 
     def columns(self, query: Query) -> np.ndarray:
-        """What regressions see where loops are known, float32: the columns of the query, the loops, and the logarithm
-        of the model's time over the roofline bound."""
+        """What regressions see where loops are known, float32: the columns of the query, the loops, and the logarithms
+        of the model's two times over the roofline bound."""
         assert self.kernels is not None
-        time = self.kernels.time_us(query)
-        above = np.log(time / self.roofline.bound_us(query.amounts, query.threads))
-        return np.concatenate([query.columns, query.loops, above[:, None].astype(np.float32)], axis=1)
+        bound = self.roofline.bound_us(query.amounts, query.threads)
+        above = np.log(self.kernels.times_us(query) / bound[:, None])
+        return np.concatenate([query.columns, query.loops, above.astype(np.float32)], axis=1)
 
     def trained(
         self, method: Method, seed: int, query: Query, target: np.ndarray, weight: np.ndarray, *, plain: bool = True
@@ -89,10 +89,11 @@ class Base:
         return found
 
 
-def _start(number: int, columns: np.ndarray) -> np.ndarray | float:
-    """What regression `number` learns the rest of: every second one the model of kernels, the others the roofline.
+def _start(number: int, columns: np.ndarray) -> np.ndarray:
+    """What regression `number` learns the rest of: by turns the model's time by the costs of all kernels, and by those
+    of one kind.
 
     Trees say the same beyond what they have seen. So two that start from different laws are off there in different
     ways, and their mean less than each.
     """
-    return columns[:, -1].astype(np.float64) if number % 2 else 0.0
+    return columns[:, number % 2 - 2].astype(np.float64)

@@ -21,13 +21,20 @@ from op_profiler.predict.library.scoring import Score, score
 HEAVY_US = 20.0
 """Operators of held-out models are scored from this latency on: below it a time is mostly the cost of a call."""
 _FOLDS = 3
-_GROUPS = 5
+_GROUPS = 7
 """Of families that are held out together: a fit takes minutes."""
 _FEWEST_CONVOLUTIONS = 50
 _OF_MODEL = re.compile(r"of-(.+?)-b\d+(-[\dx_]+)?(-s\d+)?-[0-9a-f]{12}(-[0-9a-f]{16})?")
 """Names of batches of a model's operators, as `op_profiler.collection.sampling.batch` makes them: batch size, shapes of
 inputs, sequence length, content, schedule records."""
-_KIN = {"distilbert": "bert", "roberta": "bert", "light_inception_v1": "googlenet", "squeezenet": "squeezenet_v1"}
+_KIN = {
+    **dict.fromkeys(("distilbert", "roberta", "mpnet"), "bert"),
+    **dict.fromkeys(("wide_resnet", "se_resnet"), "resnet"),
+    "se_resnext": "resnext",
+    "efficientnet_v2": "efficientnet",
+    "light_inception_v1": "googlenet",
+    "squeezenet": "squeezenet_v1",
+}
 """Families that have the layers of another one under another name."""
 _VERSION = re.compile(r"v\d+")
 _SIZE = re.compile(r"(?!v\d)[a-z]?\d+[a-z\d]*|[a-z]|tiny|mini|small|medium|base|large|huge")

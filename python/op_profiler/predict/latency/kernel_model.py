@@ -3,30 +3,38 @@
 Arithmetic, loads and what each cache hands on overlap, so the largest of them decides; where several are close, none
 hides the other wholly. That is a norm of high order over the parts (as in Stevens & Klöckner, A mechanism for balancing
 accuracy and scope in cross-machine black-box GPU performance modeling, IJHPCA 34, 2020). What cannot be measured apart,
-the cost of each part, is fitted to measured kernels, at each thread count by itself. What the calls around a kernel
-leave in the caches is not fetched again.
+the cost of each part, is fitted to measured kernels, at each thread count by itself: to all of them, and from there to
+those of each kind. What the calls around a kernel leave in the caches is not fetched again.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 
+from op_profiler.predict.latency.features import KINDS
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.traffic import LEVELS, MOVED, NAMES, TERMS, CacheLevel
 
 _NORM = 3.0
-_START_US = (1.5e-4, 6e-5, 1.5e-4, 1e-4, 3e-4, 3e-3, 2e-3, 3e-4, 1e-3, 1e-5, 2e-5, 3e-5, 1e-4)
+_START_US = (1.5e-4, 6e-5, 1.5e-4, 1e-4, 3e-4, 3e-3, 2e-3, 3e-4, 1e-3, 1e-5, 2e-5, 2e-5, 3e-5, 1e-4)
 """Of each of `TERMS` and `MOVED`: where the fit begins."""
 _CALL_US, _SPLIT_US = 0.3, 1.0
 _ADDED = [TERMS.index(name) for name in ("scalar_loads", "gathers", "calls", "divisions", "selects", "odd_lanes")]
 _BESIDE = [TERMS.index("chain"), TERMS.index("loads"), *range(len(TERMS), len(TERMS) + len(MOVED))]
 _AT = {name: at for at, name in enumerate((*TERMS, *MOVED))}
+_, *_SECOND, _LAST = LEVELS
 _LEAST = 0.1
-_MOST_FITTED = 1500
+_MOST_FITTED, _MOST_OF_KIND = 6000, 3000
+_FEWEST_OF_KIND = 60
 _STEPS = 25
+_ONE_OFF = 0.3
+"""Errors beyond this, on a logarithmic scale, count less than by their square."""
+_FARTHEST = 3.0
+"""Kernels that are more than a factor of twenty off count no more than those."""
+_NEAR = 0.5
+"""How far costs of a kind are from those of all, on a logarithmic scale, where its kernels do not tell."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,39 +45,46 @@ class KernelModel:
         threads: thread counts, rising.
         log_costs: logarithms of microseconds for one of each of `TERMS` and a byte of each of `MOVED`, for a call, and
             for a loop that is split over threads; shape (thread counts, len(TERMS) + len(MOVED) + 2).
+        log_costs_of_kinds: the same of kernels of each kind; shape (thread counts, len(KINDS), ...).
     """
 
     threads: np.ndarray
     log_costs: np.ndarray
+    log_costs_of_kinds: np.ndarray
 
     @classmethod
     def fit(cls, query: Query, latency_us: np.ndarray, weight: np.ndarray) -> KernelModel:
         """From measured kernels, one an entry of `query`; those whose loops are not known are left out."""
-        from scipy.optimize import least_squares
-
         start = np.log([*_START_US, _CALL_US, _SPLIT_US])
-        counts, rows = np.unique(query.threads), []
+        counts, of_all, of_kinds = np.unique(query.threads), [], []
         for count in counts:
             mine = np.flatnonzero((query.threads == count) & query.has_loops)
-            mine = np.random.default_rng(0).permutation(mine)[:_MOST_FITTED]
-            parts = _parts(query.take(mine), int(count))
-            off = functools.partial(_off, parts, np.log(latency_us[mine]), np.sqrt(weight[mine]))
-            rows.append(
-                least_squares(off, start, loss="soft_l1", f_scale=0.3, max_nfev=_STEPS).x if len(mine) else start
+            costs = _fitted(query, latency_us, weight, _drawn(mine, _MOST_FITTED), start) if len(mine) else start
+            rows = [_drawn(mine[query.kinds[mine] == kind], _MOST_OF_KIND) for kind in range(len(KINDS))]
+            of_all.append(costs)
+            of_kinds.append(
+                [
+                    _fitted(query, latency_us, weight, some, costs, _NEAR) if len(some) >= _FEWEST_OF_KIND else costs
+                    for some in rows
+                ]
             )
-        return cls(counts, np.array(rows))
+        return cls(counts, np.array(of_all), np.array(of_kinds))
 
-    def time_us(self, query: Query) -> np.ndarray:
-        """Microseconds, one entry a kernel; NaN where its loops are not known.
+    def times_us(self, query: Query) -> np.ndarray:
+        """Microseconds by the costs of all kernels, and by those of the kernel's kind.
 
-        A thread count that was not fitted, as happens where a part of the kernels is held out, has the costs of the one
-        that comes nearest.
+        Returns:
+            Shape (kernels, 2); NaN where the loops are not known.
+            A thread count that was not fitted, as happens where a part of the kernels is held out, has the costs of the
+            one that comes nearest.
         """
-        found = np.full(len(query), np.nan)
+        found = np.full((len(query), 2), np.nan)
         for count in np.unique(query.threads):
-            costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
+            at = int(np.argmin(np.abs(self.threads - count)))
             mine = np.flatnonzero(query.has_loops & (query.threads == count))
-            found[mine] = _parts(query.take(mine), int(count)).time_us(costs)
+            parts = _parts(query.take(mine), int(count))
+            found[mine, 0] = parts.time_us(self.log_costs[at])
+            found[mine, 1] = parts.time_us(self.log_costs_of_kinds[at, query.kinds[mine]])
         return found
 
     def shares(self, query: Query) -> np.ndarray:
@@ -93,10 +108,11 @@ class _Parts:
     splits: np.ndarray
 
     def time_us(self, log_costs: np.ndarray) -> np.ndarray:
+        """With costs of all kernels, or of each, shape ([kernels,] costs)."""
         costs = np.exp(log_costs)
-        apart = costs[: len(TERMS) + len(MOVED)]
+        apart = costs[..., : len(TERMS) + len(MOVED)]
         found: np.ndarray = _norm(self.parallel * apart) + _norm(self.serial * apart)
-        return found + costs[-2] + costs[-1] * self.splits
+        return found + costs[..., -2] + costs[..., -1] * self.splits
 
     def shares(self, log_costs: np.ndarray) -> np.ndarray:
         costs = np.exp(log_costs)
@@ -107,17 +123,40 @@ class _Parts:
         return shares
 
 
-def _off(parts: _Parts, target: np.ndarray, root_weight: np.ndarray, log_costs: np.ndarray) -> np.ndarray:
-    """Weighted errors of kernels; those that are far off count no more than a factor of twenty."""
-    found: np.ndarray = np.clip(np.log(parts.time_us(log_costs)) - target, -3.0, 3.0) * root_weight
-    return found
+def _drawn(rows: np.ndarray, most: int) -> np.ndarray:
+    return np.random.default_rng(0).permutation(rows)[:most]
+
+
+def _fitted(
+    query: Query,
+    latency_us: np.ndarray,
+    weight: np.ndarray,
+    rows: np.ndarray,
+    start: np.ndarray,
+    near: float = np.inf,
+) -> np.ndarray:
+    """Costs that bring the kernels of some rows, all of one thread count, to their times.
+
+    Args:
+        near: how far from `start` a cost is no surprise: as much as one kernel that is `_ONE_OFF` off.
+    """
+    from scipy.optimize import least_squares
+
+    parts = _parts(query.take(rows), int(query.threads[rows[0]]))
+    target, root_weight = np.log(latency_us[rows]), np.sqrt(weight[rows])
+
+    def off(log_costs: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):  # costs that a fit tries: they are far off, however far
+            errors = np.clip(np.log(parts.time_us(log_costs)) - target, -_FARTHEST, _FARTHEST) * root_weight
+        return np.concatenate([errors, (log_costs - start) * (_ONE_OFF / near)])
+
+    return np.asarray(least_squares(off, start, loss="soft_l1", f_scale=_ONE_OFF, max_nfev=_STEPS).x)
 
 
 def _norm(times: np.ndarray) -> np.ndarray:
     """Instructions of all sorts add up; chains of sums, loads and each cache go on beside them."""
     busy, beside = _busy(times), times[:, _BESIDE]
-    with np.errstate(over="ignore"):  # costs that a fit tries: they are far off, however far
-        found: np.ndarray = (busy**_NORM + (beside**_NORM).sum(axis=1) + 1e-30) ** (1 / _NORM)
+    found: np.ndarray = (busy**_NORM + (beside**_NORM).sum(axis=1) + 1e-30) ** (1 / _NORM)
     return found
 
 
@@ -131,25 +170,27 @@ def _parts(query: Query, threads: int) -> _Parts:
     width = len(TERMS) + len(MOVED)
     amounts = 2.0 ** traffic[:, : 2 * width].astype(np.float64) - 1.0
     parallel, serial = amounts[:, :width], amounts[:, width:]
-    for part in (parallel, serial):
-        part[:, _AT["from_l3"]] *= 1.0 - _kept(query, parallel[:, _AT["from_l3"]] + serial[:, _AT["from_l3"]])
-        for name in ("from_memory", "scattered"):
-            part[:, _AT[name]] *= _cold(query.traffic_bytes, LEVELS[-1])
+    both = parallel + serial
+    left = {name: 1.0 - _kept(query, both[:, _AT[name]], LEVELS[name]) for name in _SECOND}
+    left |= dict.fromkeys((_LAST, "scattered"), _cold(query.traffic_bytes, LEVELS[_LAST]))
+    for name, share in left.items():
+        parallel[:, _AT[name]] *= share
+        serial[:, _AT[name]] *= share
     blocks = np.maximum(np.round(2.0 ** traffic[:, NAMES.index("main_parallel")].astype(np.float64) - 1.0), 1.0)
     parallel *= (np.ceil(blocks / threads) / blocks)[:, None]
     splits = traffic[:, NAMES.index("parallel_stages")] * (threads > 1)
     return _Parts(parallel, serial, splits)
 
 
-def _kept(query: Query, fetched: np.ndarray) -> np.ndarray:
-    """Which part of what comes from behind the second cache is still in it from the call before.
+def _kept(query: Query, fetched: np.ndarray, level: CacheLevel) -> np.ndarray:
+    """Which part of what comes from behind a second cache is still in it from the call before.
 
     A cell that is called again and again finds its weights there. Layers of one shape with weights of their own count
     as calls of one operator too; what they move between two calls is far more than this cache holds.
     """
     arguments = 2.0 ** query.loops[:, NAMES.index("arguments_from_memory")].astype(np.float64) - 1.0
     once = np.minimum(arguments / np.maximum(fetched, 1.0), 1.0)
-    return np.asarray(once * (1.0 - _cold(query.between_bytes, LEVELS[1])))
+    return np.asarray(once * (1.0 - _cold(query.between_bytes, level)))
 
 
 def _cold(around: np.ndarray, level: CacheLevel) -> np.ndarray:

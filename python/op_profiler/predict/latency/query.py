@@ -10,14 +10,15 @@ import numpy as np
 
 from op_profiler.operators.cost import HEAVY
 from op_profiler.operators.operator import Operator
-from op_profiler.predict.latency.features import NAMES, matrix, transcendental_work
+from op_profiler.predict.latency.features import KINDS, NAMES, matrix, transcendental_work
 from op_profiler.predict.latency.roofline import Work
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
 SETTING_NAMES = ("threads", "traffic", "working_set", "between_calls", "network", "calls")
-"""Columns of `Query.columns` behind those of the operator: thread count; log2 of the bytes that all calls of the model
-move, of those that are left if each operator is called once, and of those between two calls of this one; whether the
-model is a network (1) or a batch of sampled operators (0); and log2 of how often it calls the operator."""
+"""Columns of `Query.columns` behind those of the operator: thread count; the bytes that all calls of the model move,
+those that are left if each operator is called once, and those between two calls of this one, in whole powers of two;
+whether the model is a network (1) or a batch of sampled operators (0); and log2 of how often it calls the operator.
+Exact numbers of bytes would tell single models apart, and trees learn by heart what those were off by."""
 _ARRAYS = ("keys", "features", "loops", "work", "threads", "traffic_bytes", "working_set_bytes", "network", "calls")
 _KEPT = 1 << 16
 _USUAL_DTYPE = "float32"
@@ -139,7 +140,7 @@ class Query:
         """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: operators and settings, without their loops."""
         amounts = self.traffic_bytes, self.working_set_bytes, self.between_bytes, self.calls
         *moved, calls = (np.log2(np.maximum(amount, 1.0)) for amount in amounts)
-        settings = np.stack([self.threads, *moved, self.network, calls], axis=1)
+        settings = np.stack([self.threads, *np.round(moved), self.network, calls], axis=1)
         return np.concatenate([self.features, settings.astype(np.float32)], axis=1)
 
     @property
@@ -151,6 +152,11 @@ class Query:
     def amounts(self) -> Work:
         """`work` by name."""
         return Work(*self.work.T)
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """Index into `op_profiler.predict.latency.features.KINDS` of each entry."""
+        return np.argmax(self.features[:, : len(KINDS)], axis=1)
 
     def column(self, name: str) -> np.ndarray:
         """One of `NAMES`."""

@@ -14,7 +14,7 @@ from op_profiler.errors import MissingPackageError
 from op_profiler.lean_imports import load_xgboost
 
 _TREES = {
-    "max_depth": 7,
+    "max_depth": 8,
     "eta": 0.06,
     "subsample": 0.8,
     "colsample_bytree": 0.5,

@@ -38,12 +38,17 @@ class CacheLevel:
     sets: int
 
 
-LEVELS = (CacheLevel(48 << 10, 12, 64), CacheLevel(1 << 20, 16, 1024), CacheLevel(32 << 20, 16, 32768))
-"""Of the processor whose measurements ship. On another one the numbers are those of a cache of this size, which it
-learns the meaning of."""
+LEVELS = {
+    "past_48k": CacheLevel(48 << 10, 12, 64),
+    "past_1m": CacheLevel(1 << 20, 16, 1024),
+    "past_2m": CacheLevel(2 << 20, 16, 2048),
+    "past_32m": CacheLevel(32 << 20, 16, 32768),
+}
+"""Caches, by the names of what comes from behind them. They are of the sizes that processors have whose measurements
+ship; what each of them costs on a device, also one that has none of that size, is fitted to its times."""
 
 TERMS = ("instructions", "chain", "loads", "scalar_loads", "gathers", "calls", "divisions", "selects", "odd_lanes")
-MOVED = ("from_l2", "from_l3", "from_memory", "scattered")
+MOVED = (*LEVELS, "scattered")
 NAMES: tuple[str, ...] = (
     *(f"{part}_{name}" for part in ("parallel", "serial") for name in (*TERMS, *MOVED)),
     "multiply_adds",
@@ -58,9 +63,7 @@ NAMES: tuple[str, ...] = (
     "main_accumulators",
     "main_vector",
     "main_instructions",
-    "main_from_l2",
-    "main_from_l3",
-    "main_from_memory",
+    *(f"main_{name}" for name in LEVELS),
     "main_parallel",
     "main_uneven",
     "main_stride",
@@ -68,7 +71,7 @@ NAMES: tuple[str, ...] = (
 )
 """Names of the columns that `traffic_features` returns, sizes as logarithms to base 2."""
 _PLAIN = {"stages", "parallel_stages", "main_share", "main_uneven", "evicted_l1", "evicted_l2"}
-_PLAIN |= {"main_from_l2", "main_from_l3", "main_from_memory"}
+_PLAIN |= {f"main_{name}" for name in LEVELS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +124,7 @@ class _Stage:
     @property
     def cycles(self) -> float:
         """Roughly, to tell which stage is the main one."""
-        terms, (l2, l3, memory, _) = self.terms, self.moved
+        terms, (l2, l3, _, memory, _) = self.terms, self.moved
         busy = max(terms["instructions"] / 2, terms["chain"], terms["loads"] / 2, l2 / 48, l3 / 24, memory / 8)
         return float(busy + 4 * terms["calls"] + terms["gathers"])
 
@@ -162,7 +165,7 @@ def _of_main(stage: _Stage, nest: LoopNest, cycles: float) -> dict[str, float]:
         "main_accumulators": stage.accumulators,
         "main_vector": stage.vector,
         "main_instructions": instructions,
-        **dict(zip(("main_from_l2", "main_from_l3", "main_from_memory"), stage.moved / instructions)),
+        **{f"main_{name}": moved / instructions for name, moved in zip(LEVELS, stage.moved)},
         "main_parallel": stage.parallel,
         "main_uneven": math.ceil(stage.parallel / 2) * 2 / stage.parallel if stage.parallel else 2.0,
         "main_stride": max((a.strides[-1] * a.item_bytes for a in stage.accesses if a.strides), default=0),
@@ -222,7 +225,7 @@ def _moved(nest: LoopNest, accesses: Sequence[Access], *, evicts: bool) -> np.nd
     for depth, (before, after) in enumerate(zip(prints, prints[1:])):
         extent = extents[len(extents) - 1 - depth]
         touched = sum(one.lines for one in before) * LINE_BYTES
-        for n, level in enumerate(LEVELS):
+        for n, level in enumerate(LEVELS.values()):
             for a, (small, large) in enumerate(zip(before, after)):
                 stays = touched <= level.size_bytes and not (evicts and small.overflows(level))
                 moved[n, a] *= large.lines / small.lines if stays else extent

@@ -22,6 +22,9 @@ _AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"]
 def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
     """Why a row of the flat table is left out; None for one that is used.
 
+    A model whose operators write denormal numbers (`op_profiler.collection.denormals`) is left out: whoever reads them
+    takes up to a hundred times as long, and no description of an operator tells that.
+
     Args:
         schedules: origin of the schedules, ``default`` or ``tuned``.
     """
@@ -39,6 +42,8 @@ def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
         return "around sampled operators"
     if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":
         return "not in a model"
+    if (row["timing_details"] or {}).get("denormal"):
+        return "in a model that computes with denormal numbers"
     if row["median_us"] <= call_us(row):
         return "shorter than its call"
     return None
