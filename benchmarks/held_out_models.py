@@ -1,6 +1,6 @@
 """How far off are networks of families that the predictor has not seen, at each thread count, on each processor?
 
-    python benchmarks/held_out_models.py [--final] [--device NAME ...] [--db DB]     (seven fits of a minute a processor)
+    python benchmarks/held_out_models.py [--final] [--device NAME ...] [--db DB]     (minutes a processor)
 
 Families of networks (`op_profiler.predict.latency.held_out.family_of`) are held out whole, in seven groups: a predictor
 is fitted without a group's networks, without what was sampled from them, and without their operators wherever else

@@ -94,6 +94,14 @@ def test_of_too_many_rows_whole_models_are_drawn(old_row: dict[str, Any], monkey
     assert few.latency_us.tolist() == same.latency_us.tolist() and not few.left_out
 
 
+def test_models_that_compute_with_denormal_numbers_teach_nothing(old_row: dict[str, Any]) -> None:
+    slow = old_row | {"model_key": "slow", "timing_details": {"denormal": {"0123456789abcdef": 0.2}}}
+    usual = old_row | {"timing_details": {"denormal": {}}}
+    found = examples_of([slow, usual])
+    assert len(found) == 1 and list(found.left_out.values()) == [1]
+    assert "denormal" in next(iter(found.left_out))
+
+
 def test_devices_are_told_by_the_times_that_can_be_used(
     old_row: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,3 +190,11 @@ def query_of(
     operators = [described(layer)] * len(loops)
     table = np.array(loops, dtype=np.float32)
     return Query.of(operators, threads=np.array(threads), traffic_bytes=1e8, calls=np.array(calls), loops=table)
+
+
+def test_what_a_model_moves_is_told_in_powers_of_two() -> None:
+    """Exact bytes would name the model, and what it was off by would be learned by heart."""
+    operator = [described(Dense(2, 32, 48, "bias"))]
+    near, alike, far = (Query.of(operator, traffic_bytes=moved).columns for moved in (100e6, 104e6, 250e6))
+    np.testing.assert_array_equal(near, alike)
+    assert (near != far).sum() == 3

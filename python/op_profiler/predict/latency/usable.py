@@ -50,7 +50,7 @@ def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
 
 
 def keys_of_devices(schedules: str) -> Select[tuple[str]]:
-    """Of the devices that have a row without a `reason_against` it; one that is shorter than its call counts too."""
+    """Of the devices that have a row without a `reason_against` it; what only a row's details tell is not asked."""
     from sqlalchemy import and_, or_, select
 
     from op_profiler.dataset import schema
