@@ -77,7 +77,7 @@ def test_a_network_is_held_out_with_its_family(two_families: Examples, monkeypat
 def test_families_are_held_out_in_groups(known: Examples) -> None:
     names = [f"network{chr(97 + n)}-{n}" for n in range(len(known.models))]
     groups = family_groups(dataclasses.replace(known, models=names))
-    assert len(groups) == 5
+    assert len(groups) == 7
     inside = ~known.sampled[known.model]
     assert (np.sum(groups, axis=0)[inside] == 1).all()
     for held in groups:
