@@ -23,6 +23,7 @@ from op_profiler.collection.sampling.kinds import (
 )
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.loop_nest import LoopNest
+from op_profiler.compilers.relay.extract import describe
 from op_profiler.compilers.relay.loop_nests import loop_nests
 from op_profiler.compilers.relay.lower import fuse
 from op_profiler.compilers.relay.rebuilt import relay_function
@@ -153,5 +154,26 @@ def test_a_description_that_does_not_tell_is_refused() -> None:
         with pytest.raises(ModelError, match="cannot be made again"):
             relay_function(dataclasses.replace(operator, structure=structure))
     other = dataclasses.replace(operator, outputs=operator.inputs)
-    with pytest.raises(ModelError, match="another operator"):
+    with pytest.raises(ModelError, match="cannot be made again"):
         relay_function(other)
+
+
+def test_what_a_description_leaves_out_is_found() -> None:
+    """Empty attributes, and how many fields each of two tuples has."""
+    relay = load_tvm().relay
+    data = relay.var("data", shape=(1, 1, 4, 4))
+    gates = [relay.TupleGetItem(relay.split(relay.var(name, shape=(1, 6)), 3, axis=1).astuple(), 1) for name in "ab"]
+    pair, five = (relay.var(f"of_{n}", relay.TupleType([relay.TensorType((2, 8))] * n)) for n in (2, 5))
+    functions = [
+        relay.Function([data], relay.squeeze(data, axis=[]) + relay.const(1.0)),
+        relay.Function([data], relay.squeeze(data) + relay.const(1.0)),
+        relay.Function([data], relay.image.resize2d(data, (8, 8), method="nearest_neighbor", rounding_method="")),
+        relay.Function([pair, five], relay.TupleGetItem(pair, 1) + relay.TupleGetItem(five, 2)),
+        relay.Function(relay.analysis.free_vars(relay.Tuple(gates)), gates[0] * gates[1]),
+        relay.Function([data], relay.cast(relay.not_equal(data, relay.const(1, "int64").astype("float32")), "int32")),
+    ]
+    for function in functions:
+        module = load_tvm().IRModule.from_expr(function.with_attr("Primitive", 1))
+        typed = relay.transform.InferType()(module)["main"]
+        operator = describe(typed, (False,) * len(typed.params))
+        assert describe(relay_function(operator), (False,) * len(typed.params)).key == operator.key

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from op_profiler.compilers.relay.extract import describe
+from op_profiler.compilers.relay.extract import attributes, describe
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
-from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.operators.operator import Operator
 
 _PARAMETER = re.compile(r"(?<![\w%.:])([ip])(\d+)(\.\d+)?(?!\w)")
 _ARGUMENT = re.compile(r"(%?\w+?)(?:\.(\d+))?")
@@ -30,52 +31,95 @@ def relay_function(operator: Operator) -> Any:
     Constants inside of a function are described by their shape alone; they hold ones.
 
     Raises:
-        ModelError: the description does not tell, as of an op of another package, or of several tuples.
+        ModelError: the description does not tell, as of an op of another package.
+    """
+    tvm = load_tvm()
+    failures = (tvm.TVMError, ValueError, TypeError, AttributeError, KeyError, IndexError)
+    cause: Exception | None = None
+    for sizes, squeezes in itertools.product(_tuple_sizes(operator), (True, False)):
+        try:
+            function = _made(operator, sizes, squeezes)
+        except failures as error:
+            cause = cause or error
+            continue
+        constant = tuple(parameter.name_hint.startswith("p") for parameter in function.params)
+        if describe(function, constant).key == operator.key:
+            return function
+    raise ModelError(f"{operator.name} cannot be made again from its description") from cause
+
+
+def _made(operator: Operator, sizes: Mapping[str, int], squeezes: bool) -> Any:
+    """What the description says, where a tuple has so many fields.
+
+    Args:
+        squeezes: whether a squeeze without an axis drops all axes of length one; else none. Descriptions leave out
+            what is empty, and do not tell the two apart.
     """
     tvm = load_tvm()
     relay = tvm.relay
-    try:
-        variables = _parameters(operator)
-        values: list[Any] = []
-        for edge, attrs in zip(operator.structure.split(";"), operator.attrs, strict=True):
-            name, _, rest = edge.partition("(")
-            arguments = [_argument(text, variables, values) for text in _parts(rest[:-1])]
-            op = relay.op.get(name)
-            values.append(relay.Call(op, arguments, _attributes(op, attrs)))
-        function = relay.Function(list(variables.values()), _result(operator, variables, values))
-        function = function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
-        function = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-    except (tvm.TVMError, ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
-        raise ModelError(f"{operator.name} cannot be made again from its description") from error
-    constant = tuple(name.startswith("p") for name in variables)
-    if describe(function, constant).key != operator.key:
-        raise ModelError(f"{operator.name} cannot be made again from its description: it becomes another operator")
-    return function
+    variables = _parameters(operator, sizes)
+    values: list[Any] = []
+    for edge, attrs in zip(operator.structure.split(";"), operator.attrs, strict=True):
+        name, _, rest = edge.partition("(")
+        arguments = [_argument(text, variables, values) for text in _parts(rest[:-1])]
+        given = {"axis": []} | attrs if name == "squeeze" and not squeezes else attrs
+        op = relay.op.get(name)
+        values.append(relay.Call(op, arguments, _attributes(op, given)))
+    function = relay.Function(list(variables.values()), _result(operator, variables, values))
+    function = function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
 
 
-def _parameters(operator: Operator) -> dict[str, Any]:
-    """Variables by their name in the structure; of the inputs and of the weights one at most is a tuple."""
+def _named(operator: Operator, letter: str) -> dict[str, int]:
+    """The inputs (i) or weights (p) in their order; of each the fields that are taken from it; 0: it is no tuple."""
+    found: dict[int, int] = {}
+    for name, number, field in _PARAMETER.findall(operator.structure):
+        if name == letter:
+            found[int(number)] = max(found.get(int(number), 0), int(field[1:]) + 1 if field else 0)
+    return {f"{letter}{number}": found[number] for number in sorted(found)}
+
+
+def _tuple_sizes(operator: Operator) -> Iterator[dict[str, int]]:
+    """How many fields each tuple may have, so that all tensors find a place; 0: it is no tuple."""
+    inputs = list(_sizes(_named(operator, "i"), len(operator.inputs)))
+    for params in _sizes(_named(operator, "p"), len(operator.params)):
+        yield from (of_inputs | params for of_inputs in inputs)
+
+
+def _sizes(named: Mapping[str, int], tensors: int) -> Iterator[dict[str, int]]:
+    tuples = [name for name, fields in named.items() if fields]
+    spare = tensors - sum(fields or 1 for fields in named.values())
+    if not tuples:  # one may be taken whole
+        yield from ({**named, name: spare + 1} for name in named if spare > 0)
+        yield from [dict(named)] * (spare == 0)
+    elif spare >= 0:
+        for more in _shares(spare, len(tuples)):
+            yield {**named, **{name: named[name] + fields for name, fields in zip(tuples, more)}}
+
+
+def _shares(count: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """All ways to divide a number."""
+    if parts == 1:
+        yield (count,)
+        return
+    for first in range(count + 1):
+        yield from ((first, *rest) for rest in _shares(count - first, parts - 1))
+
+
+def _parameters(operator: Operator, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Variables by their name in the structure, in its order."""
     relay = load_tvm().relay
-    found = sorted({(int(n), letter) for letter, n, _ in _PARAMETER.findall(operator.structure)})
-    tuples = {(int(n), letter) for letter, n, field in _PARAMETER.findall(operator.structure) if field}
-    types: dict[str, Any] = {}
-    for letter, tensors in (("i", operator.inputs), ("p", operator.params)):
-        mine = [one for one in found if one[1] == letter]
-        spare = len(tensors) - len(mine)
-        tupled = [one for one in mine if one in tuples] or (mine[:1] if spare else [])
-        if spare < 0 or len(tupled) > 1 or (spare and len(mine) > 1 and not tuples):
-            raise ValueError("several tuples")
-        types |= dict(zip((f"{letter}{n}" for n, _ in mine), _types(tensors, mine, tupled, spare + 1)))
-    return {f"{letter}{n}": relay.Var(f"{letter}{n}", types[f"{letter}{n}"]) for n, letter in found}
+    waiting = {"i": iter(operator.inputs), "p": iter(operator.params)}
 
+    def tensor(name: str) -> Any:
+        spec = next(waiting[name[0]])
+        return relay.TensorType(spec.shape, spec.dtype)
 
-def _types(
-    tensors: Sequence[TensorSpec], parameters: Sequence[object], tupled: Sequence[object], fields: int
-) -> Iterator[Any]:
-    relay = load_tvm().relay
-    waiting = iter(relay.TensorType(tensor.shape, tensor.dtype) for tensor in tensors)
-    for parameter in parameters:
-        yield relay.TupleType([next(waiting) for _ in range(fields)]) if parameter in tupled else next(waiting)
+    types = {
+        name: relay.TupleType([tensor(name) for _ in range(fields)]) if fields else tensor(name)
+        for name, fields in sizes.items()
+    }
+    return {name: relay.Var(name, types[name]) for name in sorted(types, key=lambda name: int(name[1:]))}
 
 
 def _result(operator: Operator, variables: dict[str, Any], values: list[Any]) -> Any:
@@ -94,7 +138,7 @@ def _argument(text: str, variables: dict[str, Any], values: list[Any]) -> Any:
     if constant:
         import numpy as np
 
-        return relay.const(np.ones([int(d) for d in constant[2].split(",") if d.strip()], constant[1]))
+        return relay.const(np.ones([int(d) for d in constant[2].split(",") if d.strip()]), constant[1])
     found = _ARGUMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text} is no value")
@@ -114,17 +158,23 @@ def _parts(text: str) -> list[str]:
 
 
 def _attributes(op: Any, attrs: dict[str, Any]) -> Any:
-    """TVM's attributes from plain values; those that a description leaves out are None."""
-    tvm = load_tvm()
+    """TVM's attributes from plain values; those that a description leaves out are empty, whatever is usual."""
     kind = _ATTRIBUTES.get(op.name, op.attrs_type_key)
     if not kind:
         if attrs or op.name in _NOT_MADE:
             raise ValueError(f"TVM does not tell which attributes {op.name} takes")
         return None
+    made = _made_node(kind, attrs)
+    usual = {name: value for name, value in attributes(made).items() if name not in attrs}
+    return _made_node(kind, attrs | {name: type(value)() for name, value in usual.items()}) if usual else made
+
+
+def _made_node(kind: str, attrs: dict[str, Any]) -> Any:
+    """Attributes without a usual value that are left out are None."""
     given = dict(attrs)
     while True:
         try:
-            return tvm.ir.make_node(kind, **given)
+            return load_tvm().ir.make_node(kind, **given)
         except AttributeError as error:
             missing = _MISSING.search(str(error))
             if missing is None or missing[1] in given:

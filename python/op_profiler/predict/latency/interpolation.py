@@ -8,6 +8,7 @@ Delaunay triangulation, `scipy.interpolate.LinearNDInterpolator`), inside the hu
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Any
 
@@ -24,6 +25,7 @@ _FIXED = tuple(
     or name in ("window", "stride", "in_block", "out_block", "transposed_a", "transposed_b")
     or name in ("inputs", "ops", "transcendental", "roots", "moves", "rank")
 )
+_MULTIPLIERS = np.random.default_rng(0).integers(1, 2**63, size=len(_FIXED) + 2, dtype=np.uint64) | np.uint64(1)
 _MOST_AXES = 4
 _POINTS_PER_AXIS = 8
 _SPREAD = 0.5
@@ -38,11 +40,11 @@ def families_of(query: Query) -> np.ndarray:
     fixed = np.stack([*(query.column(name) for name in _FIXED), query.network], axis=1)
     words = np.array([_digest(ops) for ops in query.op_sets], dtype=np.uint64)[query.vocabulary]
     parts = np.ascontiguousarray(fixed, dtype=np.float32).view(np.uint32).astype(np.uint64)
-    multipliers = np.random.default_rng(0).integers(1, 2**63, size=parts.shape[1] + 1, dtype=np.uint64) | np.uint64(1)
-    families: np.ndarray = (parts * multipliers[:-1]).sum(axis=1, dtype=np.uint64)
-    return families ^ (words * multipliers[-1]) ^ (query.threads.astype(np.uint64) << np.uint64(48))
+    families: np.ndarray = (parts * _MULTIPLIERS[:-1]).sum(axis=1, dtype=np.uint64)
+    return families ^ (words * _MULTIPLIERS[-1]) ^ (query.threads.astype(np.uint64) << np.uint64(48))
 
 
+@functools.lru_cache(maxsize=1 << 12)
 def _digest(words: frozenset[str]) -> int:
     return int.from_bytes(hashlib.blake2b("|".join(sorted(words)).encode(), digest_size=8).digest(), "little")
 

@@ -208,23 +208,16 @@ class Predictor:
             traffic_bytes = self.usual_traffic_bytes if traffic_bytes is None else traffic_bytes
             query = Query.of(operators, threads=threads, traffic_bytes=traffic_bytes)
         self.check_threads(query.threads)
-        tier, log_ratio = self._tiers(query)
-        latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
-        width = np.empty(len(query))
-        for number in (SAMPLED, INTERPOLATED, REGRESSED, BOUND):
-            mine = np.flatnonzero(tier == number)
-            if len(mine):
-                width[mine] = self.spread.half_width(query.take(mine), TIERS[number])
-        known = np.flatnonzero(tier == MEASURED)
-        at = self.measured.find(query)[1][known]
-        latency[known], width[known] = self.measured.latency_us[at], self.measured.spread[at]
-        outside = self._outside(query) & (tier > SAMPLED) & (tier < UNSUPPORTED)
-        width = np.where(outside, 2 * width, width)  # a tree says the same beyond the data as at its edge
-        unsupported = tier == UNSUPPORTED
-        latency[unsupported] = width[unsupported] = np.nan
-        return OperatorPrediction(
-            latency, latency * np.exp(-width), latency * np.exp(width), tier, outside, self._too_large(query)
-        )
+        known, at = self._looked_up(query)
+        latency, width = np.empty((2, len(query)))
+        latency[known], width[known] = self.measured.latency_us[at[known]], self.measured.spread[at[known]]
+        tier = np.full(len(query), MEASURED)
+        outside = np.zeros(len(query), dtype=bool)
+        too_large = self._too_large(query)
+        rest = np.flatnonzero(~known | too_large)
+        if len(rest):
+            latency[rest], width[rest], tier[rest], outside[rest] = self._estimated(query.take(rest), too_large[rest])
+        return OperatorPrediction(latency, latency * np.exp(-width), latency * np.exp(width), tier, outside, too_large)
 
     def check(self) -> None:
         """Refuse parts that do not fit together, as of a damaged file: asks for what was measured and for what was not.
@@ -264,8 +257,7 @@ class Predictor:
         """Mask of the entries whose estimate is closer where `Query.loops` tells their loops."""
         if self.base.kernels is None:
             return np.zeros(len(query), dtype=bool)
-        looked_up = self.measured.find(query)[0] if self.method.looks_up else np.zeros(len(query), dtype=bool)
-        return np.asarray(~looked_up)
+        return np.asarray(~self._looked_up(query)[0])
 
     def check_threads(self, threads: Sequence[int] | np.ndarray) -> None:
         """Refuse thread counts that were never measured.
@@ -273,7 +265,8 @@ class Predictor:
         Raises:
             UsageError: tells which were.
         """
-        strange = np.setdiff1d(threads, self.roofline.threads)
+        asked = np.asarray(threads)
+        strange = np.unique(asked[~np.isin(asked, self.roofline.threads)])
         if len(strange):
             raise UsageError(
                 f"there are no measurements at {', '.join(map(str, strange))} threads on {self.device.processor}; "
@@ -281,18 +274,38 @@ class Predictor:
                 f"{strange[0]}"
             )
 
-    def _tiers(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
-        """The tier of each entry, and log of time over bound where another tier than ``measured`` answers."""
+    def _looked_up(self, query: Query) -> tuple[np.ndarray, np.ndarray]:
+        """Whether what was measured answers for each entry, and where it is."""
+        if self.method.looks_up:
+            return self.measured.find(query)
+        return np.zeros(len(query), dtype=bool), np.zeros(len(query), dtype=np.intp)
+
+    def _estimated(
+        self, query: Query, too_large: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Latency, half-width of the interval on a logarithmic scale, tier and `outside` of entries that were not looked
+        up."""
+        tier, log_ratio = self._tiers(query, too_large)
+        latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
+        width = np.full(len(query), np.nan)
+        for number in (SAMPLED, INTERPOLATED, REGRESSED, BOUND):
+            mine = np.flatnonzero(tier == number)
+            if len(mine):
+                width[mine] = self.spread.half_width(query.take(mine), TIERS[number])
+        outside = self._outside(query) & (tier > SAMPLED) & (tier < UNSUPPORTED)
+        latency[tier == UNSUPPORTED] = np.nan
+        return latency, np.where(outside, 2 * width, width), tier, outside
+
+    def _tiers(self, query: Query, too_large: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The tier of each entry that was not looked up, and log of time over bound."""
         log_ratio = np.zeros(len(query))
         known = np.array([s <= self.vocabulary for s in query.op_sets], dtype=bool)
         tier = np.where(known[query.vocabulary], REGRESSED, BOUND)
         if self.method.corrects_samples:
             tier[self.measured.find(query.sampled())[0]] = SAMPLED
-        if self.method.looks_up:
-            tier[self.measured.find(query)[0]] = MEASURED
         dtypes = np.array([self._has_dtypes(s) for s in query.op_sets], dtype=bool)[query.vocabulary]
         tier[~dtypes & (tier > SAMPLED)] = UNSUPPORTED
-        tier[self._too_large(query)] = UNSUPPORTED
+        tier[too_large] = UNSUPPORTED
         if not self.method.learns and self.method.bounds:
             tier[tier == REGRESSED] = BOUND
         if not self.method.bounds:
