@@ -25,6 +25,7 @@ sample --count 6000 --seed 32 --rounds 15 "$@"
 # What predictors were farthest off on: transposed convolutions, rows that no tile divides, products, repacking.
 sample --kinds transformer --count 700 --seed 47 --rounds 15 "$@"
 sample --kinds gates,lrn,conv2d_grouped --count 400 --seed 48 --rounds 15 "$@"
+sample --kinds activation,conv2d_wide_groups --count 600 --seed 49 --rounds 15 "$@"
 sample --kinds conv2d_transpose --count 800 --seed 33 --rounds 15 "$@"
 sample --kinds dense --count 1500 --seed 34 --rounds 15 "$@"
 sample --kinds batch_matmul --count 1200 --seed 35 --rounds 15 "$@"

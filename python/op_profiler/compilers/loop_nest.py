@@ -47,9 +47,10 @@ class LoopNest:
     Attributes:
         loops: from the outermost to the innermost. A loop over several fused axes stands as one loop an axis.
         accesses: every tensor that is read, in the order of the expression; the one that is written is the last.
-        operations: how many of each one iteration has: ``add`` (subtractions, minima and maxima too), ``mul``, ``div``,
-            ``fma`` (multiplications that an addition takes up; they are among ``mul`` too), ``select``, ``call`` (exp,
-            erf, tanh and the like). Less than one where it is taken out of inner loops.
+        operations: how many of each one iteration has: ``add`` (subtractions, minima and maxima too), ``mul``, ``div``
+            (roots too), ``fma`` (multiplications that an addition takes up; they are among ``mul`` too), ``select``,
+            ``call`` (of functions of the C library, in evaluations of exp: tanh counts two). Less than one where it is
+            taken out of inner loops.
         guards: conditions around the statement.
     """
 

@@ -20,6 +20,10 @@ _INSTRUCTIONS = frozenset(
 )
 """Calls that are an instruction or two: integers, and what a processor has for sums of int8."""
 _NOTHING = frozenset({"likely", "reinterpret"})
+_DIVISIONS = frozenset({"sqrt", "rsqrt"})
+"""Calls that are an instruction of the unit that divides."""
+_CALLS = {"erf": 1.5, "tanh": 2.0, "pow": 2.5}
+"""How many evaluations of exp a call of the C library takes as long as, on both processors whose times ship."""
 
 Expression = int | tuple[Any, ...]
 """An index: a number, ``("v", variable)``, ``("load",)``, or an operator and its arguments."""
@@ -58,14 +62,14 @@ class _Statement:
             ]
         self.accesses: list[tuple[int, bool, bool, int, int, Expression]] = []
         self.operations: dict[str, float] = {}
-        self.slow: list[tuple[str, int, int, Expression]] = []
+        self.slow: list[tuple[str, float, int, int, Expression]] = []
 
     def count(self, name: str) -> None:
         self.operations[name] = self.operations.get(name, 0) + 1
 
-    def count_slow(self, name: str, first: int, operands: Expression) -> None:
+    def count_slow(self, name: str, first: int, operands: Expression, amount: float = 1.0) -> None:
         """A division or a call of `operands`, which the accesses from `first` on belong to."""
-        self.slow.append((name, first, len(self.accesses), operands))
+        self.slow.append((name, amount, first, len(self.accesses), operands))
 
 
 class Reader:
@@ -212,7 +216,8 @@ class Reader:
         if name in _INSTRUCTIONS and not self._places:
             statement.count("mul")
         elif name not in _NOTHING and not self._places:
-            statement.count_slow("call", first, ("call", *values))
+            kind = "div" if name in _DIVISIONS else "call"
+            statement.count_slow(kind, first, ("call", *values), _CALLS.get(name, 1.0))
         return values[0] if values else 0
 
 
@@ -243,7 +248,7 @@ def _nest(statement: _Statement) -> LoopNest:
         strides = tuple(abs(_value(place, variable, step) - start) for variable, step in steps)
         accesses.append(Access(tensor, argument, written, item, elements, strides, _gathers(place)))
     operations = dict(statement.operations)
-    for name, first, last, operands in statement.slow:  # LLVM takes what does not change in a loop out of it
+    for name, amount, first, last, operands in statement.slow:  # LLVM takes what does not change in a loop out of it
         used = _variables(operands)
         changing = [
             n
@@ -251,7 +256,7 @@ def _nest(statement: _Statement) -> LoopNest:
             if variable in used or any(access.strides[n] for access in accesses[first:last])
         ]
         inside = math.prod(loop.extent for loop in loops[max(changing, default=-1) + 1 :])
-        operations[name] = operations.get(name, 0) + 1 / inside
+        operations[name] = operations.get(name, 0) + amount / inside
     return LoopNest(tuple(loops), tuple(accesses), operations, statement.guards)
 
 

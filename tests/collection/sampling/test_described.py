@@ -9,6 +9,7 @@ import pytest
 from op_profiler.collection.sampling.batches import operators_of_points
 from op_profiler.collection.sampling.described import described
 from op_profiler.collection.sampling.kinds import (
+    ACTIVATIONS,
     EPILOGUES,
     BatchMatmul,
     Conv2d,
@@ -40,7 +41,8 @@ BLOCKED: tuple[Point, ...] = (
     Pool2d(1, 48, 15, 15, 3, 2, "max"),
     Pool2d(1, 64, 14, 14, 3, 1, "avg"),
     Pool2d(1, 80, 7, 7, 7, 7, "global_avg"),
-    *(Elementwise(op, (1, 2, 5, 5, 16)) for op in ("relu", "sigmoid", "swish", "relu6", "add", "add_relu", "multiply")),
+    *(Elementwise(op, (1, 2, 5, 5, 16)) for op in ("relu", "sigmoid", "swish", "relu6", *ACTIVATIONS)),
+    *(Elementwise(op, (1, 2, 5, 5, 16)) for op in ("add", "add_relu", "multiply")),
 )
 
 

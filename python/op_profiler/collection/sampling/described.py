@@ -224,6 +224,15 @@ def _activate(fused: _Fused, value: str, name: str, out: tuple[int, ...]) -> Non
         fused.op("multiply", (value, gate), out)
     elif name == "relu6":
         fused.op("clip", (value,), out, {"a_min": 0.0, "a_max": 6.0})
+    elif name == "hardswish":
+        gate = fused.op("add", (value, constant), out)
+        gate = fused.op("clip", (gate,), out, {"a_min": 0.0, "a_max": 6.0})
+        fused.op("multiply", (value, fused.op("divide", (gate, constant), out)), out)
+    elif name == "gelu_tanh":
+        half = fused.op("multiply", (value, constant), out)
+        cube = fused.op("multiply", (fused.op("power", (value, constant), out), constant), out)
+        scaled = fused.op("multiply", (fused.op("add", (value, cube), out), constant), out)
+        fused.op("multiply", (half, fused.op("add", (fused.op("tanh", (scaled,), out), constant), out)), out)
     elif name == "gelu":
         half = fused.op("multiply", (value, constant), out)
         scaled = fused.op("multiply", (value, constant), out)

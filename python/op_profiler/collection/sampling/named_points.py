@@ -39,6 +39,24 @@ def _conv2d_grouped(rng: random.Random) -> Point:
     )
 
 
+def _conv2d_wide_groups(rng: random.Random) -> Point:
+    """Of more channels a group, of images as in ShuffleNet, and of one row of tokens as in SqueezeBERT."""
+    groups, size = rng.choice((2, 3, 4, 4, 8)), sizes.size(rng, 5, 64)
+    sequence = rng.random() < 0.3
+    channels = [groups * sizes.log_uniform(rng, 16, 768 if sequence else 256, 2) for _ in range(2)]
+    return kinds.Conv2d(
+        batch=1,
+        in_channels=channels[0],
+        height=1 if sequence else size,
+        width=sizes.sequence(rng) if sequence else size,
+        out_channels=channels[1],
+        kernel=1 if sequence else rng.choices((1, 3), (0.7, 0.3))[0],
+        stride=1 if sequence else rng.choices((1, 2), (0.8, 0.2))[0],
+        groups=groups,
+        epilogue=rng.choice(("none", "bias", "bias_relu", "residual_relu")),
+    )
+
+
 def _conv3d(rng: random.Random) -> Point:
     return kinds.Conv3d(
         in_channels=3 if rng.random() < 0.1 else sizes.channels(rng, 8, 256),
@@ -138,6 +156,13 @@ def _lrn(rng: random.Random) -> Point:
     return kinds.LocalResponseNorm(sizes.channels(rng, 16, 256), sizes.size(rng, 6, 64), rng.choice((3, 5, 5, 9)))
 
 
+def _activation(rng: random.Random) -> Point:
+    """Over the features of a sequence or the channels of an image."""
+    op = rng.choice((*kinds.ACTIVATIONS, *kinds.ACTIVATIONS, "gelu", "swish", "tanh", "sigmoid"))
+    sequence = (1, sizes.sequence(rng), sizes.features(rng, 32))
+    return kinds.Elementwise(op, sequence if rng.random() < 0.5 else sizes.activation_shape(rng))
+
+
 def _run_time_weights(rng: random.Random) -> Point:
     """Dense layers whose weight is an activation, and the packing of such a weight alone."""
     rows, columns = sizes.features(rng, 32), sizes.features(rng, 32)
@@ -224,6 +249,8 @@ WHERE_NAMED: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
     "transformer": (0.03, _transformer),
     "gates": (0.01, _gates),
     "lrn": (0.01, _lrn),
+    "activation": (0.01, _activation),
+    "conv2d_wide_groups": (0.01, _conv2d_wide_groups),
     "float16": (0.04, _float16),
     "int8": (0.06, _int8),
 }

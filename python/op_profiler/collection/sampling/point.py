@@ -105,6 +105,14 @@ def activate(scope: Scope, x: Node, name: str) -> Node:
         half, root = scope.constant(0.5), scope.constant(math.sqrt(0.5))
         shifted = relay.add(relay.erf(relay.multiply(x, root)), scope.constant(1.0))
         return relay.multiply(relay.multiply(x, half), shifted)
+    if name == "gelu_tanh":  # as GPT-2 has it (Hendrycks & Gimpel, Gaussian error linear units, 2016)
+        cube = relay.multiply(relay.power(x, scope.constant(3.0)), scope.constant(0.044715))
+        scaled = relay.multiply(relay.add(x, cube), scope.constant(math.sqrt(2 / math.pi)))
+        half, shifted = relay.multiply(x, scope.constant(0.5)), relay.add(relay.tanh(scaled), scope.constant(1.0))
+        return relay.multiply(half, shifted)
+    if name == "hardswish":
+        gate = relay.divide(relay.clip(relay.add(x, scope.constant(3.0)), 0.0, 6.0), scope.constant(6.0))
+        return relay.multiply(x, gate)
     if name == "swish":
         return relay.multiply(x, relay.sigmoid(x))
     if name == "relu6":

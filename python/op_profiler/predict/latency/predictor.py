@@ -280,11 +280,9 @@ class Predictor:
             return self.measured.find(query)
         return np.zeros(len(query), dtype=bool), np.zeros(len(query), dtype=np.intp)
 
-    def _estimated(
-        self, query: Query, too_large: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Latency, half-width of the interval on a logarithmic scale, tier and `outside` of entries that were not looked
-        up."""
+    def _estimated(self, query: Query, too_large: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Of entries that were not looked up: latency, half-width of the interval on a logarithmic scale, tier, and
+        whether they are `outside`."""
         tier, log_ratio = self._tiers(query, too_large)
         latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
         width = np.full(len(query), np.nan)

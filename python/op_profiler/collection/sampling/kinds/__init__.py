@@ -5,6 +5,7 @@ become several operators (a layer norm becomes its means and its scaling).
 """
 
 from op_profiler.collection.sampling.kinds.around import (
+    ACTIVATIONS,
     BINARY,
     POOLS,
     REDUCTIONS,
@@ -37,6 +38,7 @@ from op_profiler.collection.sampling.kinds.products import BatchMatmul, Dense, D
 from op_profiler.collection.sampling.point import EPILOGUES
 
 __all__ = [
+    "ACTIVATIONS",
     "BINARY",
     "CELLS",
     "EPILOGUES",

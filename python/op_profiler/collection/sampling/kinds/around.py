@@ -9,6 +9,8 @@ from op_profiler.collection.sampling.point import Point, Scope, activate
 from op_profiler.compilers.tvm_types import Node
 
 UNARY = ("relu", "sigmoid", "tanh", "gelu", "relu6", "sqrt", "exp", "swish")
+ACTIVATIONS = ("gelu_tanh", "hardswish")
+"""Further ones of one operand, drawn where their kind is named."""
 BINARY = ("add", "multiply", "subtract", "add_relu")
 POOLS = ("max", "avg", "global_avg")
 REDUCTIONS = ("sum", "max", "mean")
@@ -91,7 +93,7 @@ class LayerNorm(Point):
 
 @dataclasses.dataclass(frozen=True)
 class Elementwise(Point):
-    """One of `UNARY` or `BINARY`; `shape` is the shape of all its operands."""
+    """One of `UNARY`, `ACTIVATIONS` or `BINARY`; `shape` is the shape of all its operands."""
 
     kind = "elementwise"
     op: str
@@ -100,7 +102,7 @@ class Elementwise(Point):
     def expression(self, scope: Scope) -> Node:
         relay = scope.relay
         x = scope.input(*self.shape)
-        if self.op in UNARY:
+        if self.op in (*UNARY, *ACTIVATIONS):
             return activate(scope, x, self.op)
         y = scope.input(*self.shape)
         if self.op == "add_relu":
@@ -109,7 +111,7 @@ class Elementwise(Point):
 
     def work(self) -> tuple[float, float]:
         elements = float(math.prod(self.shape))
-        return elements, (2 if self.op in UNARY else 3) * elements
+        return elements, (3 if self.op in BINARY else 2) * elements
 
 
 @dataclasses.dataclass(frozen=True)
