@@ -73,6 +73,7 @@ def examples_of(operators: list[Operator], rng: np.random.Generator, noise: floa
         threads=threads,
         latency_us=latency,
         half_width=np.full(len(rows), 0.01),
+        steady_us=np.full(len(rows), np.nan),
         device=np.zeros(len(rows), dtype=int),
         devices=[device],
         model=model[operator],

@@ -14,8 +14,8 @@ from op_profiler.predict.latency.steady_times import steady
 
 def twice(known: Examples) -> Examples:
     """Every model was run a second time."""
-    names = ["operator", "threads", "latency_us", "half_width", "device", "occurrences", "traffic_bytes"]
-    names += ["working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
+    names = ["operator", "threads", "latency_us", "half_width", "steady_us", "device", "occurrences"]
+    names += ["traffic_bytes", "working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
     doubled: dict[str, Any] = {name: np.concatenate([getattr(known, name)] * 2) for name in names}
     model = np.concatenate([known.model, known.model + len(known.models)])
     return dataclasses.replace(
@@ -41,6 +41,18 @@ def test_a_slow_run_is_told_from_a_slow_operator(known: Examples, part: float) -
     assert len(found) == len(measured)
     assert found.latency_us[second] == pytest.approx(found.latency_us[~second])
     assert found.whole_model_us[second] == pytest.approx(found.whole_model_us[~second])
+
+
+@pytest.mark.parametrize("part", [1.0, 0.4])
+def test_rounds_that_neighbours_disturbed_are_told_by_the_quiet_ones(known: Examples, part: float) -> None:
+    """Medians of the second runs lie far above their quiet rounds, and are too slow by a part of that."""
+    measured = twice(known)
+    second = measured.model >= len(known.models)
+    disturbed = np.where(second, 1.3, 1.0)
+    latency_us = measured.latency_us * disturbed**part
+    found = steady(dataclasses.replace(measured, latency_us=latency_us, steady_us=0.9 * latency_us / disturbed))
+    assert found.latency_us[second] == pytest.approx(found.latency_us[~second])
+    assert np.isnan(found.steady_us).all()
 
 
 def test_where_little_was_repeated_half_of_what_the_probe_says_counts(known: Examples) -> None:

@@ -59,6 +59,7 @@ COLUMNS = (
     "median_us",
     "ci_low_us",
     "ci_high_us",
+    "steady_us",
     "foreign_load",
     "error",
     "complete",
@@ -67,8 +68,8 @@ COLUMNS = (
 MOST_ROWS = 50_000
 """Of networks, and as many of batches of sampled operators: what a fit holds of a row is about two kilobytes."""
 NOT_DRAWN = f"beyond {MOST_ROWS:,}: whole models are drawn by chance, the same ones each time"
-_MAY_MISS = ("ci_low_us", "ci_high_us", "whole_model_us")
-_NUMBERS = 11
+_MAY_MISS = ("ci_low_us", "ci_high_us", "whole_model_us", "steady_us")
+_NUMBERS = 12
 """Of a row beside its times of the probe: see `_Kept.add`."""
 
 T = TypeVar("T")
@@ -84,6 +85,7 @@ class Examples:
         threads: asked for.
         latency_us: median over the rounds, without what the call takes.
         half_width: half of the 95 % interval of the median, relative to it.
+        steady_us: of the quietest tenth of the rounds (`Measurement.steady_us`); NaN where it is not known.
         device: index into `devices`.
         model: index into `models`: the model or the batch of sampled operators in which it ran.
         occurrences: how often that model calls the operator.
@@ -102,6 +104,7 @@ class Examples:
     threads: np.ndarray
     latency_us: np.ndarray
     half_width: np.ndarray
+    steady_us: np.ndarray
     device: np.ndarray
     devices: list[DeviceName]
     model: np.ndarray
@@ -121,7 +124,7 @@ class Examples:
 
     def where(self, mask: np.ndarray) -> Examples:
         """The entries of a mask; operators, devices and models stay as they are."""
-        names = ["operator", "threads", "latency_us", "half_width", "device", "model", "occurrences"]
+        names = ["operator", "threads", "latency_us", "half_width", "steady_us", "device", "model", "occurrences"]
         names += ["traffic_bytes", "working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
@@ -258,7 +261,7 @@ class _Kept:
         operator, operators = _renumbered(numbers[:, 0], list(self._operators.values()))
         device, devices = _renumbered(numbers[:, 1], list(self._devices.values()))
         model, models = _renumbered(numbers[:, 2], list(self._models.values()))
-        occurrences, latency, low, high, whole = (numbers[:, n].copy() for n in range(5, 10))
+        occurrences, latency, low, high, whole, quiet = (numbers[:, n].copy() for n in range(5, 11))
         moved = np.array([o.bytes_read + o.bytes_written for o in operators], dtype=np.float64)
         calls = occurrences.astype(np.int64)
         traffic, working_set = _traffic(operator, model, calls, moved, len(models))
@@ -268,6 +271,7 @@ class _Kept:
             threads=numbers[:, 4].astype(np.int64),
             latency_us=latency,
             half_width=(high - low) / 2 / np.maximum(latency, 1e-9),
+            steady_us=quiet,
             device=device,
             devices=devices,
             model=model,

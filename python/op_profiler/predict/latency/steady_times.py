@@ -16,28 +16,31 @@ _FEWEST_RUNS = 8
 _FEWEST_REPEATED = 200
 _FARTHEST_REPEATED = 0.5
 """Times of an operator that are further from their mean, on a logarithmic scale, are so for another reason."""
-_USUAL_PART = 0.5
-"""Of what the probe says, where too few operators were measured in several runs to tell."""
+_USUAL_PARTS = (0.5, 0.5)
+"""Of what the probe and the quiet rounds say, where too few operators were measured in several runs to tell."""
 
 
 def steady(examples: Examples) -> Examples:
-    """The same measurements, as they would have been taken while the steadiness probe shows its median.
+    """The same measurements, as they would have been taken in the usual state of the machine.
 
-    The probe's two kernels (`op_profiler.measure.steadiness`) say how much slower arithmetic and memory were than usual
-    at that thread count, among runs whose probe read as much. An operator slows down by a part of the mean of the two,
-    on a logarithmic scale, weighted by what it waits for according to its roofline; a whole model by the mean of its
-    operators. How large that part is, operators tell that were measured in several runs: a reading of the probe is of
-    a moment, and taken for the whole run it would bring in more than it takes out. Runs without a steadiness probe
-    stay as they are.
+    Two things tell of the state. The probe's two kernels (`op_profiler.measure.steadiness`) say how much slower
+    arithmetic and memory were than usual at that thread count, among runs whose probe read as much; an operator slows
+    down by their mean on a logarithmic scale, weighted by what it waits for according to its roofline. And the more the
+    median of an operator's rounds lies above that of the quietest tenth (`Measurement.steady_us`), beyond what is
+    usual, the more its neighbours disturbed it.
+
+    Of each a part is believed. How large these parts are, operators tell that were measured in several runs: both
+    are of a moment, and taken whole they would bring in more than they take out. A whole model changes by the mean of
+    its operators. Runs that nothing is known of stay as they are.
 
     Where a kernel of the probe was more than `FARTHEST` times off, the machine did something that no factor describes
     (two threads on one core, for instance); such measurements are left out and counted.
 
     Returns:
-        Examples without a steadiness probe: asking again changes nothing.
+        Examples that tell nothing of their state: asking again changes nothing.
     """
     known = np.isfinite(examples.gauge_us).all(axis=1)
-    if not known.any():
+    if not known.any() and not np.isfinite(examples.steady_us).any():
         return examples
     slower = np.zeros_like(examples.gauge_us)
     comparable = np.stack([examples.device, examples.threads, examples.gauge_bytes], axis=1)
@@ -48,39 +51,60 @@ def steady(examples: Examples) -> Examples:
             usual = np.median(examples.gauge_us[mine][first], axis=0)
             slower[mine] = np.log(examples.gauge_us[mine] / usual)
     usual_state = (np.abs(slower) <= np.log(FARTHEST)).all(axis=1)
-    expected = (slower * _shares(examples)).sum(axis=1)
-    factor = np.exp(_part(examples.where(usual_state & known), expected[usual_state & known]) * expected)
-    count = int((~usual_state).sum())
+    said = np.stack([(slower * _shares(examples)).sum(axis=1), _disturbed(examples)], axis=1)
+    factor = np.ones(len(examples))
+    for count in np.unique(examples.threads):
+        mine = examples.threads == count
+        parts = _parts(examples.where(mine & usual_state), said[mine & usual_state])
+        factor[mine] = np.exp(said[mine] @ parts)
+    left = int((~usual_state).sum())
     found = dataclasses.replace(
         examples,
         latency_us=examples.latency_us / factor,
         whole_model_us=examples.whole_model_us / _of_models(examples, factor),
         gauge_us=np.full_like(examples.gauge_us, np.nan),
-        left_out=examples.left_out | ({"the machine was in an unusual state": count} if count else {}),
+        steady_us=np.full_like(examples.steady_us, np.nan),
+        left_out=examples.left_out | ({"the machine was in an unusual state": left} if left else {}),
     )
     return found.where(usual_state)
 
 
-def _part(examples: Examples, expected: np.ndarray) -> float:
-    """How much of what the probe says operators slow down by, 0 to 1: least squares over the times of one operator at
-    one thread count around their mean.
+def _disturbed(examples: Examples) -> np.ndarray:
+    """Logarithm of an operator's median over its quiet rounds, beyond what is usual at its thread count; 0 where that
+    is not known."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.log(examples.latency_us / examples.steady_us)
+    found = np.zeros(len(examples))
+    for count in np.unique(examples.threads):
+        mine = (examples.threads == count) & np.isfinite(ratio)
+        if mine.any():
+            found[mine] = ratio[mine] - np.median(ratio[mine])
+    return found
+
+
+def _parts(examples: Examples, said: np.ndarray) -> np.ndarray:
+    """How much of what each sign says operators slow down by, 0 to 1, shape (2,): least squares over the times of one
+    operator at one thread count around their mean.
 
     Args:
-        expected: by how much each entry should be slower, on a logarithmic scale.
+        said: by how much each entry should be slower, on a logarithmic scale, shape (entries, 2).
     """
+    from scipy.optimize import lsq_linear
+
     _, group = np.unique(np.stack([examples.operator, examples.threads]), axis=1, return_inverse=True)
     group = group.ravel()
     counts = np.bincount(group)
     several = counts[group] > 1
     if several.sum() < _FEWEST_REPEATED:
-        return _USUAL_PART
+        return np.array(_USUAL_PARTS)
 
     def around_mean(values: np.ndarray) -> np.ndarray:
         return np.asarray((values - (np.bincount(group, values) / counts)[group])[several])
 
-    said, found = around_mean(expected), around_mean(np.log(examples.latency_us))
+    found = around_mean(np.log(examples.latency_us))
     near = np.abs(found) < _FARTHEST_REPEATED
-    return float(np.clip((said[near] * found[near]).sum() / max((said[near] ** 2).sum(), 1e-12), 0.0, 1.0))
+    signs = np.stack([around_mean(one)[near] for one in said.T], axis=1)
+    return np.asarray(lsq_linear(signs, found[near], bounds=(0.0, 1.0)).x)
 
 
 def _shares(examples: Examples) -> np.ndarray:
