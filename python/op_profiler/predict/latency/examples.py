@@ -16,7 +16,7 @@ from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.devices import DeviceName, device_of, rows_of_file
-from op_profiler.predict.latency.usable import call_us, reason_against
+from op_profiler.predict.latency.usable import DENORMAL, call_us, reason_against
 
 COLUMNS = (
     "operator_key",
@@ -181,9 +181,11 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
 
     Left out are failures, check points, rows under foreign load, other schedules, and operators outside a model: the
     caches are then in another state than in a network. Of sweeps only what the machine does by itself is used, and one
-    set of cores for each model and thread count. Of more than `MOST_ROWS` rows, whole models are drawn.
+    set of cores for each model and thread count. Of more than `MOST_ROWS` rows, whole models are drawn. A model that
+    computes with denormal numbers does so in every run, also in those of earlier versions, which did not tell.
     """
     left_out: dict[str, int] = {}
+    denormal: set[str] = set()
     kept = _Kept()
     for row in rows:
         reason = reason_against(row, schedules)
@@ -191,6 +193,10 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
             kept.add(row)
         else:
             left_out[reason] = left_out.get(reason, 0) + 1
+        if reason == DENORMAL:
+            denormal.add(row["model_key"])
+    if gone := kept.forget(denormal):
+        left_out[DENORMAL] += gone
     if kept.not_drawn:
         left_out[NOT_DRAWN] = kept.not_drawn
     return kept.examples(left_out)
@@ -232,15 +238,22 @@ class _Kept:
         self._numbers.append(_gauge_bytes(row))
         self._numbers.extend(_gauge(row))
         if gone := draw.dropped():
-            self._forget(gone)
+            self.forget(gone)
 
     def _table(self) -> np.ndarray:
         return np.frombuffer(self._numbers).reshape(-1, _NUMBERS + len(PROBE_NAMES))
 
-    def _forget(self, models: Set[str]) -> None:
-        """Let go of models, and of operators, devices and cores that only they had: what is left is numbered anew."""
-        lost = [self._places[2][key] for key in models]
+    def forget(self, models: Set[str]) -> int:
+        """Let go of models, and of operators, devices and cores that only they had: what is left is numbered anew.
+
+        Returns:
+            How many rows that were.
+        """
+        lost = [self._places[2][key] for key in models if key in self._places[2]]
+        if not lost:
+            return 0
         numbers = self._table()
+        rows = len(numbers)
         numbers = numbers[~np.isin(numbers[:, 2], lost)]
         for column, places in enumerate(self._places):
             keys = list(places)
@@ -250,6 +263,7 @@ class _Kept:
         self._devices = {key: self._devices[key] for key in self._places[1]}
         self._models = {key: self._models[key] for key in self._places[2]}
         self._numbers = array.array("d", numbers.tobytes())
+        return rows - len(numbers)
 
     def examples(self, left_out: dict[str, int]) -> Examples:
         """Those that were measured on the cores that count."""

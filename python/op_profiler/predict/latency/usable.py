@@ -15,6 +15,7 @@ COLUMNS = (
     *("model_key", "cache", "executor", "call_overhead_us", "timing_details"),
 )
 """Columns of the flat table that `reason_against` reads."""
+DENORMAL = "in a model that computes with denormal numbers"
 _AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"])
 """What a batch of sampled operators puts before and behind each (`op_profiler.frontends.sample`)."""
 
@@ -43,7 +44,7 @@ def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
     if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":
         return "not in a model"
     if (row["timing_details"] or {}).get("denormal"):
-        return "in a model that computes with denormal numbers"
+        return DENORMAL
     if row["median_us"] <= call_us(row):
         return "shorter than its call"
     return None
