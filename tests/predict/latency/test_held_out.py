@@ -35,7 +35,9 @@ from op_profiler.predict.latency.predictor import MEASURED, Predictor, query_of
         ("efficientnet", ["efficientnet_b0", "efficientnet_v2_s"]),
         ("squeezenet_v1", ["squeezenet_v1.1", "squeezenet1_0"]),
         ("regnet", ["regnet_y_400mf", "regnet_x_800mf"]),
-        ("albert", ["albert", "of-albert-b1-s128-bd36e486a0bc", "of-albert-b2-2x64_2x64-s64-bd36e486a0bc"]),
+        ("bert", ["albert", "of-albert-b1-s128-bd36e486a0bc", "of-albert-b2-2x64_2x64-s64-bd36e486a0bc"]),
+        ("inception_v3", ["inception_v3", "inceptionv4", "inceptionresnetv2"]),
+        ("resnext", ["resnext50_32x4d", "se_resnext50_32x4d", "senet154"]),
     ],
 )
 def test_a_family_is_a_name_without_its_size(family: str, names: list[str]) -> None:

@@ -28,7 +28,7 @@ _OF_MODEL = re.compile(r"of-(.+?)-b\d+(-[\dx_]+)?(-s\d+)?-[0-9a-f]{12}(-[0-9a-f]
 """Names of batches of a model's operators, as `op_profiler.collection.sampling.batch` makes them: batch size, shapes of
 inputs, sequence length, content, schedule records."""
 _KIN = {
-    **dict.fromkeys(("distilbert", "roberta", "mpnet", "lilt"), "bert"),
+    **dict.fromkeys(("distilbert", "roberta", "albert", "mpnet", "lilt"), "bert"),
     **dict.fromkeys(("wide_resnet", "se_resnet"), "resnet"),
     **dict.fromkeys(("se_resnext", "senet"), "resnext"),
     **dict.fromkeys(("inceptionv", "inceptionresnetv"), "inception_v3"),

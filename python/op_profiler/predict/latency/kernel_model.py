@@ -81,7 +81,7 @@ class KernelModel:
         found = np.full((len(query), 2), np.nan)
         for count in np.unique(query.threads):
             at = int(np.argmin(np.abs(self.threads - count)))
-            mine = np.flatnonzero(query.has_loops & (query.threads == count))
+            mine = query.has_loops & (query.threads == count)
             parts = _parts(query.take(mine), int(count))
             found[mine, 0] = parts.time_us(self.log_costs[at])
             found[mine, 1] = parts.time_us(self.log_costs_of_kinds[at, query.kinds[mine]])

@@ -214,8 +214,8 @@ class Predictor:
         tier = np.full(len(query), MEASURED)
         outside = np.zeros(len(query), dtype=bool)
         too_large = self._too_large(query)
-        rest = np.flatnonzero(~known | too_large)
-        if len(rest):
+        rest = ~known | too_large
+        if rest.any():
             latency[rest], width[rest], tier[rest], outside[rest] = self._estimated(query.take(rest), too_large[rest])
         return OperatorPrediction(latency, latency * np.exp(-width), latency * np.exp(width), tier, outside, too_large)
 
@@ -287,8 +287,8 @@ class Predictor:
         latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
         width = np.full(len(query), np.nan)
         for number in (SAMPLED, INTERPOLATED, REGRESSED, BOUND):
-            mine = np.flatnonzero(tier == number)
-            if len(mine):
+            mine = tier == number
+            if mine.any():
                 width[mine] = self.spread.half_width(query.take(mine), TIERS[number])
         outside = self._outside(query) & (tier > SAMPLED) & (tier < UNSUPPORTED)
         latency[tier == UNSUPPORTED] = np.nan
@@ -308,12 +308,11 @@ class Predictor:
             tier[tier == REGRESSED] = BOUND
         if not self.method.bounds:
             tier[tier == BOUND] = UNSUPPORTED
-        sampled = np.flatnonzero(tier == SAMPLED)
-        if len(sampled):
+        sampled, regressed = tier == SAMPLED, tier == REGRESSED
+        if sampled.any():
             log_ratio[sampled] = self._in_network(query.take(sampled))
-        regressed = np.flatnonzero(tier == REGRESSED)
-        if len(regressed):
-            self._regress(query.take(regressed), regressed, tier, log_ratio)
+        if regressed.any():
+            self._regress(query.take(regressed), np.flatnonzero(regressed), tier, log_ratio)
         bound = tier == BOUND
         log_ratio[bound] = self.spread.typical_above_bound
         return tier, log_ratio

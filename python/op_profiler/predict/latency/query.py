@@ -104,6 +104,8 @@ class Query:
 
     def take(self, indices: np.ndarray) -> Query:
         """The entries of indices or of a mask."""
+        if indices.dtype == bool and indices.all():
+            return self
         names = (*_ARRAYS, "vocabulary")
         return dataclasses.replace(self, **{name: getattr(self, name)[indices] for name in names})
 
@@ -135,7 +137,7 @@ class Query:
             calls=np.ones(len(self), dtype=np.int64),
         )
 
-    @property
+    @functools.cached_property
     def columns(self) -> np.ndarray:
         """Shape (entries, len(NAMES) + len(SETTING_NAMES)), float32: operators and settings, without their loops."""
         amounts = self.traffic_bytes, self.working_set_bytes, self.between_bytes, self.calls
