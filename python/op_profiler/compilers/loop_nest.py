@@ -45,16 +45,18 @@ class LoopNest:
     """One statement of a kernel that stores a value, in its loops.
 
     Attributes:
-        loops: from the outermost to the innermost. A loop over several fused axes stands as one loop an axis.
+        loops: from the outermost to the innermost. A loop over several fused axes stands as one loop an axis. One that
+            is vectorized is the innermost one: TVM makes vectors of every statement that stands in it.
         accesses: every tensor that is read, in the order of the expression; the one that is written is the last.
         operations: how many of each one iteration has: ``add`` (subtractions, minima and maxima too), ``mul``, ``div``
             (roots too), ``fma`` (multiplications that an addition takes up; they are among ``mul`` too), ``select``,
             ``call`` (of functions of the C library, in evaluations of exp: tanh counts two). Less than one where it is
-            taken out of inner loops.
-        guards: conditions around the statement.
+            taken out of inner loops; a call that stands there twice is made once.
+        guards: conditions around the statement; `guarded`: places of the loops that they depend on.
     """
 
     loops: tuple[Loop, ...]
     accesses: tuple[Access, ...]
     operations: dict[str, float]
     guards: int
+    guarded: frozenset[int] = frozenset()

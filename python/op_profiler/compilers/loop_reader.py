@@ -54,7 +54,7 @@ class _Statement:
 
     def __init__(self, loops: Sequence[tuple[int, int, str]] = (), guards: Sequence[frozenset[int]] = ()) -> None:
         self.loops = list(loops)
-        self.guards = len(guards)
+        self.guards = list(guards)
         lanes = frozenset(variable for variable, _, kind in loops if kind == "vectorized")
         if any(lanes & variables for variables in guards):  # TVM then makes a serial loop of the lanes
             self.loops = [
@@ -63,6 +63,7 @@ class _Statement:
         self.accesses: list[tuple[int, bool, bool, int, int, Expression]] = []
         self.operations: dict[str, float] = {}
         self.slow: list[tuple[str, float, int, int, Expression]] = []
+        self.called: set[int] = set()
 
     def count(self, name: str) -> None:
         self.operations[name] = self.operations.get(name, 0) + 1
@@ -213,6 +214,10 @@ class Reader:
             return self._chosen(node.args, statement)
         first = len(statement.accesses)
         values = [self._read(argument, statement) for argument in node.args]
+        same = load_tvm().ir.structural_hash(node)  # a value that is used twice was written out twice
+        if same in statement.called:
+            return values[0] if values else 0
+        statement.called.add(same)
         if name in _INSTRUCTIONS and not self._places:
             statement.count("mul")
         elif name not in _NOTHING and not self._places:
@@ -242,6 +247,8 @@ def _nest(statement: _Statement) -> LoopNest:
         extents = [after // before for before, after in zip(chain, chain[1:])] + [-(-extent // chain[-1])]
         loops += [Loop(size, kind) for size in reversed(extents)]
         steps += [(variable, step) for step in reversed(chain)]
+    order = sorted(range(len(loops)), key=lambda n: loops[n].kind == "vectorized")
+    loops, steps = [loops[n] for n in order], [steps[n] for n in order]
     accesses = []
     for tensor, argument, written, item, elements, place in statement.accesses:
         start = _value(place, -1, 0)
@@ -257,7 +264,9 @@ def _nest(statement: _Statement) -> LoopNest:
         ]
         inside = math.prod(loop.extent for loop in loops[max(changing, default=-1) + 1 :])
         operations[name] = operations.get(name, 0) + amount / inside
-    return LoopNest(tuple(loops), tuple(accesses), operations, statement.guards)
+    conditions = frozenset().union(*statement.guards)
+    guarded = frozenset(n for n, (variable, _) in enumerate(steps) if variable in conditions)
+    return LoopNest(tuple(loops), tuple(accesses), operations, len(statement.guards), guarded)
 
 
 def _variables(place: Expression) -> frozenset[int]:

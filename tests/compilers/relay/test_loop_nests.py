@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 
@@ -108,14 +109,36 @@ def test_functions_of_the_c_library_count_by_what_they_take() -> None:
     assert calls == {"exp": 1, "tanh": 2, "gelu": 1.5, "gelu_tanh": 4.5, "sqrt": 0}
 
 
+def nests_of_relay(body: Any) -> tuple[LoopNest, ...]:
+    tvm = load_tvm()
+    function = tvm.relay.Function(tvm.relay.analysis.free_vars(body), body).with_attr("Primitive", 1)
+    function = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
+    return loop_nests(function, resolve_target(TARGET))
+
+
+def test_a_vectorized_loop_is_the_innermost_one() -> None:
+    relay = load_tvm().relay
+    data, weight = relay.var("data", shape=(1, 8, 64)), relay.var("weight", shape=(4, 8, 1))
+    nest = reduction(nests_of_relay(relay.nn.conv1d(data, weight)))
+    assert [loop.kind for loop in nest.loops][-1] == "vectorized"
+    read = next(access for access in nest.accesses if access.elements == 8 * 64)
+    assert read.strides[-2:] == (64, 1)
+
+
+def test_a_value_that_is_used_twice_is_computed_once() -> None:
+    relay = load_tvm().relay
+    gate = relay.sigmoid(relay.var("x", shape=(4, 64)))
+    one, other = relay.var("one", shape=(4, 64)), relay.var("other", shape=(4, 64))
+    (nest,) = nests_of_relay(gate * one + (relay.const(1.0) - gate) * relay.tanh(other))
+    assert nest.operations["call"] == 1 + 2
+
+
 def test_a_number_that_is_known_divides_by_its_inverse() -> None:
     tvm = load_tvm()
     divided, divisor = (tvm.relay.var(name, shape=(4, 64)) for name in "ab")
     found = {}
     for other in (divisor, tvm.relay.const(6.0)):
-        function = tvm.relay.Function(tvm.relay.analysis.free_vars(divided / other), divided / other)
-        function = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(function.with_attr("Primitive", 1)))["main"]
-        (nest,) = loop_nests(function, resolve_target(TARGET))
+        (nest,) = nests_of_relay(divided / other)
         found[other is divisor] = nest.operations
     assert found == {True: {"div": 1}, False: {"mul": 1}}
 

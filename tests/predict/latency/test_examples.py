@@ -96,8 +96,8 @@ def test_of_too_many_rows_whole_models_are_drawn(old_row: dict[str, Any], monkey
 
 def test_models_that_compute_with_denormal_numbers_teach_nothing(old_row: dict[str, Any]) -> None:
     slow = old_row | {"model_key": "slow", "timing_details": {"denormal": {"0123456789abcdef": 0.2}}}
-    untold = slow | {"timing_details": {}, "device_key": "another machine"}  # of an earlier version
-    usual = old_row | {"timing_details": {"denormal": {}}}
+    untold = slow | {"timing_details": {}, "model_key": "slow, of an earlier version"}
+    usual = old_row | {"model_name": "another"} | {"timing_details": {"denormal": {}}}
     found = examples_of([slow, untold, usual])
     assert len(found) == 1 and list(found.left_out.values()) == [2]
     assert "denormal" in next(iter(found.left_out))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,6 +91,28 @@ def test_a_short_sum_is_unrolled_and_vectors_are_made_of_the_loop_around_it() ->
     assert amount(short, "serial_chain") == 0
     assert amount(long, "serial_instructions") == pytest.approx(100 * 64 * 64, rel=1e-3)
     assert amount(long, "serial_chain") == pytest.approx(4 * 100 * 64 * 64, rel=1e-3)
+
+
+def test_long_vectors_are_several_sums_and_only_odd_ones_are_taken_apart() -> None:
+    def summed(lanes: int) -> LoopNest:
+        """One sum a lane, over 64 rows."""
+        loops = (Loop(64, "serial"), Loop(lanes, "vectorized"))
+        data = Access(0, True, False, 4, 64 * lanes, (lanes, 1))
+        sums = Access(1, False, True, 4, 1, (0, 0))
+        return LoopNest(loops, (sums, data, sums), {"add": 1}, 0)
+
+    assert amount([summed(128)], "serial_chain") == pytest.approx(4 * 64)
+    assert {n: round(amount([summed(n)], "serial_odd_lanes")) for n in (12, 24, 32)} == {12: 0, 24: 64 * 24, 32: 0}
+
+
+def test_a_condition_that_no_lane_tells_apart_leaves_the_vector() -> None:
+    nest = copy(64)
+    rows = dataclasses.replace(nest, loops=(Loop(8, "serial"), Loop(8, "serial")), guards=1, guarded=frozenset({0}))
+    accesses = tuple(dataclasses.replace(access, strides=(8, 1)) for access in nest.accesses)
+    whole = dataclasses.replace(rows, accesses=accesses)
+    lanes = dataclasses.replace(whole, guarded=frozenset({1}))
+    assert feature([whole], "main_vector") == pytest.approx(np.log2(9)) and amount([whole], "serial_selects") == 0
+    assert feature([lanes], "main_vector") == 1 and amount([lanes], "serial_selects") == pytest.approx(64)
 
 
 def test_a_long_sum_is_a_chain_though_its_last_loop_is_short() -> None:

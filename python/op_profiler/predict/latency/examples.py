@@ -194,8 +194,8 @@ def examples_of(rows: Iterable[Mapping[str, Any]], *, schedules: str = "default"
         else:
             left_out[reason] = left_out.get(reason, 0) + 1
         if reason == DENORMAL:
-            denormal.add(row["model_key"])
-    if gone := kept.forget(denormal):
+            denormal.add(row["model_name"])
+    if gone := kept.forget(kept.keys_of(denormal)):
         left_out[DENORMAL] += gone
     if kept.not_drawn:
         left_out[NOT_DRAWN] = kept.not_drawn
@@ -242,6 +242,10 @@ class _Kept:
 
     def _table(self) -> np.ndarray:
         return np.frombuffer(self._numbers).reshape(-1, _NUMBERS + len(PROBE_NAMES))
+
+    def keys_of(self, names: Set[str]) -> set[str]:
+        """Of the models of some names: one model has another key where its weights are others."""
+        return {key for key, (name, _) in self._models.items() if name in names}
 
     def forget(self, models: Set[str]) -> int:
         """Let go of models, and of operators, devices and cores that only they had: what is left is numbered anew.

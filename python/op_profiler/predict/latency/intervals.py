@@ -20,7 +20,7 @@ WITHOUT_LOOPS = "regressed without loops"
 """Among the tiers of errors: what regressions say of an operator whose loops nobody knows, as where no TVM is."""
 _SMALLEST_ERROR = 0.003
 _FEWEST_ERRORS = 20
-_SCALE_ROUNDS = 60
+_SCALE_ROUNDS = 30
 
 
 @dataclasses.dataclass

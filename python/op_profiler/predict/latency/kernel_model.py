@@ -18,7 +18,7 @@ from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.traffic import LEVELS, MOVED, NAMES, TERMS, CacheLevel
 
 _NORM = 3.0
-_START_US = (1.5e-4, 6e-5, 1.5e-4, 1e-4, 3e-4, 3e-3, 2e-3, 3e-4, 1e-3, 1e-5, 2e-5, 2e-5, 3e-5, 1e-4)
+_START_US = (1.5e-4, 6e-5, 1.5e-4, 1e-4, 3e-4, 3e-3, 2e-3, 3e-4, 5e-4, 1e-5, 2e-5, 2e-5, 3e-5, 1e-4)
 """Of each of `TERMS` and `MOVED`: where the fit begins."""
 _CALL_US, _SPLIT_US = 0.3, 1.0
 _ADDED = [TERMS.index(name) for name in ("scalar_loads", "gathers", "calls", "divisions", "selects", "odd_lanes")]

@@ -21,7 +21,8 @@ _PAGE_BYTES = 4096
 _LARGE_BYTES = 1 << 14
 _SCATTERED_BYTES, _STREAMS = 1 << 10, 16
 """No prefetcher follows steps of so many bytes, nor more streams than that."""
-_MOST_IN_REGISTERS = 512
+_MOST_IN_REGISTERS, _LONGEST_VECTOR = 512, 32
+"""Elements of sums that stay in registers, and lanes beyond which one is several vectors, each a sum of its own."""
 _UNROLLED_SUM = 32
 """Sums of at most so many are unrolled by LLVM, which makes vectors of the loop around them; such sums are short enough
 that those of the next iterations begin before they end."""
@@ -191,6 +192,10 @@ def _stage(nest: LoopNest) -> _Stage:
     accumulators = _accumulators(nest, stored) if sums else 1
     loads, gathers = _loads(nest, accesses, stored if sums else None, vector, vectorized, accumulators)
     count = nest.operations.get
+    # A condition that no lane of a vector tells apart is asked around the vectors.
+    guards = nest.guards if vector == 1 or vectorized in nest.guarded else 0
+    # LLVM takes vectors that are longer than a register, and no power of two, apart lane by lane.
+    taken_apart = "vectorized" in kinds and vector.bit_count() > 1 and vector * stored.item_bytes > _VECTOR_BYTES
     divisions = count("div", 0)  # what is taken out of inner loops, a part of one, is of single values
     evicting, clean = (_moved(nest, accesses, evicts=evicts) for evicts in (True, False))
     return _Stage(
@@ -202,8 +207,8 @@ def _stage(nest: LoopNest) -> _Stage:
             "gathers": gathers,
             "calls": float(count("call", 0) * iterations),
             "divisions": math.floor(divisions) * instructions + divisions % 1 * iterations,
-            "selects": (count("select", 0) + nest.guards) * instructions,
-            "odd_lanes": instructions if "vectorized" in kinds and vector.bit_count() > 1 else 0.0,
+            "selects": (count("select", 0) + guards) * instructions,
+            "odd_lanes": float(iterations) if taken_apart else 0.0,
         },
         moved=np.append(evicting.sum(axis=1), sum(m for m, a in zip(evicting[-1], accesses) if _scattered(nest, a))),
         without_eviction=clean.sum(axis=1),
@@ -254,7 +259,7 @@ def _vector(nest: LoopNest, accesses: Sequence[Access], stored: Access) -> tuple
         return nest.loops[at].extent, at
     last = len(kinds) - 1 - _unrolled_sums(nest, stored)
     steady = all(access.strides[last] in (0, 1) and not access.gathers for access in accesses)
-    if nest.guards == 0 and stored.strides[last] == 1 and steady:
+    if last not in nest.guarded and stored.strides[last] == 1 and steady:
         return min(_VECTOR_BYTES // stored.item_bytes, nest.loops[last].extent), last
     return 1, len(kinds) - 1
 
@@ -278,7 +283,7 @@ def _accumulators(nest: LoopNest, stored: Access) -> int:
     for loop, stride in zip(reversed(nest.loops), reversed(stored.strides)):
         if stride == 0 and loop.kind == "serial" and loop.extent > 1:
             break
-        if stride and loop.kind == "vectorized":
+        if loop.kind == "vectorized":
             found *= math.ceil(loop.extent * stored.item_bytes / _VECTOR_BYTES)
         elif stride and loop.kind == "unrolled":
             found *= loop.extent
@@ -299,7 +304,7 @@ def _loads(
     loads = gathers = 0.0
     iterations = math.prod(loop.extent for loop in nest.loops)
     for access in accesses:
-        if access is summed and accumulators * vector <= _MOST_IN_REGISTERS:
+        if access is summed and accumulators * min(vector, _LONGEST_VECTOR) <= _MOST_IN_REGISTERS:
             continue
         each = 1.0
         for at, (loop, stride) in enumerate(zip(nest.loops, access.strides)):
