@@ -25,6 +25,8 @@ _ADDED = [TERMS.index(name) for name in ("scalar_loads", "gathers", "calls", "di
 _BESIDE = [TERMS.index("chain"), TERMS.index("loads"), *range(len(TERMS), len(TERMS) + len(MOVED))]
 _AT = {name: at for at, name in enumerate((*TERMS, *MOVED))}
 _, *_SECOND, _LAST = LEVELS
+_LARGEST_LOG_COST = 50.0
+"""What a fit tries beyond this is as wrong as this, and infinite times nothing is no number."""
 _LEAST = 0.1
 _MOST_FITTED, _MOST_OF_KIND = 6000, 3000
 _FEWEST_OF_KIND = 60
@@ -56,9 +58,10 @@ class KernelModel:
     def fit(cls, query: Query, latency_us: np.ndarray, weight: np.ndarray) -> KernelModel:
         """From measured kernels, one an entry of `query`; those whose loops are not known are left out."""
         start = np.log([*_START_US, _CALL_US, _SPLIT_US])
-        counts, of_all, of_kinds = np.unique(query.threads), [], []
+        used = _threads_used(query)
+        counts, of_all, of_kinds = np.unique(used), [], []
         for count in counts:
-            mine = np.flatnonzero((query.threads == count) & query.has_loops)
+            mine = np.flatnonzero((used == count) & query.has_loops)
             costs = _fitted(query, latency_us, weight, _drawn(mine, _MOST_FITTED), start) if len(mine) else start
             rows = [_drawn(mine[query.kinds[mine] == kind], _MOST_OF_KIND) for kind in range(len(KINDS))]
             of_all.append(costs)
@@ -79,9 +82,10 @@ class KernelModel:
             one that comes nearest.
         """
         found = np.full((len(query), 2), np.nan)
-        for count in np.unique(query.threads):
+        used = _threads_used(query)
+        for count in np.unique(used):
             at = int(np.argmin(np.abs(self.threads - count)))
-            mine = query.has_loops & (query.threads == count)
+            mine = query.has_loops & (used == count)
             parts = _parts(query.take(mine), int(count))
             found[mine, 0] = parts.time_us(self.log_costs[at])
             found[mine, 1] = parts.time_us(self.log_costs_of_kinds[at, query.kinds[mine]])
@@ -92,9 +96,10 @@ class KernelModel:
         splitting of loops; shape (kernels, parts). Their squares, since the largest decides. Zeros where the loops are
         not known."""
         found = np.zeros((len(query), len(MOVED) + 5))
-        for count in np.unique(query.threads):
+        used = _threads_used(query)
+        for count in np.unique(used):
             costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
-            mine = np.flatnonzero(query.has_loops & (query.threads == count))
+            mine = np.flatnonzero(query.has_loops & (used == count))
             found[mine] = _parts(query.take(mine), int(count)).shares(costs)
         return found
 
@@ -109,7 +114,7 @@ class _Parts:
 
     def time_us(self, log_costs: np.ndarray) -> np.ndarray:
         """With costs of all kernels, or of each, shape ([kernels,] costs)."""
-        costs = np.exp(log_costs)
+        costs = np.exp(np.minimum(log_costs, _LARGEST_LOG_COST))
         apart = costs[..., : len(TERMS) + len(MOVED)]
         found: np.ndarray = _norm(self.parallel * apart) + _norm(self.serial * apart)
         return found + costs[..., -2] + costs[..., -1] * self.splits
@@ -142,15 +147,19 @@ def _fitted(
     """
     from scipy.optimize import least_squares
 
-    parts = _parts(query.take(rows), int(query.threads[rows[0]]))
+    parts = _parts(query.take(rows), int(_threads_used(query)[rows[0]]))
     target, root_weight = np.log(latency_us[rows]), np.sqrt(weight[rows])
 
     def off(log_costs: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):  # costs that a fit tries: they are far off, however far
-            errors = np.clip(np.log(parts.time_us(log_costs)) - target, -_FARTHEST, _FARTHEST) * root_weight
+        errors = np.clip(np.log(parts.time_us(log_costs)) - target, -_FARTHEST, _FARTHEST) * root_weight
         return np.concatenate([errors, (log_costs - start) * (_ONE_OFF / near)])
 
     return np.asarray(least_squares(off, start, loss="soft_l1", f_scale=_ONE_OFF, max_nfev=_STEPS).x)
+
+
+def _threads_used(query: Query) -> np.ndarray:
+    """A kernel that splits no loop over threads takes as long at any thread count."""
+    return np.where(query.loops[:, NAMES.index("parallel_stages")] == 0, 1, query.threads)
 
 
 def _norm(times: np.ndarray) -> np.ndarray:
