@@ -176,6 +176,8 @@ def predict_networks(predictor: Predictor, networks: Sequence[Network], *, threa
         return []
     query = Query.joined([network.query for network in networks])
     found = predictor.predict(query.at(threads))
+    if len(networks) == 1:
+        return [_total(predictor, networks[0], threads, found)]
     ends = np.cumsum([len(network.calls) for network in networks])[:-1]
     parts = [np.split(getattr(found, field.name), ends) for field in dataclasses.fields(found)]
     return [

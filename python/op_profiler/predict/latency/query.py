@@ -96,6 +96,8 @@ class Query:
     @classmethod
     def joined(cls, queries: Sequence[Query]) -> Query:
         """The entries of several, one after the other; at least one."""
+        if len(queries) == 1:
+            return queries[0]
         sets: dict[frozenset[str], int] = {}
         places = [np.array([sets.setdefault(s, len(sets)) for s in q.op_sets], dtype=np.intp) for q in queries]
         arrays = {name: np.concatenate([getattr(query, name) for query in queries]) for name in _ARRAYS}
