@@ -2,7 +2,7 @@
 
     python benchmarks/ablation.py [--device NAME] [--db DB]       (default: what ships of this processor; half an hour)
 
-Families of networks are held out in five groups, as in `held_out_models.py`: regressions are fitted without a group's
+Families of networks are held out in groups, as in `held_out_models.py`: regressions are fitted without a group's
 networks, without what was sampled from them, and without their operators wherever else those were measured. Nothing is
 looked up or interpolated. Scored are the networks that features may be chosen by (`held_out_models.LOOKED_AT`).
 """

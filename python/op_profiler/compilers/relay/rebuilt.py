@@ -21,6 +21,8 @@ _ATTRIBUTES = {
     **dict.fromkeys(("cumsum", "cumprod"), "relay.attrs.ScanopAttrs"),
 }
 """Where TVM names another type of attributes than the one that the op takes, or none."""
+_MOST_WAYS = 64
+"""To share tensors among tuples that are tried."""
 _NOT_MADE = frozenset({"collapse_sum_to", "dyn.expand_dims", "hardswish", "nn.dilate", "scatter", "stft"})
 """TVM names no type for their attributes, and its type inference ends the process where a call has none."""
 
@@ -36,7 +38,7 @@ def relay_function(operator: Operator) -> Any:
     tvm = load_tvm()
     failures = (tvm.TVMError, ValueError, TypeError, AttributeError, KeyError, IndexError)
     cause: Exception | None = None
-    for sizes, squeezes in itertools.product(_tuple_sizes(operator), (True, False)):
+    for sizes, squeezes in itertools.product(itertools.islice(_tuple_sizes(operator), _MOST_WAYS), (True, False)):
         try:
             function = _made(operator, sizes, squeezes)
         except failures as error:
