@@ -63,7 +63,7 @@ class _Statement:
         self.accesses: list[tuple[int, bool, bool, int, int, Expression]] = []
         self.operations: dict[str, float] = {}
         self.slow: list[tuple[str, float, int, int, Expression]] = []
-        self.called: set[int] = set()
+        self.called: set[tuple[Any, ...]] = set()
 
     def count(self, name: str) -> None:
         self.operations[name] = self.operations.get(name, 0) + 1
@@ -214,8 +214,8 @@ class Reader:
             return self._chosen(node.args, statement)
         first = len(statement.accesses)
         values = [self._read(argument, statement) for argument in node.args]
-        same = load_tvm().ir.structural_hash(node)  # a value that is used twice was written out twice
-        if same in statement.called:
+        same = (name, *values, *statement.accesses[first:])
+        if same in statement.called:  # a value that is used twice was written out twice
             return values[0] if values else 0
         statement.called.add(same)
         if name in _INSTRUCTIONS and not self._places:

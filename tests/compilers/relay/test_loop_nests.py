@@ -131,6 +131,8 @@ def test_a_value_that_is_used_twice_is_computed_once() -> None:
     one, other = relay.var("one", shape=(4, 64)), relay.var("other", shape=(4, 64))
     (nest,) = nests_of_relay(gate * one + (relay.const(1.0) - gate) * relay.tanh(other))
     assert nest.operations["call"] == 1 + 2
+    (nest,) = nests_of_relay(relay.sigmoid(one) * relay.sigmoid(other))  # the same function of another tensor
+    assert nest.operations["call"] == 2
 
 
 def test_a_number_that_is_known_divides_by_its_inverse() -> None:
