@@ -29,7 +29,15 @@ if TYPE_CHECKING:
 _CHOSEN, _DRAWN = 32, 8
 """Points of a batch: chosen among those that are described, and drawn of other kinds."""
 _POOL = 2000
-_OTHER_KINDS = ("conv2d_grouped", "conv2d_transpose", "layer_norm", "transpose", "concatenate", "mean")
+_OTHER_KINDS = (
+    "conv2d_grouped",
+    "conv2d_wide_groups",
+    "conv2d_transpose",
+    "layer_norm",
+    "transpose",
+    "concatenate",
+    "mean",
+)
 _MOST_OPERATIONS, _MOST_ELEMENTS = 6e8, 8e6
 
 
