@@ -36,12 +36,14 @@ def test_batches_are_the_same_for_a_seed() -> None:
 
 def test_convolutions_and_products_come_first_and_go_on_without_end() -> None:
     """What networks spend their time on; some thousand operators are more than what is wanted."""
-    first, *_, last = itertools.islice(telling_batches(0), 60)
-    points = first.identity[1]  # type: ignore[index]
+    batches = list(itertools.islice(telling_batches(0), 60))
+    points = batches[0].identity[1]  # type: ignore[index]
     kinds = [str(point).partition("(")[0] for point in points]
     assert kinds.count("Conv2d") + kinds.count("Dense") >= len(kinds) / 2
-    assert {"BatchMatmul", "Softmax", "Conv2dTranspose"} <= set(kinds)
-    assert len(last.identity[1]) == len(points)  # type: ignore[index]
+    assert {"BatchMatmul", "Softmax"} <= set(kinds)
+    measured = [str(point).partition("(")[0] for batch in batches[:6] for point in batch.identity[1]]  # type: ignore[index]
+    assert {"Conv2dTranspose", "LayerNorm", "Concatenate"} <= set(measured)  # in three minutes, beside what is chosen
+    assert len(batches[-1].identity[1]) == len(points)  # type: ignore[index]
 
 
 def test_where_what_ships_was_removed_operators_are_random(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
