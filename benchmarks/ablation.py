@@ -33,7 +33,7 @@ def variants() -> dict[str, tuple[Columns, bool]]:
     from op_profiler.predict.latency.query import SETTING_NAMES
     from op_profiler.predict.latency.traffic import NAMES as LOOPS
 
-    everything = [*NAMES, *SETTING_NAMES, *LOOPS, "model", "model of kinds"]
+    everything = [*NAMES, *SETTING_NAMES, "device", *LOOPS, "model", "model of kinds"]
 
     def without(names: tuple[str, ...], starts: bool = True) -> tuple[Columns, bool]:
         kept = [at for at, name in enumerate(everything) if name not in names]

@@ -282,6 +282,30 @@ def test_a_new_device_from_few_samples(
         chosen_samples(slower, 10_000)
 
 
+def test_what_other_devices_measured_teaches_too(law_us: Law, known: Examples, strangers: list[Operator]) -> None:
+    """Nothing of a slow width was measured here; on a device that takes longer for everything it was."""
+    slow = np.array([_is_slow(operator) for operator in known.operators])
+    here = known.where(~slow[known.operator])
+    there = dataclasses.replace(
+        known, latency_us=1.7 * known.latency_us, devices=[dataclasses.replace(known.devices[0], key="another")]
+    )
+    asked = [operator for operator in strangers if _is_slow(operator)]
+    truth = np.array([law_us(operator, 1) for operator in asked])
+    alone, taught = fit(here, folds=2), fit(here, folds=2, others=[there])
+    off = [np.abs(np.log(one.predict(asked).latency_us / truth)).mean() for one in (alone, taught)]
+    assert off[1] < off[0] / 2
+    assert taught.device == here.devices[0] and taught.fingerprint == alone.fingerprint
+    assert np.array_equal(taught.measured.latency_us, alone.measured.latency_us), (
+        "no time of another device is looked up"
+    )
+    assert np.array_equal(taught.roofline.call_us, alone.roofline.call_us)
+
+
+def _is_slow(operator: Operator) -> bool:
+    """As the law of these tests has it."""
+    return len(operator.outputs[0].shape) == 4 and operator.outputs[0].shape[-1] in (13, 29, 53)
+
+
 def test_conformal_quantile_covers_a_new_one() -> None:
     rng = np.random.default_rng(0)
     inside = [rng.random() <= conformal_quantile(rng.random(39)) for _ in range(2000)]

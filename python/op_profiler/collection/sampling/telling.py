@@ -4,7 +4,7 @@ Random operators are described without a compiler; of these, each batch takes th
 networks of the datasets that ship nearest to one that is measured. That is the greedy solution of the p-median problem,
 within 1 - 1/e of the best (Nemhauser, Wolsey & Fisher, Mathematical Programming 14, 1978): however early the time is
 up, what was measured covers most of what networks spend their time on. Kinds that only a compiler describes are drawn
-beside them. Where none is left that would come nearer, or where what ships was removed, random ones follow. What takes
+beside them, and small operators that stay in the cache, which tell what a call costs. Where none is left that would come nearer, or where what ships was removed, random ones follow. What takes
 long to run once is left out: it would tell of one operator in the time of fifty.
 """
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.collection.sampling import spaces
-from op_profiler.collection.sampling.batch import Batch, operators_of_chunk
+from op_profiler.collection.sampling.batch import Batch, batches_of_points, operators_of_chunk
 from op_profiler.collection.sampling.point import Point
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ _OTHER_KINDS = (
     "concatenate",
     "mean",
 )
+_CACHED_KINDS, _CACHED_EVERY = ("gates", "dense", "elementwise"), 3
+"""Of small operators in batches that stay in the cache, one behind so many others: networks of microseconds."""
+_SHUFFLED = 12
+"""Of these batches, which are drawn in the order of their size."""
 _MOST_OPERATIONS, _MOST_ELEMENTS = 6e8, 8e6
 
 
@@ -45,13 +49,25 @@ def telling_batches(seed: int) -> Iterator[Batch]:
     """Batches without end; the same for a seed and what ships, so that a run goes on where an earlier one ended."""
     chosen = itertools.chain(_representatives(seed), filter(_is_short, spaces.draw(random.Random(seed + 1))))
     others = filter(_is_short, spaces.draw(random.Random(seed), _OTHER_KINDS))
+    small = _small(seed)
     for number in itertools.count():
+        if number % _CACHED_EVERY == 1:
+            yield next(small)
         points = [*itertools.islice(chosen, _CHOSEN), *itertools.islice(others, _DRAWN)]
         yield Batch(
             f"calibrate{seed}-{number:04d}",
             ["representative", [repr(point) for point in points]],
             functools.partial(operators_of_chunk, points, seed + number),
         )
+
+
+def _small(seed: int) -> Iterator[Batch]:
+    """Batches that stay in the cache, of all sizes from the start on."""
+    points = spaces.draw(random.Random(seed), _CACHED_KINDS)
+    found = batches_of_points(points, f"calibrate{seed}-cached", seed, cached=True)
+    first = list(itertools.islice(found, _SHUFFLED))
+    random.Random(seed).shuffle(first)
+    return itertools.chain(first, found)
 
 
 def nearest_first(wanted: np.ndarray, weight: np.ndarray, pool: np.ndarray) -> Iterator[int]:

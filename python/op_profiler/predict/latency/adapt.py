@@ -16,13 +16,13 @@ import numpy as np
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.correction import Correction
-from op_profiler.predict.latency.devices import DeviceName
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import KINDS, NAMES
 from op_profiler.predict.latency.fit import fingerprint, measured_of, weights_of
 from op_profiler.predict.latency.intervals import COVERAGE, Spread, conformal_quantile
 from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.query import SETTING_NAMES, Query
+from op_profiler.predict.latency.vectors import vector_ratio
 
 _FEWEST = 5
 MOST_LEARNED = 1500
@@ -65,7 +65,7 @@ def adapted(source: Predictor, target: Examples) -> Predictor:
     drawn[np.argsort(query.keys, kind="stable")[:MOST_LEARNED]] = True  # keys are random numbers, the same each time
     asked, some = query.take(drawn), few.where(drawn)
     above_bound = np.log(some.latency_us / source.roofline.bound_us(asked.amounts, asked.threads))
-    correction = _correction(source, _vector_ratio(source.device, device), asked, above_bound, weights_of(some))
+    correction = _correction(source, vector_ratio(source.device, device), asked, above_bound, weights_of(some))
     # The source is closer than usual on operators that it has learned from.
     learned = source.measured.find(asked)[0] | source.measured.find(asked.sampled())[0]
     seen = np.where(learned, source.spread.half_width(asked, "regressed"), 0.0)
@@ -89,19 +89,6 @@ def _correction(
     said = (base.regressed(source.method, source.models, one) for one in (as_source, as_source.without_loops()))
     looped, plain = (above_bound - one for one in said)
     return Correction.fit(ratio, query, (looped, plain), weight, source.roofline, base.kernels)
-
-
-def _vector_ratio(known: DeviceName, new: DeviceName) -> float:
-    """How much longer the vectors of the device are that is known; 1 where one of the two is no processor."""
-    from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.targets import TARGETS
-    from op_profiler.targets.target import resolve_target
-
-    processors = {name for name, kind in TARGETS.available() if kind.on_host}
-    if known.target == new.target or not {known.kind, new.kind} <= processors:
-        return 1.0
-    lanes = compiler_in_use().vector_lanes
-    return lanes(resolve_target(known.target)) / lanes(resolve_target(new.target))
 
 
 def _half_width(correction: Correction, operator: np.ndarray, query: Query, hidden: np.ndarray) -> float:

@@ -11,6 +11,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import platformdirs
 
 from op_profiler.compilers import DEFAULT_COMPILER
@@ -53,16 +54,20 @@ def note_calibration(target: str, db: str, device: str) -> Path:
 def calibrated(
     source: Callable[[], Predictor], target: str | None, note: Callable[[str], None] = lambda text: None
 ) -> Predictor | None:
-    """The predictor of this machine, adapted from `source` to what was measured here; None without a calibration.
+    """The predictor of this machine, of what was measured here and of what ships; None without a calibration.
+
+    On a processor that does not ship, where the loops of enough measurements are known, a predictor is fitted to them,
+    which what ships of other processors teaches too (`others` of `op_profiler.predict.latency.fit.fit`). Else `source`
+    is adapted to them.
 
     Args:
+        source: gives the predictor that answers without a calibration.
         target: None for this processor.
         note: told what was measured, and why a calibration cannot be used.
     """
     found = _notes().get(_here(target or _PROCESSOR))
     if found is None:
         return None
-    from op_profiler.predict.latency.adapt import MOST_LEARNED
     from op_profiler.predict.latency.examples import load_examples
     from op_profiler.predict.latency.open_predictor import with_loops
     from op_profiler.predict.latency.steady_times import steady
@@ -74,28 +79,38 @@ def calibrated(
         if measured < FEWEST:
             raise DatasetError(f"it holds {measured} operators of this machine, and {FEWEST} is the least")
         examples = with_loops(examples, examples.devices[int(examples.device[0])].target, note)
-        predictor = _adapted(source(), examples, note)
+        predictor = _learned(source, examples, note)
     except (OpProfilerError, KeyError, TypeError) as error:
         note(f"the calibration of this machine cannot be used ({error}); again: op-profiler calibrate")
         return None
-    drawn = f", by {MOST_LEARNED:,} of {len(examples):,} times" if len(examples) > MOST_LEARNED else ""
-    note(f"adapted to {measured} operators that were measured on this machine{drawn}")
+    note(f"learned from {measured} operators that were measured on this machine, and from what ships")
     return predictor
 
 
-def _adapted(source: Predictor, examples: Examples, note: Callable[[str], None]) -> Predictor:
+def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable[[str], None]) -> Predictor:
+    """Fitted together with what ships, or adapted from `source`; kept in the cache folder."""
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.adapt import adapted
-    from op_profiler.predict.latency.fit import fingerprint
-    from op_profiler.predict.latency.open_predictor import digest_of_loops
+    from op_profiler.predict.latency.base import FEWEST_WITH_LOOPS
+    from op_profiler.predict.latency.fit import fingerprint, fit
+    from op_profiler.predict.latency.open_predictor import digest_of_loops, digest_of_what_ships, shipped_examples
 
-    name = f"adapted-{source.fingerprint}-{fingerprint(examples)}-{digest_of_loops(examples)}"
+    here = f"{fingerprint(examples)}-{digest_of_loops(examples)}"
+    told = 0 if examples.loops is None else int(np.isfinite(examples.loops).all(axis=1)[examples.operator].sum())
+    known = source()
+    if told >= FEWEST_WITH_LOOPS and not is_here(known.device) and (ships := digest_of_what_ships()):
+
+        def fitted() -> Predictor:
+            note(f"fitting a predictor to {len(examples):,} measurements, and to those that ship; this is done once")
+            return fit(examples, others=shipped_examples(note))
+
+        return predictor_files.kept(f"calibrated-{ships}-{here}", fitted, note)
 
     def made() -> Predictor:
         note(f"adapting a predictor to {len(examples):,} measurements; this is done once")
-        return adapted(source, examples)
+        return adapted(known, examples)
 
-    return predictor_files.kept(name, made, note)
+    return predictor_files.kept(f"adapted-{known.fingerprint}-{here}", made, note)
 
 
 def operators_in(examples: Examples) -> int:

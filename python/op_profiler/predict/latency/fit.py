@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import PREDICTORS
-from op_profiler.predict.latency.base import Base
+from op_profiler.predict.latency.base import Base, Lesson, trained
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import WITHOUT_LOOPS, Spread, conformal_quantile, first_half
@@ -18,6 +19,7 @@ from op_profiler.predict.latency.predictor import Measured, Predictor, query_of
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.steady_times import steady
+from op_profiler.predict.latency.vectors import vector_ratio
 
 _FOLDS = 5
 _FEWEST_ROWS = 25
@@ -28,14 +30,25 @@ _UNKNOWN_SPREAD = 0.1
 _LIGHT_US = 5.0
 """Below this a time is mostly the cost of the call; such operators count for less."""
 _LEAST_WEIGHT, _IN_NETWORK = 0.3, 3.0
+_ELSEWHERE = 0.3
+"""How much a measurement on another device counts beside one on the device itself."""
 
 
-def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: int = _FOLDS) -> Predictor:
+def fit(
+    examples: Examples,
+    *,
+    choice: str = "default",
+    seed: int = 0,
+    folds: int = _FOLDS,
+    others: Sequence[Examples] = (),
+) -> Predictor:
     """A predictor for the one device of the examples.
 
     Args:
         choice: one of `PREDICTORS`.
         folds: into which the models are divided for the held-out errors.
+        others: of one other device each, under targets with vectors of one length: what the regressions learn beside
+            the device's own times. None of these is looked up or interpolated, nor is a law of this device fitted to it.
 
     Raises:
         DatasetError: no or too few measurements, or several devices.
@@ -49,15 +62,14 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
             f"{len(devices)}. Measure operators with: op-profiler sample --count 500"
         )
     examples = steady(examples)
-    query = query_of(examples)
     device = examples.devices[int(devices[0])]
-    roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
-    bound = roofline.bound_us(query.amounts, query.threads)
-    target = np.log(examples.latency_us / bound)
+    others = [steady(one) for one in others if len(one)]
+    ratio = vector_ratio(others[0].devices[int(others[0].device[0])], device) if others else 1.0
+    own = _lesson(examples, ratio)
+    query, target, base = own.query, own.target, own.base
+    elsewhere = [_lesson(one, weight=_ELSEWHERE) for one in others]
     families = families_of(query)
-    weight = weights_of(examples)
-    base = Base.fit(roofline, query, examples.latency_us, weight)
-    errors = _held_out(examples, query, families, target, weight, method, base, seed, folds)
+    errors = _held_out(examples, own, elsewhere, families, method, seed, folds)
     # Families are chosen on one half of the operators, and how far off they are is told by the other.
     chosen_on = first_half(query)
     trusted = _better_interpolated(
@@ -70,7 +82,7 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
     interpolated = np.where(usable, errors["interpolated"], np.nan)
     judged = errors | {"interpolated": np.where(chosen_on & selects, np.nan, interpolated)}
     spread = Spread.of(query, judged, target)
-    models = base.trained(method, seed, query, target, weight)
+    models = trained(method, seed, [own, *elsewhere])
     measured = measured_of(examples, query)
     final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
     return Predictor(
@@ -81,13 +93,30 @@ def fit(examples: Examples, *, choice: str = "default", seed: int = 0, folds: in
         models=models,
         interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
         interpolated_families=trusted,
-        vocabulary=frozenset().union(*query.op_sets),
+        vocabulary=frozenset().union(*query.op_sets, *map(_ops, elsewhere)),
         limits=np.stack([query.features.min(axis=0), query.features.max(axis=0)]),
         spread=spread,
         network_scale=_network_scale(examples, query, final, spread),
         usual_traffic_bytes=_usual_traffic(examples),
         fingerprint=fingerprint(examples),
     )
+
+
+def _lesson(examples: Examples, vector_ratio: float = 1.0, weight: float = 1.0) -> Lesson:
+    """Of one device, in its usual state."""
+    query = query_of(examples)
+    device = examples.devices[int(examples.device[0])]
+    roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
+    weights = weights_of(examples)
+    base = dataclasses.replace(Base.fit(roofline, query, examples.latency_us, weights), vector_ratio=vector_ratio)
+    target = np.log(examples.latency_us / roofline.bound_us(query.amounts, query.threads))
+    return Lesson(base, query, target, weight * weights)
+
+
+def _ops(lesson: Lesson) -> set[str]:
+    """Words for ops that another device teaches; dtypes have to be measured on the device itself."""
+    words = set().union(*lesson.query.op_sets)
+    return {word for word in words if not word.startswith(("dtype ", "dynamic"))}
 
 
 def weights_of(examples: Examples) -> np.ndarray:
@@ -118,17 +147,16 @@ def _splits(examples: Examples, folds: int, seed: int) -> Iterator[tuple[np.ndar
 
 def _held_out(
     examples: Examples,
-    query: Query,
+    own: Lesson,
+    elsewhere: Sequence[Lesson],
     families: np.ndarray,
-    target: np.ndarray,
-    weight: np.ndarray,
     method: Method,
-    base: Base,
     seed: int,
     folds: int,
 ) -> dict[str, np.ndarray]:
     """Errors on models that were held out, by tier and for `WITHOUT_LOOPS`: log(estimate over measured), NaN where it
-    does not answer."""
+    does not answer. What is held out is so on other devices too."""
+    query, target, base = own.query, own.target, own.base
     tiers = ("regressed", "interpolated", "sampled", WITHOUT_LOOPS)
     errors = {name: np.full(len(examples), np.nan) for name in tiers}
     measured = measured_of(examples, query)
@@ -137,8 +165,9 @@ def _held_out(
         if not train.any():
             continue
         blind = number == 0  # one fold tells how much wider their intervals are, and training takes most of the time
-        models = base.trained(method, seed, query.take(train), target[train], weight[train], plain=blind)
         asked = query.take(held)
+        taught = [own.take(train), *(one.take(~np.isin(one.query.keys, asked.keys)) for one in elsewhere)]
+        models = trained(method, seed, taught, plain=blind)
         if models:
             found = base.regressed(method, models, asked)
             errors["regressed"][held] = np.where(seen[held], found - target[held], np.nan)

@@ -37,7 +37,7 @@ from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
 _FORMAT = "op_profiler predictor"
-_VERSION = 6
+_VERSION = 7
 _CONTENTS = "contents.json"
 _LARGEST_CONTENTS_BYTES = 1 << 24
 _LARGEST_BYTES = 1 << 30
@@ -79,6 +79,7 @@ def save(predictor: Predictor, path: Path) -> None:
         "quantiles": predictor.spread.quantiles,
         "typical_above_bound": predictor.spread.typical_above_bound,
         "bound_width": predictor.spread.bound_width,
+        "vector_ratio": predictor.base.vector_ratio,
         "network_scale": predictor.network_scale,
         "usual_traffic_bytes": predictor.usual_traffic_bytes,
         "fingerprint": predictor.fingerprint,
@@ -197,7 +198,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
     return Predictor(
         device=DeviceName(**contents["device"]),
         choice=contents["choice"],
-        base=_base(arrays),
+        base=_base(arrays, contents["vector_ratio"]),
         measured=Measured(**{f.name: arrays[f"measured_{f.name}"] for f in dataclasses.fields(Measured)}),
         models=_models(contents["choice"], members),
         interpolation=interpolation,
@@ -215,12 +216,12 @@ def _kernel_fields(predictor: Predictor) -> tuple[dataclasses.Field[Any], ...]:
     return () if predictor.base.kernels is None else dataclasses.fields(KernelModel)
 
 
-def _base(arrays: dict[str, np.ndarray]) -> Base:
+def _base(arrays: dict[str, np.ndarray], vector_ratio: float) -> Base:
     roofline = Roofline(**{f.name: arrays[f"roofline_{f.name}"] for f in dataclasses.fields(Roofline)})
     kernels = None
     if "kernels_threads" in arrays:
         kernels = KernelModel(**{f.name: arrays[f"kernels_{f.name}"] for f in dataclasses.fields(KernelModel)})
-    return Base(roofline, kernels, _correction(arrays))
+    return Base(roofline, kernels, _correction(arrays), vector_ratio)
 
 
 def _correction_arrays(correction: Correction | None) -> dict[str, np.ndarray]:

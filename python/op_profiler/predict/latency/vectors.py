@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from op_profiler.predict.latency.default_schedule import LANES, largest_divisor
+from op_profiler.predict.latency.devices import DeviceName
 from op_profiler.predict.latency.features import NAMES
 
 
@@ -37,3 +38,16 @@ def in_other_vectors(columns: np.ndarray, ratio: float) -> np.ndarray:
     vectors = np.maximum(extents, 1) * ratio / LANES
     found[:, at["lane_waste"]] = np.ceil(vectors) / vectors
     return found
+
+
+def vector_ratio(known: DeviceName, new: DeviceName) -> float:
+    """How much longer the vectors of the device are that is known; 1 where one of the two is no processor."""
+    from op_profiler.compilers.compiler import compiler_in_use
+    from op_profiler.targets import TARGETS
+    from op_profiler.targets.target import resolve_target
+
+    processors = {name for name, kind in TARGETS.available() if kind.on_host}
+    if known.target == new.target or not {known.kind, new.kind} <= processors:
+        return 1.0
+    lanes = compiler_in_use().vector_lanes
+    return lanes(resolve_target(known.target)) / lanes(resolve_target(new.target))
