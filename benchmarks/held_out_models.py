@@ -4,7 +4,7 @@
 
 Families of networks (`op_profiler.predict.latency.held_out.family_of`) are held out whole, in seven groups: a predictor
 is fitted without a group's networks, without what was sampled from them, and without their operators wherever else
-those were measured, on other processors too. It answers twice: as it is (known: nothing), and looking up what other families and sampled
+those were measured. It answers twice: as it is (known: nothing), and looking up what other families and sampled
 operators measured of the same operators (known: look-ups), as a user's would. Measured times are those at the machine's
 usual state (`op_profiler.predict.latency.steady_times`), since on a shared host a network takes longer for minutes.
 
@@ -84,11 +84,11 @@ class Scored:
         return self.found.prediction.low_us <= self.found.measured_us <= self.found.prediction.high_us
 
 
-def scored(examples: Examples, others: Sequence[Examples], processor: str, *, final: bool) -> Iterator[Scored]:
+def scored(examples: Examples, processor: str, *, final: bool) -> Iterator[Scored]:
     """Every network at each thread count, as both predictors see it.
 
     Args:
-        examples: of one processor, at the usual state of the machine; `others`: of others, which teach too.
+        examples: of one processor, at the usual state of the machine.
         final: also those that are not in `LOOKED_AT`.
     """
     import numpy as np
@@ -106,7 +106,7 @@ def scored(examples: Examples, others: Sequence[Examples], processor: str, *, fi
         shown = held & (final | np.isin(families[examples.model], sorted(LOOKED_AT)))
         if not (shown & ~examples.sampled[examples.model]).any():
             continue
-        plain = fitted_without(examples, held, "default", others=others)
+        plain = fitted_without(examples, held, "default")
         for known, predictor in ((NOTHING, plain), (LOOK_UPS, looking_up(plain, examples.where(~held)))):
             for found in predicted_networks(predictor, once_each(examples.where(shown))):
                 yield Scored(processor, family_of(found.prediction.network.name), known, found)
@@ -308,14 +308,12 @@ def main() -> None:
     found: list[Scored] = []
     others: list[dict[str, Any]] = []
     runs: list[dict[str, Any]] = []
-    teach = {} if arguments.db else {name: steady(examples_for(db=None, device=name, note=print)) for name in ships}
     for device in arguments.device or ([None] if arguments.db else ships):
         examples = steady(examples_for(db=arguments.db, device=device, note=print))
-        others = [one for one in teach.values() if one.devices[0].key != examples.devices[0].key]
         processor = examples.devices[int(examples.device[0])].processor
         print(f"# {processor}: {len(examples)} measurements of {len(examples.operators)} operators", flush=True)
         others += by_other_networks(examples, processor)
-        for one in scored(examples, others, processor, final=arguments.final):
+        for one in scored(examples, processor, final=arguments.final):
             found.append(one)
             said = one.found.prediction
             print(

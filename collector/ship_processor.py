@@ -70,19 +70,14 @@ def ship(sources: list[str], wanted: str | None, results: Path) -> None:
         note(f"machines: {', '.join(one.key for one in devices)}")
         with whole(results / slug(devices[0].processor)) as made:
             write_dataset(merged, [one.key for one in devices], made)
-            write_loops_and_predictor(made, measured_elsewhere(results, results / slug(devices[0].processor)))
+            write_loops_and_predictor(made)
 
 
 def ship_again(folder: Path) -> None:
     """Make loops and predictor of a folder anew."""
     with whole(folder) as made:
         shutil.copy2(folder / DATASET, made)
-        write_loops_and_predictor(made, measured_elsewhere(folder.parent, folder))
-
-
-def measured_elsewhere(results: Path, folder: Path) -> list[Path]:
-    """The datasets of other processors than a folder's, whose measurements teach its predictor too."""
-    return [one for one in sorted(results.glob(f"[!.]*/{DATASET}")) if one.parent != folder]
+        write_loops_and_predictor(made)
 
 
 @contextlib.contextmanager
@@ -123,34 +118,19 @@ def write_dataset(merged: str, device_keys: list[str], folder: Path) -> None:
     note(f"{done.rows} rows")
 
 
-def write_loops_and_predictor(folder: Path, elsewhere: list[Path]) -> None:
-    """Beside the Parquet file of a folder: what is fitted to it, and to those of other processors.
-
-    Args:
-        elsewhere: files; those with vectors of another length teach nothing.
-    """
-    from op_profiler.compilers.compiler import compiler_in_use
+def write_loops_and_predictor(folder: Path) -> None:
+    """Beside the Parquet file of a folder: what is fitted to it."""
     from op_profiler.predict.latency import predictor_files
-    from op_profiler.predict.latency.examples import Examples, load_examples
+    from op_profiler.predict.latency.examples import load_examples
     from op_profiler.predict.latency.fit import fit
     from op_profiler.predict.latency.loops import loops_of, write_loops
-    from op_profiler.targets.target import resolve_target
 
-    def told(file: Path) -> Examples:
-        examples = load_examples(file=file)
-        (device,) = examples.devices
-        return dataclasses.replace(examples, loops=loops_of(examples.operators, device.target, note))
-
-    def lanes(examples: Examples) -> int:
-        return compiler_in_use().vector_lanes(resolve_target(examples.devices[0].target))
-
-    examples = told(folder / DATASET)
-    assert examples.loops is not None
-    write_loops(folder / "operator_loops.npz", examples.operators, examples.loops, examples.devices[0].target)
-    others = [one for one in map(told, elsewhere) if lanes(one) == lanes(examples)]
-    beside = sum(map(len, others))
-    note(f"fitting a predictor to {len(examples):,} measurements, and {beside:,} of other processors")
-    predictor_files.save(fit(examples, others=others), folder / "predictor.zip")
+    examples = load_examples(file=folder / DATASET)
+    (device,) = examples.devices
+    told = loops_of(examples.operators, device.target, note)
+    write_loops(folder / "operator_loops.npz", examples.operators, told, device.target)
+    note(f"fitting a predictor to {len(examples):,} measurements")
+    predictor_files.save(fit(dataclasses.replace(examples, loops=told)), folder / "predictor.zip")
 
 
 def main() -> None:

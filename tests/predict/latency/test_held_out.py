@@ -100,23 +100,3 @@ def test_operators_of_what_is_held_out_are_looked_up_but_nothing_is_fitted_to_th
     assert plain.predict(asked).tier[0] != MEASURED
     found = looking_up(plain, examples.where(~held)).predict(asked)
     assert found.tier[0] == MEASURED and found.latency_us[0] == examples.latency_us[outside]
-
-
-def test_what_is_held_out_teaches_from_no_other_device_either(
-    two_families: Examples, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taught: list[Examples] = []
-
-    def noted(some: Examples, **options: object) -> Predictor:
-        taught.extend(options["others"])  # type: ignore[arg-type]
-        return fitting.fit(some, choice="lookup")
-
-    monkeypatch.setattr(held_out, "fit", noted)
-    _, held = family_groups(two_families)  # vit
-    elsewhere = dataclasses.replace(two_families, operators=list(two_families.operators))
-    fitted_without(two_families, held, "lookup", others=[elsewhere])
-    (left,) = taught
-    assert {family_of(left.models[model]) for model in np.unique(left.model)} >= {"another"}
-    assert not {left.models[model] for model in np.unique(left.model)} & {"vit_b_16", "vit_l_16"}
-    keys = {two_families.operators[at].key for at in two_families.operator[held]}
-    assert keys and not keys & {left.operators[at].key for at in left.operator}

@@ -29,7 +29,7 @@ _FEWEST_REPEATED = 20
 _UNKNOWN_SPREAD = 0.1
 _LIGHT_US = 5.0
 """Below this a time is mostly the cost of the call; such operators count for less."""
-_LEAST_WEIGHT, _IN_NETWORK = 0.3, 3.0
+_LEAST_WEIGHT, _IN_NETWORK, _MOST_OF_PART = 0.3, 3.0, 3.0
 _ELSEWHERE = 0.3
 """How much a measurement on another device counts beside one on the device itself."""
 
@@ -120,9 +120,19 @@ def _ops(lesson: Lesson) -> set[str]:
 
 
 def weights_of(examples: Examples) -> np.ndarray:
-    """How much each measurement counts when something is fitted to it: 0.3 to 1, and three times that in a network."""
-    weights: np.ndarray = np.clip(examples.latency_us / _LIGHT_US, _LEAST_WEIGHT, 1.0)
-    return np.where(examples.sampled[examples.model], weights, _IN_NETWORK * weights)
+    """How much each measurement counts when something is fitted to it, shape (entries,).
+
+    In a batch of sampled operators 0.3 to 1, less where it is short: most of that is the call. In a network, three
+    times the root of its part of the network's time over the mean part: what takes most has to be closest, and in a
+    network of microseconds that is what is short.
+    """
+    short = np.clip(examples.latency_us / _LIGHT_US, _LEAST_WEIGHT, 1.0)
+    _, run = np.unique(np.stack([examples.model, examples.threads]), axis=1, return_inverse=True)
+    run = run.ravel()
+    time = examples.latency_us * examples.occurrences
+    part = time / np.bincount(run, time)[run] * np.bincount(run)[run]
+    of_network = _IN_NETWORK * np.clip(np.sqrt(part), _LEAST_WEIGHT, _MOST_OF_PART)
+    return np.where(examples.sampled[examples.model], short, of_network)
 
 
 def fingerprint(examples: Examples) -> str:

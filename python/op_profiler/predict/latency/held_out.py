@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -176,29 +176,14 @@ def family_groups(examples: Examples) -> list[np.ndarray]:
     return [np.isin(families[examples.model], wanted[n::_GROUPS]) for n in range(min(_GROUPS, len(wanted)))]
 
 
-def fitted_without(
-    examples: Examples, held: np.ndarray, predictor: str, seed: int = 0, others: Sequence[Examples] = ()
-) -> Predictor:
-    """Fitted to what is not held out, and not to the operators of what is, wherever else they were measured: in other
-    networks, or on other devices.
+def fitted_without(examples: Examples, held: np.ndarray, predictor: str, seed: int = 0) -> Predictor:
+    """Fitted to what is not held out, and not to the operators of what is, wherever else they were measured.
 
     Args:
         held: mask of the entries.
-        others: as `fit` takes them; the families of what is held out, and their operators, are left out of them too.
     """
     known = np.isin(examples.operator, np.unique(examples.operator[held]))
-    families = {family_of(examples.models[model]) for model in np.unique(examples.model[held])}
-    keys = {examples.operators[at].key for at in np.unique(examples.operator[held])}
-    kept = [_without(one, families, keys) for one in others]
-    return fit(examples.where(~known), choice=predictor, seed=seed, folds=_FOLDS, others=kept)
-
-
-def _without(examples: Examples, families: Set[str], keys: Set[str]) -> Examples:
-    """Without networks of some families, what was sampled from them, and operators of some keys."""
-    held = np.array([family_of(name) in families for name in examples.models])[examples.model]
-    known = np.array([operator.key in keys for operator in examples.operators])
-    known[examples.operator[held]] = True
-    return examples.where(~known[examples.operator])
+    return fit(examples.where(~known), choice=predictor, seed=seed, folds=_FOLDS)
 
 
 def looking_up(fitted: Predictor, examples: Examples) -> Predictor:
