@@ -3,12 +3,13 @@
     python benchmarks/calibrate.py [--budget 3m] DB [DB ...]      (three minutes, and some seconds a network)
     python benchmarks/calibrate.py --calibration DB DB [DB ...]     (of an earlier calibration; stores nothing)
 
-What ships of this processor is taken away first, so the predictor as it ships is that of the nearest other one. Each DB holds networks that were
-measured on this machine, at each thread count: what ``op_performance_collector.py --modelname NAME --schedules none
---db DB`` leaves, or ``compilers.py`` with BENCHMARK_DATASETS=FOLDER. `op-profiler calibrate` measures into a dataset of
-its own, in a user's folder of its own, and so knows no time of these networks on this machine. Which operators it
-measures follows from the networks of all processors that ship, this one among them, and from what takes most of their
-time.
+What ships of this processor is taken away first, so the predictor as it ships is that of the nearest other one. Each DB
+holds networks that were measured on this machine, at each thread count: what ``op_performance_collector.py --modelname
+NAME --schedules none --db DB`` leaves, or ``compilers.py`` with BENCHMARK_DATASETS=FOLDER. A network of several DBs was
+measured several times: on a shared host one run may be a third slower than another. `op-profiler calibrate` measures
+into a dataset of its own, in a user's folder of its own, and so knows no time of these networks on this machine. Which
+operators it measures follows from the networks of all processors that ship, this one among them, and from what takes
+most of their time.
 
 Three predictors answer: the one that ships as it is, whose times are of another machine; the one that `op-profiler
 predict` uses after the calibration, which what ships of other processors teaches too; and one that was fitted to what
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import os
 import tempfile
 from collections.abc import Iterator
@@ -103,12 +105,26 @@ def address(db: str) -> str:
     return db if "://" in db else f"sqlite:///{Path(db).resolve()}"
 
 
-def answers(predictor: Predictor, measured: list[Examples]) -> Iterator[HeldOutNetwork]:
-    """What it says of each network at each thread count."""
+def answers(predictor: Predictor, measured: list[Examples]) -> list[HeldOutNetwork]:
+    """What it says of each network at each thread count; of several runs their geometric mean was measured."""
+    import numpy as np
+
     from op_profiler.predict.latency.held_out import predicted_networks
 
+    runs: dict[tuple[str, int], list[HeldOutNetwork]] = {}
     for examples in measured:
-        yield from predicted_networks(predictor, examples)
+        for found in predicted_networks(predictor, examples):
+            said = found.prediction
+            runs.setdefault((said.network.name, said.threads), []).append(found)
+
+    def mean(of: list[HeldOutNetwork]) -> HeldOutNetwork:
+        keys = [[operator.key for operator in one.prediction.network.operators] for one in of]
+        places = [[one.index(key) for key in keys[0]] for one in keys]
+        times = [np.log(one.operators_us[place]) for one, place in zip(of, places)]
+        whole_us = float(np.exp(np.mean([np.log(one.measured_us) for one in of])))
+        return dataclasses.replace(of[0], measured_us=whole_us, operators_us=np.exp(np.mean(times, axis=0)))
+
+    return [mean(of) for of in runs.values()]
 
 
 def rows_of(name: str, found: list[HeldOutNetwork]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -168,7 +184,7 @@ def main() -> None:
         with without_this_processor(Path(folder)):
             who = predictors(db)
         for name, predictor in who.items():
-            found, whole = rows_of(name, list(answers(predictor, measured)))
+            found, whole = rows_of(name, answers(predictor, measured))
             rows += found
             together.append(whole)
     (adapted,) = (whole for whole in together if whole["predictor"] == "adapted")
