@@ -30,7 +30,7 @@ op-profiler predict resnet-18                              (of this machine afte
 
 op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
 
-op-profiler predict resnet-18 --device "AMD EPYC"          (of a processor that ships, wherever it is asked)
+op-profiler predict resnet-18 --device Xeon                (of a processor that ships, wherever it is asked)
 
 op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
 

@@ -136,7 +136,7 @@ def test_the_first_line_says_whose_times_they_are(db: str, tmp_path: Path, monke
     assert before.startswith("times of ")
     ships = shipped_processor().folder.name == slug(processor_name())
     assert ("NOT of this machine" in before) == ("op-profiler calibrate" in before) == (not ships)
-    named = _run("predict", "mlp", "--device", "AMD EPYC").stdout.splitlines()[0]
+    named = _run("predict", "mlp", "--device", "AMD EPYC family 26").stdout.splitlines()[0]
     assert named.startswith("times of AMD EPYC family 26 model 2 (llvm") and "NOT" not in named
     note = note_calibration("llvm", absolute_address(db), device.key)
     assert note.is_relative_to(tmp_path)
@@ -250,4 +250,5 @@ def test_calibrate_measures_and_is_used(tmp_path: Path, monkeypatch: pytest.Monk
     _forget_load(address)
     found = json.loads(op_profiler(*line).stdout)
     assert found["operators"] >= 20
-    assert "adapted to" in _run("predict", "mlp").stderr
+    said = _run("predict", "mlp").stderr
+    assert "adapted to" in said or "learned from" in said, "by whether this processor ships"

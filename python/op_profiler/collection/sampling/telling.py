@@ -4,8 +4,9 @@ Random operators are described without a compiler; of these, each batch takes th
 networks of the datasets that ship nearest to one that is measured. That is the greedy solution of the p-median problem,
 within 1 - 1/e of the best (Nemhauser, Wolsey & Fisher, Mathematical Programming 14, 1978): however early the time is
 up, what was measured covers most of what networks spend their time on. Kinds that only a compiler describes are drawn
-beside them, and small operators that stay in the cache, which tell what a call costs. Where none is left that would come nearer, or where what ships was removed, random ones follow. What takes
-long to run once is left out: it would tell of one operator in the time of fifty.
+beside them, and small operators that stay in the cache, which tell what a call costs. Where none is left that would
+come nearer, or where what ships was removed, random ones follow. What takes long to run once is left out: it would tell
+of one operator in the time of fifty.
 """
 
 from __future__ import annotations

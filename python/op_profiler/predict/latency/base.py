@@ -54,7 +54,7 @@ class Base:
         return np.concatenate([self.plain_columns(query, device), query.loops, above.astype(np.float32)], axis=1)
 
     def plain_columns(self, query: Query, device: int = _OWN) -> np.ndarray:
-        """What regressions see where loops are not known, float32: the columns of the query, and whose times they are."""
+        """What regressions see where loops are not known, float32: columns of the query, and whose times they are."""
         seen = query.columns if self.vector_ratio == 1.0 else in_other_vectors(query.columns, self.vector_ratio)
         return np.column_stack([seen, np.full(len(query), device, dtype=np.float32)])
 

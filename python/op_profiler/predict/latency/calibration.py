@@ -83,19 +83,18 @@ def calibrated(
     except (OpProfilerError, KeyError, TypeError) as error:
         note(f"the calibration of this machine cannot be used ({error}); again: op-profiler calibrate")
         return None
-    note(f"learned from {measured} operators that were measured on this machine, and from what ships")
     return predictor
 
 
 def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable[[str], None]) -> Predictor:
     """Fitted together with what ships, or adapted from `source`; kept in the cache folder."""
     from op_profiler.predict.latency import predictor_files
-    from op_profiler.predict.latency.adapt import adapted
+    from op_profiler.predict.latency.adapt import MOST_LEARNED, adapted
     from op_profiler.predict.latency.base import FEWEST_WITH_LOOPS
     from op_profiler.predict.latency.fit import fingerprint, fit
     from op_profiler.predict.latency.open_predictor import digest_of_loops, digest_of_what_ships, shipped_examples
 
-    here = f"{fingerprint(examples)}-{digest_of_loops(examples)}"
+    here, measured = f"{fingerprint(examples)}-{digest_of_loops(examples)}", operators_in(examples)
     told = 0 if examples.loops is None else int(np.isfinite(examples.loops).all(axis=1)[examples.operator].sum())
     known = source()
     if told >= FEWEST_WITH_LOOPS and not is_here(known.device) and (ships := digest_of_what_ships()):
@@ -104,13 +103,18 @@ def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable
             note(f"fitting a predictor to {len(examples):,} measurements, and to those that ship; this is done once")
             return fit(examples, others=shipped_examples(note))
 
-        return predictor_files.kept(f"calibrated-{ships}-{here}", fitted, note)
+        found = predictor_files.kept(f"calibrated-{ships}-{here}", fitted, note)
+        note(f"learned from {measured} operators that were measured on this machine, and from what ships of others")
+        return found
 
     def made() -> Predictor:
         note(f"adapting a predictor to {len(examples):,} measurements; this is done once")
         return adapted(known, examples)
 
-    return predictor_files.kept(f"adapted-{known.fingerprint}-{here}", made, note)
+    found = predictor_files.kept(f"adapted-{known.fingerprint}-{here}", made, note)
+    drawn = f", by {MOST_LEARNED:,} of {len(examples):,} times" if len(examples) > MOST_LEARNED else ""
+    note(f"adapted to {measured} operators that were measured on this machine{drawn}")
+    return found
 
 
 def operators_in(examples: Examples) -> int:

@@ -48,7 +48,7 @@ def fit(
         choice: one of `PREDICTORS`.
         folds: into which the models are divided for the held-out errors.
         others: of one other device each, under targets with vectors of one length: what the regressions learn beside
-            the device's own times. None of these is looked up or interpolated, nor is a law of this device fitted to it.
+            the device's own times. None of these is looked up or interpolated, nor is a law fitted to it.
 
     Raises:
         DatasetError: no or too few measurements, or several devices.

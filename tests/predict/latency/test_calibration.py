@@ -1,0 +1,60 @@
+"""Who answers after a calibration."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from op_profiler.predict.latency import calibration, open_predictor
+from op_profiler.predict.latency import fit as fitting
+from op_profiler.predict.latency.examples import Examples
+from op_profiler.predict.latency.predictor import Predictor
+from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
+
+
+@pytest.fixture
+def calibrated_here(known: Examples) -> Examples:
+    """Measurements whose loops are known, on a processor that does not ship."""
+    loops = np.random.default_rng(3).uniform(0, 12, (len(known.operators), len(LOOP_NAMES))).astype(np.float32)
+    device = dataclasses.replace(known.devices[0], key="fedcba9876543210", processor="a processor that nobody has")
+    return dataclasses.replace(known, loops=loops, devices=[device])
+
+
+def test_an_unknown_processor_learns_with_what_ships(
+    calibrated_here: Examples, predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = dataclasses.replace(calibrated_here, latency_us=1.7 * calibrated_here.latency_us)
+    taught: list[object] = []
+    fit = fitting.fit
+
+    def noted(examples: Examples, **options: object) -> Predictor:
+        taught.append(options["others"])
+        return fit(examples, folds=2, others=[there])
+
+    monkeypatch.setattr(fitting, "fit", noted)
+    monkeypatch.setattr(open_predictor, "shipped_examples", lambda note: [there])
+    monkeypatch.setattr(open_predictor, "digest_of_what_ships", lambda: "0123")
+    said: list[str] = []
+    found = calibration._learned(lambda: predictor, calibrated_here, said.append)
+    again = calibration._learned(lambda: predictor, calibrated_here, said.append)
+    assert taught == [[there]], "fitted once, then kept"
+    assert found.device == again.device == calibrated_here.devices[0]
+    assert found.base.correction is None and found.base.kernels is not None
+    assert said[-1].startswith("learned from") and "ships of others" in said[-1]
+
+
+def test_without_known_loops_the_predictor_that_ships_is_adapted(known: Examples, predictor: Predictor) -> None:
+    said: list[str] = []
+    device = dataclasses.replace(known.devices[0], key="fedcba9876543210")
+    found = calibration._learned(lambda: predictor, dataclasses.replace(known, devices=[device]), said.append)
+    assert found.base.correction is not None
+    assert said[-1].startswith("adapted to")
+
+
+def test_what_ships_of_all_processors_teaches() -> None:
+    found = open_predictor.shipped_examples()
+    assert len(found) > 1 and len({one.devices[0].processor for one in found}) == len(found)
+    assert all(one.loops is not None and np.isfinite(one.loops).all(axis=1).mean() > 0.9 for one in found)
+    assert len(open_predictor.digest_of_what_ships()) == 16
