@@ -62,12 +62,8 @@ def fit(
             f"{len(devices)}. Measure operators with: op-profiler sample --count 500"
         )
     examples = steady(examples)
-    device = examples.devices[int(devices[0])]
-    others = [steady(one) for one in others if len(one)]
-    ratio = vector_ratio(others[0].devices[int(others[0].device[0])], device) if others else 1.0
-    own = _lesson(examples, ratio)
-    query, target, base = own.query, own.target, own.base
-    elsewhere = [_lesson(one, weight=_ELSEWHERE) for one in others]
+    own, *elsewhere = _lessons(examples, others)
+    query, target = own.query, own.target
     families = families_of(query)
     errors = _held_out(examples, own, elsewhere, families, method, seed, folds)
     # Families are chosen on one half of the operators, and how far off they are is told by the other.
@@ -82,15 +78,13 @@ def fit(
     interpolated = np.where(usable, errors["interpolated"], np.nan)
     judged = errors | {"interpolated": np.where(chosen_on & selects, np.nan, interpolated)}
     spread = Spread.of(query, judged, target)
-    models = trained(method, seed, [own, *elsewhere])
-    measured = measured_of(examples, query)
     final = np.where(np.isfinite(interpolated), interpolated, errors["regressed"])
     return Predictor(
-        device=device,
+        device=examples.devices[int(devices[0])],
         choice=choice,
-        base=base,
-        measured=measured,
-        models=models,
+        base=own.base,
+        measured=measured_of(examples, query),
+        models=trained(method, seed, [own, *elsewhere]),
         interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
         interpolated_families=trusted,
         vocabulary=frozenset().union(*query.op_sets, *map(_ops, elsewhere)),
@@ -100,6 +94,14 @@ def fit(
         usual_traffic_bytes=_usual_traffic(examples),
         fingerprint=fingerprint(examples),
     )
+
+
+def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
+    """Of the device that will be asked about, in its usual state, and behind it of the others."""
+    others = [steady(one) for one in others if len(one)]
+    first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
+    own = _lesson(examples, vector_ratio(first, examples.devices[int(examples.device[0])]))
+    return [own, *(_lesson(one, weight=_ELSEWHERE) for one in others)]
 
 
 def _lesson(examples: Examples, vector_ratio: float = 1.0, weight: float = 1.0) -> Lesson:
