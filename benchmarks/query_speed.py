@@ -12,6 +12,7 @@ lowered network within 2 ms.
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -125,6 +126,7 @@ def thousand_networks(predictor: Any) -> dict[str, Any]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     import dataclasses
 
     import numpy as np
