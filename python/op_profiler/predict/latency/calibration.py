@@ -18,6 +18,8 @@ from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.errors import DatasetError, OpProfilerError
 from op_profiler.files import whole_file
 from op_profiler.predict.latency.devices import is_here
+from op_profiler.schedules.records import slug
+from op_profiler.shipped import shipped_processors
 from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
@@ -96,8 +98,10 @@ def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable
 
     here, measured = f"{fingerprint(examples)}-{digest_of_loops(examples)}", operators_in(examples)
     told = 0 if examples.loops is None else int(np.isfinite(examples.loops).all(axis=1)[examples.operator].sum())
-    known = source()
-    if told >= FEWEST_WITH_LOOPS and not is_here(known.device) and (ships := digest_of_what_ships()):
+    device = examples.devices[int(examples.device[0])]
+    strange = slug(device.processor) not in {one.folder.name for one in shipped_processors()}
+    strange = strange and kind_of(device.target).on_host
+    if told >= FEWEST_WITH_LOOPS and strange and (ships := digest_of_what_ships()):
 
         def fitted() -> Predictor:
             note(f"fitting a predictor to {len(examples):,} measurements, and to those that ship; this is done once")
@@ -106,6 +110,7 @@ def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable
         found = predictor_files.kept(f"calibrated-{ships}-{here}", fitted, note)
         note(f"learned from {measured} operators that were measured on this machine, and from what ships of others")
         return found
+    known = source()
 
     def made() -> Predictor:
         note(f"adapting a predictor to {len(examples):,} measurements; this is done once")
