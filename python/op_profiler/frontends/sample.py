@@ -56,17 +56,22 @@ def batch_path(name: str) -> Path:
     return cache_folder() / "samples" / f"{name}.jsonl"
 
 
-def write_batch(name: str, batch: Sequence[Sampled], asked: Iterable[str] = (), refused: Sequence[str] = ()) -> None:
+def write_batch(
+    name: str, batch: Sequence[Sampled], asked: Iterable[str] = (), refused: Sequence[str] = (), *, steps: int = 1
+) -> None:
     """Keep a batch; whole or not at all.
 
     Args:
         asked: the computations that it asked schedule records of when it was made.
         refused: why operators are not in it that were to be.
+        steps: how often all of them run, one after the other, in one run of the model.
     """
     path = batch_path(name)
     about: dict[str, object] = {"format": _FORMAT, "tvm": load_tvm().__version__, "asked": sorted(asked)}
     if refused:  # files without stay as they were, and what was measured of them is found again
         about["refused"] = list(refused)
+    if steps > 1:
+        about["steps"] = steps
     lines = [about, *map(dataclasses.asdict, batch)]
     with atomic_file(path) as partial:
         partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -89,8 +94,8 @@ def refused_by(name: str) -> list[str]:
         return [str(reason) for reason in json.loads(file.readline()).get("refused", [])]
 
 
-def read_batch(name: str) -> list[Sampled]:
-    """The functions of a batch.
+def read_batch(name: str) -> tuple[list[Sampled], int]:
+    """The functions of a batch, and how often all of them run in one run of the model.
 
     Raises:
         ModelError: there is no such batch, or it is of another version of TVM.
@@ -100,12 +105,13 @@ def read_batch(name: str) -> list[Sampled]:
     try:
         about, *rows = [json.loads(line) for line in path.read_text().splitlines()]
         found = [Sampled(row["function"], tuple(row["constant"])) for row in rows]
+        steps = int(about.get("steps", 1))
         tvm_version = about["tvm"] if about["format"] == _FORMAT else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path} is no batch of sampled operators: {error}") from error
     if tvm_version != load_tvm().__version__:
         raise ModelError(f"{path} was made with TVM {tvm_version}; run op-profiler sample again")
-    return found
+    return found, steps
 
 
 class SampleFrontend(Frontend):
@@ -131,45 +137,68 @@ class SampleFrontend(Frontend):
         the model each would have memory of its own, cold at every call (mobilenet's operators then took 1.1 to 2 times
         as long as in mobilenet).
         """
-        import numpy as np
-
+        functions, steps = read_batch(request.name)
         tvm = load_tvm()
         relay = tvm.relay
-        rng = np.random.default_rng(0)
-        scalar = relay.var("scalar", shape=(1,))
-        variables: list[Any] = [scalar]
-        inputs = [InputSpec("scalar", (1,))]
-        params: dict[str, DeviceArray] = {}
+        written = _Arguments(relay)
+        loaded = [tvm.ir.load_json(sampled.function) for sampled in functions]
         outputs: list[Any] = []
-
-        def argument(place: str, parameter: Any, constant: bool) -> Any:
-            ty = parameter.checked_type
-            variables.append(relay.Var(place, ty))
-            spec = InputSpec(place, tuple(int(size) for size in ty.shape), str(ty.dtype))
-            if constant:
-                params[place] = tvm.nd.array(_weights(spec, rng))
-                return variables[-1]
-            if spec.dtype.startswith(_OF_ACTIVATIONS):
-                variables.pop()
-                return relay.broadcast_to(relay.cast(scalar, spec.dtype), spec.shape)
-            inputs.append(spec)
-            return variables[-1]
-
-        for index, sampled in enumerate(read_batch(request.name)):
-            function = tvm.ir.load_json(sampled.function)
-            arguments = [
-                argument(f"{'w' if constant else 'x'}{index}_{place}", parameter, constant)
-                for place, (parameter, constant) in enumerate(zip(function.params, sampled.constant))
-            ]
-            call = relay.Call(function, arguments)
-            several = isinstance(function.ret_type, relay.TupleType)
-            fields = len(function.ret_type.fields) if several else 0
-            results = [relay.TupleGetItem(call, field) for field in range(fields)] if several else [call]
-            types = list(function.ret_type.fields) if several else [function.ret_type]
-            outputs += [_first_element(result, len(ty.shape)) for result, ty in zip(results, types)]
-        module = tvm.IRModule.from_expr(relay.Function(variables, relay.Tuple(outputs)))
+        for _ in range(steps):
+            written.next_step()
+            for index, (function, sampled) in enumerate(zip(loaded, functions)):
+                call = relay.Call(function, written.of(index, function, sampled.constant))
+                several = isinstance(function.ret_type, relay.TupleType)
+                fields = len(function.ret_type.fields) if several else 0
+                results = [relay.TupleGetItem(call, field) for field in range(fields)] if several else [call]
+                types = list(function.ret_type.fields) if several else [function.ret_type]
+                outputs += [_first_element(result, len(ty.shape)) for result, ty in zip(results, types)]
+        module = tvm.IRModule.from_expr(relay.Function(list(written.variables.values()), relay.Tuple(outputs)))
         module = relay.transform.InferType()(module)
-        return ImportedModel(request.name, request.source, module, params, tuple(inputs))
+        return ImportedModel(request.name, request.source, module, written.params, tuple(written.inputs))
+
+
+class _Arguments:
+    """What the operators of a batch are called with.
+
+    Attributes:
+        variables: of the model, by name; `inputs`: those that are no weights; `params`: those that are.
+    """
+
+    def __init__(self, relay: Any) -> None:
+        import numpy as np
+
+        self.variables: dict[str, Any] = {}
+        self.inputs: list[InputSpec] = []
+        self.params: dict[str, DeviceArray] = {}
+        self._relay = relay
+        self._rng = np.random.default_rng(0)
+        self._scalar: Any = None
+
+    def next_step(self) -> None:
+        """Values are written from another number from here on: of two equal calls the compiler would leave one."""
+        name = f"scalar{len(self.inputs)}" if self.inputs else "scalar"
+        self._scalar = self.variables[name] = self._relay.var(name, shape=(1,))
+        self.inputs.append(InputSpec(name, (1,)))
+
+    def of(self, index: int, function: Any, constant: Sequence[bool]) -> list[Any]:
+        """Of the operator `index` of the batch, in this step; weights, and places in tables, are those of every step."""
+        return [
+            self._of_parameter(f"{'w' if fixed else 'x'}{index}_{place}", parameter, fixed)
+            for place, (parameter, fixed) in enumerate(zip(function.params, constant))
+        ]
+
+    def _of_parameter(self, name: str, parameter: Any, constant: bool) -> Any:
+        ty = parameter.checked_type
+        spec = InputSpec(name, tuple(int(size) for size in ty.shape), str(ty.dtype))
+        if not constant and spec.dtype.startswith(_OF_ACTIVATIONS):
+            return self._relay.broadcast_to(self._relay.cast(self._scalar, spec.dtype), spec.shape)
+        if name not in self.variables:
+            self.variables[name] = self._relay.Var(name, ty)
+            if constant:
+                self.params[name] = load_tvm().nd.array(_weights(spec, self._rng))
+            else:
+                self.inputs.append(spec)
+        return self.variables[name]
 
 
 def _first_element(tensor: Any, rank: int) -> Any:

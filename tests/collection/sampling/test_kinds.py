@@ -20,10 +20,12 @@ from op_profiler.collection.sampling import batch as cut
 from op_profiler.collection.sampling import run, spaces
 from op_profiler.collection.sampling.batches import operators_of_points
 from op_profiler.collection.sampling.kinds import (
+    BROADCASTS,
     CELLS,
     INT8_ELEMENTWISE,
     REDUCTIONS,
     BatchMatmul,
+    Broadcast,
     Conv2d,
     Conv2dNHWC,
     Dense,
@@ -34,11 +36,15 @@ from op_profiler.collection.sampling.kinds import (
     Int8Conv2d,
     Int8Dense,
     Int8Elementwise,
+    JoinedSlices,
     LocalResponseNorm,
     Pool2d,
+    Rearranged,
     Reduction,
+    Relayout,
     Repacking,
     Softmax,
+    UnpaddedPool2d,
 )
 from op_profiler.collection.sampling.point import Point, Scope
 from op_profiler.collection.supervisor import Collection
@@ -77,6 +83,15 @@ POINTS: list[Point] = [
     *(Int8Elementwise(op, (1, 2, 5, 5, 16)) for op in INT8_ELEMENTWISE),
     *(Gates(cell, 1, 24) for cell in CELLS),
     LocalResponseNorm(16, 7, 5),
+    Relayout(24, 6, 12, 8),
+    Relayout(24, 6, 0, 12, relu=True),
+    Rearranged((49, 64), (49, 4, 16), (1, 2, 0), (4, 16, 49)),
+    Rearranged((1, 24, 6, 6), (1, 2, 12, 6, 6), (0, 2, 1, 3, 4), (1, 24, 6, 6), block=12, from_blocked=True),
+    Rearranged((36, 24), (1, 36, 24), (0, 2, 1), (1, 24, 6, 6), block=8, added=True),
+    *(Broadcast(op, (1, 2, 5, 5, 12), (1, 2, 1, 1, 12)) for op in BROADCASTS),
+    JoinedSlices((1, 4, 5, 5, 8), (1, 3, 2)),
+    UnpaddedPool2d(24, 9, 2, 2, "max", 12),
+    UnpaddedPool2d(24, 9, 3, 2, "avg", 0),
 ]
 HEAVY_FLOPS = {
     0: 2 * 10 * 10 * 16 * 8 * 9,
@@ -222,10 +237,12 @@ def test_small_batches_keep_their_weights_in_the_cache() -> None:
     dense = [Dense(1, 64, columns) for columns in range(16, 4096, 16)]
     batches = list(cut.batches_of_points(iter(dense), "x", 0, cached=True))
     work = {json.dumps(point.identity()): point.work()[1] for point in dense}
-    elements = [[work[json.dumps(identity)] for identity in batch.identity] for batch in batches]  # type: ignore[union-attr]
+    points = [batch.identity if batch.steps == 1 else batch.identity[2:] for batch in batches]  # type: ignore[index]
+    elements = [[work[json.dumps(identity)] for identity in of_one] for of_one in points]  # type: ignore[union-attr]
     assert all(sum(of_one) <= 1 << 18 and len(of_one) <= cut.CACHED_SIZE for of_one in elements)
     kept = [point for point in dense if point.work()[1] <= 1 << 18]
     assert 0 < len(kept) < len(dense) and sum(map(len, elements)) == len(kept)
+    assert [batch.steps for batch in batches[:4]] == [*cut.CACHED_STEPS] * 2
 
 
 def digest(names: list[str], seed: int) -> str:

@@ -178,6 +178,22 @@ def test_a_batch_builds_to_the_operators_that_were_put_in(target: Any) -> None:
     assert {o.operator.key for o in wanted} <= built
 
 
+def test_a_batch_in_steps_calls_each_operator_as_often_with_the_same_weights(target: Any) -> None:
+    from op_profiler.collection.sampling.batches import batch_name, operators_of_points, sampled
+    from op_profiler.compilers.relay.lower import compile_model
+    from op_profiler.frontends.sample import write_batch
+
+    wanted = operators_of_points(POINTS, target, seed=0)
+    name = batch_name("a test in steps", [1])
+    write_batch(name, [sampled(o) for o in wanted], steps=3)
+    model = FRONTENDS.get("sample").load(ModelRequest(source="sample", name=name))
+    calls = [o.operator.key for o in compile_model(model, target).occurrences]
+    assert {calls.count(o.operator.key) for o in wanted} == {3}
+    write_batch(name, [sampled(o) for o in wanted])
+    alone = FRONTENDS.get("sample").load(ModelRequest(source="sample", name=name))
+    assert len(model.params) == len(alone.params) and len(model.inputs) == len(alone.inputs) + 2
+
+
 def test_lowering_for_prediction_finds_what_a_build_finds(compiled_small: Any, small_network: Any, target: Any) -> None:
     """Weights stay variables there, which must not change what is fused."""
     from op_profiler.compilers.relay.lower import optimize
@@ -251,7 +267,7 @@ def test_only_records_that_its_operators_ask_for_make_a_batch_another(target: An
     def of_winograd() -> list[bool]:
         """Of every batch that is kept."""
         names = [name for name, _ in kept_batches("records-")]
-        return sorted(any("winograd" in sampled.function for sampled in read_batch(name)) for name in names)
+        return sorted(any("winograd" in sampled.function for sampled in read_batch(name)[0]) for name in names)
 
     first = measure()
     assert first.measured > 0 and not first.failed and not first.errors

@@ -26,6 +26,9 @@ BATCH_SIZES = (10, 20, 32, 48)
 the caches between two calls of an operator then differs from batch to batch as it does between networks."""
 
 CACHED_SIZE = 8
+CACHED_STEPS = (1, 10)
+"""By turns, how often a batch whose weights stay in the cache runs within one run of its model: as a small network that
+calls each operator once, and as the steps of a recurrent one."""
 _CACHED_ELEMENTS = 1 << 18
 """A megabyte of float32 in a batch: what it keeps in the second-level cache from one run to the next."""
 
@@ -41,12 +44,14 @@ class Batch:
         operators: makes the content for a target; called where no file has it yet. What it is given beside is told why
             an operator is left out.
         precision: of all of them.
+        steps: how often all of them run, one after the other, in one run of the model.
     """
 
     label: str
     identity: object | Callable[[], object]
     operators: Callable[[Target, Callable[[str], None]], Sequence[Occurrence]]
     precision: Precision = "float32"
+    steps: int = 1
 
 
 def batches_of_points(points: Iterator[P], label: str, seed: int, *, cached: bool = False) -> Iterator[Batch]:
@@ -60,11 +65,14 @@ def batches_of_points(points: Iterator[P], label: str, seed: int, *, cached: boo
         points = (point for point in points if point.work()[1] <= _CACHED_ELEMENTS)
     cut = (batch for pool in _pools(points) for batch in (_cut_cached(pool) if cached else _cut(pool)))
     for number, chunk in enumerate(cut):
+        identity: list[object] = [point.identity() for point in chunk]
+        steps = CACHED_STEPS[number % len(CACHED_STEPS)] if cached else 1
         yield Batch(
             f"{label}-{number:04d}",
-            [point.identity() for point in chunk],
+            identity if steps == 1 else ["steps", steps, *identity],
             functools.partial(operators_of_chunk, chunk, seed + number),
             chunk[0].precision,
+            steps,
         )
 
 

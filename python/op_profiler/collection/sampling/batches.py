@@ -17,7 +17,7 @@ from op_profiler.frontends.sample import Sampled
 
 _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape"})
 _LAYOUT_SHARE = 0.1
-_RANK_OF_WEIGHTS = 2
+_RANK_OF_WEIGHTS, _RANK_OF_BLOCKS = 2, 5
 _REFUSALS = (RuntimeError, ValueError, TypeError, AttributeError, LookupError, AssertionError)
 """What TVM raises where it has no schedule or cannot infer a type; its own errors are `RuntimeError`s."""
 
@@ -28,7 +28,8 @@ def operators_of_points(
     """What the compiler makes of points: each operator once.
 
     Changes of layout alone stand in front of every convolution and would be half of all operators; a few are kept, and
-    all of what has two axes: dense layers whose weight is packed at run time are few.
+    all that no convolution brings along: of what has two axes, as the weight of a dense layer that is packed at run
+    time, and from one block of channels to another.
 
     Args:
         points: of one precision.
@@ -68,10 +69,11 @@ def _lowered(points: Sequence[Point], target: Target) -> list[Occurrence]:
 
 
 def _only_lays_out(occurrence: Occurrence) -> bool:
-    """Whether it is a change of layout alone, of anything but a weight of a dense layer."""
+    """Whether it is a change of layout alone, as a convolution brings it along."""
     operator = occurrence.operator
     of_weights = any(len(tensor.shape) == _RANK_OF_WEIGHTS for tensor in operator.inputs)
-    return set(operator.op_names) <= _ONLY_LAYOUT and not of_weights
+    of_blocks = all(len(tensor.shape) == _RANK_OF_BLOCKS for tensor in (*operator.inputs, *operator.outputs))
+    return set(operator.op_names) <= _ONLY_LAYOUT and not of_weights and not of_blocks
 
 
 def distinct(occurrences: Iterable[Occurrence]) -> list[Occurrence]:

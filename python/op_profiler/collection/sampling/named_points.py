@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 
 from op_profiler.collection.sampling import kinds, sizes
+from op_profiler.collection.sampling.between_points import BETWEEN
 from op_profiler.collection.sampling.point import Point
 from op_profiler.collection.sampling.usual_points import USUAL
 from op_profiler.predict.latency.default_schedule import largest_divisor
@@ -253,5 +254,6 @@ WHERE_NAMED: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
     "conv2d_wide_groups": (0.01, _conv2d_wide_groups),
     "float16": (0.04, _float16),
     "int8": (0.06, _int8),
+    **BETWEEN,
 }
 """How often each is among all kinds, which the usual ones make up half of; and how it is drawn."""

@@ -273,7 +273,7 @@ def written(
         kept = [sampled(operator) for operator in fused.occurrences if operator.operator.key not in without]
         if not kept:
             raise ModelError("none of its operators can be measured" + "".join(f"; {reason}" for reason in refused[:3]))
-        write_batch(name, kept, fused.asked, refused)
+        write_batch(name, kept, fused.asked, refused, steps=batch.steps)
     return name
 
 

@@ -35,11 +35,21 @@ from op_profiler.collection.sampling.kinds.precisions import (
     Int8Elementwise,
 )
 from op_profiler.collection.sampling.kinds.products import BatchMatmul, Dense, DenseOfActivations
+from op_profiler.collection.sampling.kinds.rearrangements import (
+    BROADCASTS,
+    Broadcast,
+    JoinedSlices,
+    Rearranged,
+    Relayout,
+    UnpaddedPool2d,
+    blocked,
+)
 from op_profiler.collection.sampling.point import EPILOGUES
 
 __all__ = [
     "ACTIVATIONS",
     "BINARY",
+    "BROADCASTS",
     "CELLS",
     "EPILOGUES",
     "INT8_ELEMENTWISE",
@@ -47,6 +57,7 @@ __all__ = [
     "REDUCTIONS",
     "UNARY",
     "BatchMatmul",
+    "Broadcast",
     "Concatenate",
     "Conv2d",
     "Conv2dDilated",
@@ -62,13 +73,18 @@ __all__ = [
     "Int8Conv2d",
     "Int8Dense",
     "Int8Elementwise",
+    "JoinedSlices",
     "LayerNorm",
     "LocalResponseNorm",
     "Mean",
     "Pool2d",
+    "Rearranged",
     "Reduction",
+    "Relayout",
     "Repacking",
     "Softmax",
     "Transpose",
+    "UnpaddedPool2d",
+    "blocked",
     "channel_block",
 ]

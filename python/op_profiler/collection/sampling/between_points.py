@@ -1,0 +1,128 @@
+"""Random points of what stands between the heavy operators of real networks, drawn where they are named."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from op_profiler.collection.sampling import kinds, sizes
+from op_profiler.collection.sampling.point import Point
+
+_WINDOWS = (2, 4, 7, 8, 14)
+_TABLES = (16, 49, 64, 96, 196, 197, 256)
+"""Rows and columns of what attention adds to its scores; most are no multiple of a vector."""
+
+
+def _block_of(rng: random.Random, channels: int) -> int:
+    """The largest block mostly, which TVM takes where nothing else is known; else another."""
+    if rng.random() < 0.4:
+        return kinds.channel_block(channels)
+    return rng.choice([block for block in range(2, 33) if channels % block == 0] or [1])
+
+
+def _relayout(rng: random.Random) -> Point:
+    channels, size = sizes.channels(rng, 8, 1024), sizes.size(rng, 4, 112)
+    before, after = _block_of(rng, channels), _block_of(rng, channels)
+    plain = rng.random()
+    before, after = (0 if plain < 0.15 else before), (0 if plain > 0.85 else after)
+    return kinds.Relayout(channels, size, before, after, relu=before == after or rng.random() < 0.15)
+
+
+def _rearranged(rng: random.Random) -> Point:
+    return rng.choice((_heads, _heads, _shuffled, _windows, _tokens, _image))(rng)
+
+
+def _heads(rng: random.Random) -> Point:
+    rows, heads, width = _rows(rng), rng.choice((1, 2, 4, 5, 6, 8, 12, 16)), rng.choice((16, 24, 32, 48, 64, 96, 128))
+    added = rng.random() < 0.2
+    if rng.random() < 0.3:
+        shape, together = (heads, rows, width), (rows, heads * width)
+        return kinds.Rearranged(shape, shape, (1, 0, 2), together, added=added)
+    parts, turned = (rows, heads, width), rng.random() < 0.4
+    result = (heads, width, rows) if turned else (heads, rows, width)
+    return kinds.Rearranged((rows, heads * width), parts, (1, 2, 0) if turned else (1, 0, 2), result, added=added)
+
+
+def _shuffled(rng: random.Random) -> Point:
+    groups, size = rng.choice((2, 2, 3, 4, 8)), sizes.size(rng, 5, 64)
+    channels = groups * sizes.log_uniform(rng, 8, 256, 2)
+    image, parts = (1, channels, size, size), (1, groups, channels // groups, size, size)
+    where = rng.choice(("", "", "from", "to"))
+    block = kinds.channel_block(channels) if where else 0
+    return kinds.Rearranged(image, parts, (0, 2, 1, 3, 4), image, block, from_blocked=where == "from")
+
+
+def _windows(rng: random.Random) -> Point:
+    window, count = rng.choice(_WINDOWS), rng.choice((2, 4, 7, 8, 14))
+    channels, size = sizes.channels(rng, 16, 512), window * count
+    parts = (count, window, count, window, channels)
+    tokens, image = (count * count, window * window, channels), (1, size, size, channels)
+    if rng.random() < 0.5:
+        return kinds.Rearranged(image, parts, (0, 2, 1, 3, 4), tokens, added=rng.random() < 0.3)
+    together = (count, count, window, window, channels)
+    return kinds.Rearranged(tokens, together, (0, 2, 1, 3, 4), image, added=rng.random() < 0.3)
+
+
+def _tokens(rng: random.Random) -> Point:
+    """An image becomes tokens."""
+    channels, size = sizes.channels(rng, 16, 768), sizes.size(rng, 4, 64)
+    image, block = (1, channels, size, size), kinds.channel_block(channels) if rng.random() < 0.7 else 0
+    flat = (1, channels, size * size)
+    added = rng.random() < 0.3
+    result = (size * size, channels)
+    return kinds.Rearranged(image, flat, (0, 2, 1), result, block, from_blocked=block > 0, added=added)
+
+
+def _image(rng: random.Random) -> Point:
+    """Tokens become an image."""
+    channels, size = sizes.channels(rng, 16, 768), sizes.size(rng, 4, 64)
+    block = kinds.channel_block(channels) if rng.random() < 0.7 else 0
+    parts = (1, size * size, channels)
+    return kinds.Rearranged((size * size, channels), parts, (0, 2, 1), (1, channels, size, size), block)
+
+
+def _rows(rng: random.Random) -> int:
+    return rng.choice((49, 77, 196, 197, 257)) if rng.random() < 0.3 else sizes.sequence(rng)
+
+
+def _broadcast(rng: random.Random) -> Point:
+    """Over images with blocked channels or plain ones, over sequences, and over scores of attention."""
+    op = rng.choice(kinds.BROADCASTS)
+    form = rng.choice(("image", "image", "sequence", "scores"))
+    if op.endswith("table") or (form == "scores" and op in ("divide", "sum")):
+        rows = rng.choice(_TABLES) if rng.random() < 0.6 else sizes.log_uniform(rng, 4, 512)
+        columns = rows if rng.random() < 0.6 else rng.choice(_TABLES)
+        heads = rng.choice((1, 2, 4, 5, 8, 12, 16))
+        return kinds.Broadcast(op, (heads, rows, columns), (1, 1, 1))
+    if form == "image":
+        channels, size = sizes.channels(rng, 8, 1024), sizes.size(rng, 4, 112)
+        block = _block_of(rng, channels) if rng.random() < 0.7 else 0
+        shape = kinds.blocked(channels, size, block)
+        return kinds.Broadcast(op, shape, (*shape[:2], 1, 1, *shape[4:]))
+    shape = (1, _rows(rng), sizes.log_uniform(rng, 32, 3072, 32))
+    return kinds.Broadcast(op, shape, (1, 1, shape[2]))
+
+
+def _joined_slices(rng: random.Random) -> Point:
+    channels, size = sizes.channels(rng, 32, 512), sizes.size(rng, 5, 64)
+    block = kinds.channel_block(channels)
+    shape = kinds.blocked(channels, size, block)
+    most = max(shape[1], 1)
+    return kinds.JoinedSlices(shape, tuple(rng.randint(1, most) for _ in range(rng.choice((2, 2, 3, 4)))))
+
+
+def _unpadded_pool2d(rng: random.Random) -> Point:
+    channels, size = sizes.channels(rng, 16, 1024), max(sizes.size(rng, 6, 150), 4)
+    block = _block_of(rng, channels) if rng.random() < 0.7 else 0
+    window, stride = rng.choice(((2, 2), (2, 2), (3, 2), (3, 2), (3, 1), (2, 1)))
+    return kinds.UnpaddedPool2d(channels, size, window, stride, rng.choice(("max", "max", "avg")), block)
+
+
+BETWEEN: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
+    "relayout": (0.02, _relayout),
+    "rearranged": (0.03, _rearranged),
+    "broadcast": (0.04, _broadcast),
+    "joined_slices": (0.01, _joined_slices),
+    "unpadded_pool2d": (0.02, _unpadded_pool2d),
+}
+"""How often each is among all kinds, and how it is drawn."""
