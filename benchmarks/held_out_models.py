@@ -42,6 +42,7 @@ LOOKED_AT = frozenset(
         *("resnext", "rnn", "shufflenet_v2", "squeezenet_v1", "swin", "t5_encoder", "vgg", "vit"),
         *("dpn", "focalnet", "hgnet_v2", "levit", "maxvit", "opt", "poolformer", "segformer"),
         *("squeezebert", "swiftformer", "textnet", "xception", "yolov"),
+        *("cvt", "deberta", "glpn", "hiera", "nystromformer", "pvt_v2"),
     )
 )
 """Families that features, the model of kernels and calibration were chosen by in 2026. No draw by a hash: it would put

@@ -30,6 +30,8 @@ _FORMAT = "op_profiler sampled operators 1"
 _OF_ACTIVATIONS = ("float", "int8", "uint8")
 """Starts of dtypes of what operators write for each other; other integers may be places in a table."""
 _NAME = re.compile(r"[\w.-]+")
+_APART = "-apart-"
+"""In the names of batches in which each tensor has memory of its own. Before, those of one shape shared it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +45,16 @@ class Sampled:
 
     function: str
     constant: tuple[bool, ...]
+
+
+def name_of_batch(label: str, digest: str) -> str:
+    """A name for a batch, by what decides its content."""
+    return f"{label}{_APART}{digest}"
+
+
+def shares_inputs(name: str) -> bool:
+    """Whether the inputs of one shape of a batch's operators may have been one tensor."""
+    return _APART not in name
 
 
 def batch_path(name: str) -> Path:
@@ -135,7 +147,7 @@ class SampleFrontend(Frontend):
 
         The tensors in between belong to the storage plan, which reuses memory as in a network: as inputs and outputs of
         the model each would have memory of its own, cold at every call (mobilenet's operators then took 1.1 to 2 times
-        as long as in mobilenet).
+        as long as in mobilenet). Each is written by itself: inputs that shared their memory were read once for all.
         """
         functions, steps = read_batch(request.name)
         tvm = load_tvm()
@@ -144,7 +156,6 @@ class SampleFrontend(Frontend):
         loaded = [tvm.ir.load_json(sampled.function) for sampled in functions]
         outputs: list[Any] = []
         for _ in range(steps):
-            written.next_step()
             for index, (function, sampled) in enumerate(zip(loaded, functions)):
                 call = relay.Call(function, written.of(index, function, sampled.constant))
                 several = isinstance(function.ret_type, relay.TupleType)
@@ -172,13 +183,6 @@ class _Arguments:
         self.params: dict[str, DeviceArray] = {}
         self._relay = relay
         self._rng = np.random.default_rng(0)
-        self._scalar: Any = None
-
-    def next_step(self) -> None:
-        """Values are written from another number from here on: of two equal calls the compiler would leave one."""
-        name = f"scalar{len(self.inputs)}" if self.inputs else "scalar"
-        self._scalar = self.variables[name] = self._relay.var(name, shape=(1,))
-        self.inputs.append(InputSpec(name, (1,)))
 
     def of(self, index: int, function: Any, constant: Sequence[bool]) -> list[Any]:
         """Of the operator `index` of the batch, in this step; weights, and places in tables, are those of every step."""
@@ -191,13 +195,20 @@ class _Arguments:
         ty = parameter.checked_type
         spec = InputSpec(name, tuple(int(size) for size in ty.shape), str(ty.dtype))
         if not constant and spec.dtype.startswith(_OF_ACTIVATIONS):
-            return self._relay.broadcast_to(self._relay.cast(self._scalar, spec.dtype), spec.shape)
+            return self._relay.broadcast_to(self._relay.cast(self._number(), spec.dtype), spec.shape)
         if name not in self.variables:
             self.variables[name] = self._relay.Var(name, ty)
             if constant:
                 self.params[name] = load_tvm().nd.array(_weights(spec, self._rng))
             else:
                 self.inputs.append(spec)
+        return self.variables[name]
+
+    def _number(self) -> Any:
+        """Another input for every tensor: of two that are written alike the compiler would leave one."""
+        name = f"scalar{len(self.inputs)}"
+        self.variables[name] = self._relay.var(name, shape=(1,))
+        self.inputs.append(InputSpec(name, (1,)))
         return self.variables[name]
 
 

@@ -239,8 +239,8 @@ def test_small_batches_keep_their_weights_in_the_cache() -> None:
     work = {json.dumps(point.identity()): point.work()[1] for point in dense}
     points = [batch.identity if batch.steps == 1 else batch.identity[2:] for batch in batches]  # type: ignore[index]
     elements = [[work[json.dumps(identity)] for identity in of_one] for of_one in points]  # type: ignore[union-attr]
-    assert all(sum(of_one) <= 1 << 18 and len(of_one) <= cut.CACHED_SIZE for of_one in elements)
-    kept = [point for point in dense if point.work()[1] <= 1 << 18]
+    assert all(sum(of_one) <= 1 << 17 and len(of_one) <= cut.CACHED_SIZE for of_one in elements)
+    kept = [point for point in dense if point.work()[1] <= 1 << 17]
     assert 0 < len(kept) < len(dense) and sum(map(len, elements)) == len(kept)
     assert [batch.steps for batch in batches[:4]] == [*cut.CACHED_STEPS] * 2
 

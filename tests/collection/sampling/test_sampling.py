@@ -191,7 +191,23 @@ def test_a_batch_in_steps_calls_each_operator_as_often_with_the_same_weights(tar
     assert {calls.count(o.operator.key) for o in wanted} == {3}
     write_batch(name, [sampled(o) for o in wanted])
     alone = FRONTENDS.get("sample").load(ModelRequest(source="sample", name=name))
-    assert len(model.params) == len(alone.params) and len(model.inputs) == len(alone.inputs) + 2
+    assert len(model.params) == len(alone.params) and len(model.inputs) == 3 * len(alone.inputs)
+
+
+def test_inputs_of_one_shape_are_tensors_of_their_own(target: Any) -> None:
+    """Of two that are written alike the compiler would leave one, and what reads it would read half as much."""
+    from op_profiler.collection.sampling.batches import batch_name, operators_of_points, sampled
+    from op_profiler.collection.sampling.kinds import Elementwise
+    from op_profiler.compilers.relay.lower import compile_model
+    from op_profiler.frontends.sample import shares_inputs, write_batch
+
+    points = [Elementwise("add", (1, 40, 32)), Elementwise("multiply", (1, 40, 32))]
+    name = batch_name("alike", [1])
+    write_batch(name, [sampled(o) for o in operators_of_points(points, target, seed=0)])
+    model = FRONTENDS.get("sample").load(ModelRequest(source="sample", name=name))
+    written = [o.operator.op_names for o in compile_model(model, target).occurrences]
+    assert written.count(("broadcast_to",)) == 4
+    assert not shares_inputs(name) and shares_inputs("draw7-0000-47498e7a91f2")
 
 
 def test_lowering_for_prediction_finds_what_a_build_finds(compiled_small: Any, small_network: Any, target: Any) -> None:

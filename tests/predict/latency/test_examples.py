@@ -17,6 +17,7 @@ from op_profiler.predict.latency import examples as examples_module
 from op_profiler.predict.latency import open_predictor
 from op_profiler.predict.latency.devices import target_line
 from op_profiler.predict.latency.examples import COLUMNS, Examples, examples_of
+from op_profiler.predict.latency.usable import SHARED
 from op_profiler.shipped import shipped_processors
 
 
@@ -44,6 +45,18 @@ def test_nothing_is_taken_out_twice(old_row: dict[str, Any]) -> None:
 def test_what_is_shorter_than_its_call_is_left_out_and_counted(old_row: dict[str, Any]) -> None:
     found = examples_of([old_row, old_row | {"median_us": 0.25}])
     assert len(found) == 1 and found.left_out == {"shorter than its call": 1}
+
+
+def test_sampled_operators_whose_inputs_were_one_tensor_are_left_out(old_row: dict[str, Any]) -> None:
+    def sampled(name: str, *shapes: tuple[int, ...]) -> dict[str, Any]:
+        inputs = [{"shape": list(shape), "dtype": "float32"} for shape in shapes]
+        return old_row | {"model_source": "sample", "model_name": name, "model_key": name, "inputs": inputs}
+
+    alike, others = ((2, 8), (2, 8)), ((2, 8), (1, 8))
+    kept = [sampled("draw1-0000-apart-0123456789ab", *alike), sampled("draw1-0001-0123456789ab", *others)]
+    found = examples_of([*kept, sampled("draw1-0002-0123456789ab", *alike)])
+    assert len(found) == 2 and found.left_out == {SHARED: 1}
+    assert len(examples_of([sampled("draw1-0002-0123456789ab", *alike) | {"model_source": "local"}])) == 1
 
 
 def test_of_several_sets_of_cores_the_one_counts_that_most_models_have(old_row: dict[str, Any]) -> None:

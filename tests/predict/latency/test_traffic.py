@@ -18,7 +18,7 @@ from op_profiler.predict.latency.kernel_model import KernelModel
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.traffic import LEVELS, MOVED, NAMES, TERMS, traffic_features
 
-L1, _, _, L3 = (level.size_bytes for level in LEVELS.values())
+_, L1, _, _, L3 = (level.size_bytes for level in LEVELS.values())
 
 
 def feature(nests: list[LoopNest], name: str) -> float:
@@ -103,6 +103,26 @@ def test_long_vectors_are_several_sums_and_only_odd_ones_are_taken_apart() -> No
 
     assert amount([summed(128)], "serial_chain") == pytest.approx(4 * 64)
     assert {n: round(amount([summed(n)], "serial_odd_lanes")) for n in (12, 24, 32)} == {12: 0, 24: 64 * 24, 32: 0}
+    assert {n: round(amount([summed(n)], "serial_odd_vectors")) for n in (8, 12, 24)} == {8: 0, 12: 64, 24: 0}
+
+
+def test_steps_of_a_page_need_an_address_each() -> None:
+    def column(rows: int, step_bytes: int) -> LoopNest:
+        """A column is summed up, a hundred times over."""
+        loops = (Loop(100, "serial"), Loop(rows, "serial"))
+        data = Access(0, True, False, 4, rows * step_bytes // 4, (0, step_bytes // 4))
+        sums = Access(1, True, True, 4, 100, (1, 0))
+        return LoopNest(loops, (sums, data, sums), {"add": 1}, 0)
+
+    def addresses(nest: LoopNest, level: str) -> float:
+        return amount([nest], f"serial_{level}")
+
+    assert addresses(column(1024, 4096), "past_64_pages") == pytest.approx(100 * 1024, rel=0.02)
+    assert addresses(column(32, 4096), "past_64_pages") == pytest.approx(32, abs=3)
+    assert addresses(column(1024, 64), "past_64_pages") == pytest.approx(16, abs=3)
+    assert addresses(column(1024, 4096), "past_2k_pages") == pytest.approx(1024, rel=0.02)
+    # 128 pages between them lead to one set of sixteen.
+    assert addresses(column(1024, 128 * 4096), "past_2k_pages") == pytest.approx(100 * 1024, rel=0.02)
 
 
 def test_a_condition_that_no_lane_tells_apart_leaves_the_vector() -> None:

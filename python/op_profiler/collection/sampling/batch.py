@@ -29,8 +29,9 @@ CACHED_SIZE = 8
 CACHED_STEPS = (1, 10)
 """By turns, how often a batch whose weights stay in the cache runs within one run of its model: as a small network that
 calls each operator once, and as the steps of a recurrent one."""
-_CACHED_ELEMENTS = 1 << 18
-"""A megabyte of float32 in a batch: what it keeps in the second-level cache from one run to the next."""
+_CACHED_ELEMENTS = 1 << 17
+"""Half a megabyte of float32 in a batch: what it keeps in the second-level cache from one run to the next. A whole one
+is more than a cache of a megabyte keeps beside what the batch writes."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from op_profiler.compilers.compiled_model import Occurrence
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.compilers.tvm_errors import last_line
 from op_profiler.compilers.tvm_types import Target
-from op_profiler.frontends.sample import Sampled
+from op_profiler.frontends.sample import Sampled, name_of_batch
 
 _ONLY_LAYOUT = frozenset({"layout_transform", "expand_dims", "squeeze", "reshape"})
 _LAYOUT_SHARE = 0.1
@@ -97,7 +97,7 @@ def batch_name(label: str, identity: object) -> str:
         identity: plain JSON values.
     """
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
-    return f"{re.sub(r'[^A-Za-z0-9_.]+', '-', label)}-{digest}"
+    return name_of_batch(re.sub(r"[^A-Za-z0-9_.]+", "-", label), digest)
 
 
 def _is_static(occurrence: Occurrence) -> bool:

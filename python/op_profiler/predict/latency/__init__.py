@@ -18,7 +18,7 @@ PREDICTORS: Registry[Method] = Registry(
     {
         "default": Entry(
             f"{_HERE}.methods:DEFAULT",
-            "looks up, else corrects what was sampled by what a network changes, else combines two boosted models with "
+            "looks up, else corrects what was sampled by what a network changes, else combines boosted models with "
             "interpolation where that proved better",
         ),
         "lookup": Entry(f"{_HERE}.methods:LOOKUP", "only what was measured"),

@@ -24,7 +24,7 @@ _FOLDS = 3
 _GROUPS = 7
 """Of families that are held out together: a fit takes minutes."""
 _FEWEST_CONVOLUTIONS = 50
-_OF_MODEL = re.compile(r"of-(.+?)-b\d+(-[\dx_]+)?(-s\d+)?-[0-9a-f]{12}(-[0-9a-f]{16})?")
+_OF_MODEL = re.compile(r"of-(.+?)-b\d+(-[\dx_]+)?(-s\d+)?(-apart)?-[0-9a-f]{12}(-[0-9a-f]{16})?")
 """Names of batches of a model's operators, as `op_profiler.collection.sampling.batch` makes them: batch size, shapes of
 inputs, sequence length, content, schedule records."""
 _KIN = {

@@ -18,13 +18,16 @@ from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.traffic import LEVELS, MOVED, NAMES, TERMS, CacheLevel
 
 _NORM = 3.0
-_START_US = (1.5e-4, 6e-5, 1.5e-4, 1e-4, 3e-4, 3e-3, 2e-3, 3e-4, 5e-4, 1e-5, 2e-5, 2e-5, 3e-5, 1e-4)
+_START_US = (
+    *(1.5e-4, 6e-5, 1.5e-4, 1e-4, 3e-4, 3e-3, 2e-3, 3e-4, 5e-4, 3e-4),
+    *(1e-5, 1e-5, 2e-5, 2e-5, 3e-5, 1e-3, 1e-2, 1e-4),
+)
 """Of each of `TERMS` and `MOVED`: where the fit begins."""
 _CALL_US, _SPLIT_US = 0.3, 1.0
-_ADDED = [TERMS.index(name) for name in ("scalar_loads", "gathers", "calls", "divisions", "selects", "odd_lanes")]
+_ADDED = [TERMS.index(name) for name in TERMS if name not in ("instructions", "chain", "loads")]
 _BESIDE = [TERMS.index("chain"), TERMS.index("loads"), *range(len(TERMS), len(TERMS) + len(MOVED))]
 _AT = {name: at for at, name in enumerate((*TERMS, *MOVED))}
-_, *_SECOND, _LAST = LEVELS
+_SECOND, _LAST = ("past_1m", "past_2m"), "past_32m"
 _LARGEST_LOG_COST = 50.0
 """What a fit tries beyond this is as wrong as this, and infinite times nothing is no number."""
 _LEAST = 0.1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.loop_nest import LoopNest
 
-_DESCRIPTION = 8
+_DESCRIPTION = 9
 """Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
 _SAID_FROM, _SAID_EACH = 40, 200
 """Operators whose lowering takes seconds, and ten seconds or so."""

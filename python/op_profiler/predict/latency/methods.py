@@ -6,8 +6,13 @@ from op_profiler.predict.latency.method import Method
 from op_profiler.predict.latency.regression import Boosted, Regressor, SklearnTrees
 
 
-def _two_boosted(seed: int) -> list[Regressor]:
-    return [Boosted(seed + 1), Boosted(seed + 2)]
+_SEVERAL = 4
+_DIVERSE = {"colsample_bytree": 0.7, "colsample_bynode": 0.4}
+"""Each node chooses among other columns: what each tree is off by has less in common with the others."""
+
+
+def _several_boosted(seed: int) -> list[Regressor]:
+    return [Boosted(seed + number, **_DIVERSE) for number in range(1, _SEVERAL + 1)]
 
 
 def _boosted(seed: int) -> list[Regressor]:
@@ -30,7 +35,7 @@ DEFAULT = Method(
     looks_up=True,
     corrects_samples=True,
     interpolates="where better",
-    regressors=_two_boosted,
+    regressors=_several_boosted,
     regressor_types=(Boosted,),
 )
 LOOKUP = Method(looks_up=True, bounds=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,14 +32,16 @@ _CHAIN_CYCLES = 4.0
 
 @dataclasses.dataclass(frozen=True)
 class CacheLevel:
-    """A cache, as far as it decides what stays in it."""
+    """A cache, as far as it decides what stays in it; of addresses of pages too, whose lines are the pages."""
 
     size_bytes: int
     ways: int
     sets: int
+    line_bytes: int = LINE_BYTES
 
 
 LEVELS = {
+    "past_32k": CacheLevel(32 << 10, 8, 64),
     "past_48k": CacheLevel(48 << 10, 12, 64),
     "past_1m": CacheLevel(1 << 20, 16, 1024),
     "past_2m": CacheLevel(2 << 20, 16, 2048),
@@ -47,9 +49,18 @@ LEVELS = {
 }
 """Caches, by the names of what comes from behind them. They are of the sizes that processors have whose measurements
 ship; what each of them costs on a device, also one that has none of that size, is fitted to its times."""
+PAGES = {
+    "past_64_pages": CacheLevel(64 * _PAGE_BYTES, 64, 1, _PAGE_BYTES),
+    "past_2k_pages": CacheLevel(2048 * _PAGE_BYTES, 16, 128, _PAGE_BYTES),
+}
+"""Places for addresses of pages. Who steps by pages needs another one at each step, and with a power of two between
+them they lead to a few sets."""
 
-TERMS = ("instructions", "chain", "loads", "scalar_loads", "gathers", "calls", "divisions", "selects", "odd_lanes")
-MOVED = (*LEVELS, "scattered")
+TERMS = (
+    *("instructions", "chain", "loads", "scalar_loads", "gathers", "calls", "divisions", "selects", "odd_lanes"),
+    "odd_vectors",
+)
+MOVED = (*LEVELS, *PAGES, "scattered")
 NAMES: tuple[str, ...] = (
     *(f"{part}_{name}" for part in ("parallel", "serial") for name in (*TERMS, *MOVED)),
     "multiply_adds",
@@ -64,7 +75,7 @@ NAMES: tuple[str, ...] = (
     "main_accumulators",
     "main_vector",
     "main_instructions",
-    *(f"main_{name}" for name in LEVELS),
+    *(f"main_{name}" for name in (*LEVELS, *PAGES)),
     "main_parallel",
     "main_uneven",
     "main_stride",
@@ -72,7 +83,8 @@ NAMES: tuple[str, ...] = (
 )
 """Names of the columns that `traffic_features` returns, sizes as logarithms to base 2."""
 _PLAIN = {"stages", "parallel_stages", "main_share", "main_uneven", "evicted_l1", "evicted_l2"}
-_PLAIN |= {f"main_{name}" for name in LEVELS}
+_PLAIN |= {f"main_{name}" for name in (*LEVELS, *PAGES)}
+_FIRST, _SECOND, _MEMORY = (list(LEVELS).index(name) for name in ("past_48k", "past_1m", "past_32m"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,26 +96,28 @@ class _Footprint:
     apart: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, access: Access, extents: Sequence[int], strides: Sequence[int]) -> _Footprint:
+    def of(
+        cls, access: Access, extents: Sequence[int], strides: Sequence[int], line_bytes: int = LINE_BYTES
+    ) -> _Footprint:
         span, pieces = access.item_bytes, 1
         apart: list[tuple[int, int]] = []
         for stride, extent in sorted((s * access.item_bytes, n) for s, n in zip(strides, extents) if s and n > 1):
-            if stride <= max(span, LINE_BYTES):
+            if stride <= max(span, line_bytes):
                 span += (extent - 1) * stride
             else:
                 pieces *= extent
                 apart.append((stride, extent))
-        together = max(-(-span // LINE_BYTES), 1)
-        most = max(-(-access.elements * access.item_bytes // LINE_BYTES), 1)
+        together = max(-(-span // line_bytes), 1)
+        most = max(-(-access.elements * access.item_bytes // line_bytes), 1)
         return cls(float(min(pieces * together, most)), together, tuple(apart))
 
     def overflows(self, level: CacheLevel) -> bool:
         """Whether its lines do not find room in the sets that their addresses lead to."""
         if not self.apart:
             return False
-        reached = self.together
+        reached, line = self.together, level.line_bytes
         for stride, extent in self.apart:
-            distinct = level.sets // math.gcd(stride // LINE_BYTES, level.sets) if stride % LINE_BYTES == 0 else extent
+            distinct = level.sets // math.gcd(stride // line, level.sets) if stride % line == 0 else extent
             reached = min(reached * min(extent, distinct), level.sets)
         return self.lines > reached * level.ways
 
@@ -125,7 +139,8 @@ class _Stage:
     @property
     def cycles(self) -> float:
         """Roughly, to tell which stage is the main one."""
-        terms, (l2, l3, _, memory, _) = self.terms, self.moved
+        terms, moved = self.terms, self.moved
+        l2, l3, memory = moved[_FIRST], moved[_SECOND], moved[_MEMORY]
         busy = max(terms["instructions"] / 2, terms["chain"], terms["loads"] / 2, l2 / 48, l3 / 24, memory / 8)
         return float(busy + 4 * terms["calls"] + terms["gathers"])
 
@@ -147,9 +162,10 @@ def traffic_features(nests: Sequence[LoopNest]) -> np.ndarray:
             size = access.elements * access.item_bytes
             values["packed_bytes"] += size * (access.written and not access.argument and size > _LARGE_BYTES)
     moved, clean = (
-        np.sum(part, axis=0) for part in ([s.moved[:2] for s in stages], [s.without_eviction[:2] for s in stages])
+        np.sum(part, axis=0) for part in ([s.moved for s in stages], [s.without_eviction for s in stages])
     )
-    values["evicted_l1"], values["evicted_l2"] = moved / np.maximum(clean, 1.0)
+    places = [_FIRST, _SECOND]
+    values["evicted_l1"], values["evicted_l2"] = moved[places] / np.maximum(clean[places], 1.0)
     values["stages"] = len(stages)
     values |= _of_main(stages[main], nests[main], sum(stage.cycles for stage in stages))
     plain = ((name, float(values[name])) for name in NAMES)
@@ -166,7 +182,7 @@ def _of_main(stage: _Stage, nest: LoopNest, cycles: float) -> dict[str, float]:
         "main_accumulators": stage.accumulators,
         "main_vector": stage.vector,
         "main_instructions": instructions,
-        **{f"main_{name}": moved / instructions for name, moved in zip(LEVELS, stage.moved)},
+        **{f"main_{name}": moved / instructions for name, moved in zip((*LEVELS, *PAGES), stage.moved)},
         "main_parallel": stage.parallel,
         "main_uneven": math.ceil(stage.parallel / 2) * 2 / stage.parallel if stage.parallel else 2.0,
         "main_stride": max((a.strides[-1] * a.item_bytes for a in stage.accesses if a.strides), default=0),
@@ -197,7 +213,9 @@ def _stage(nest: LoopNest) -> _Stage:
     # LLVM takes vectors that are longer than a register, and no power of two, apart lane by lane.
     taken_apart = "vectorized" in kinds and vector.bit_count() > 1 and vector * stored.item_bytes > _VECTOR_BYTES
     divisions = count("div", 0)  # what is taken out of inner loops, a part of one, is of single values
-    evicting, clean = (_moved(nest, accesses, evicts=evicts) for evicts in (True, False))
+    evicting, clean = (_moved(nest, accesses, LEVELS, evicts=evicts) for evicts in (True, False))
+    pages = _moved(nest, accesses, PAGES, evicts=True).sum(axis=1) / _PAGE_BYTES
+    scattered = sum(m for m, a in zip(evicting[_MEMORY], accesses) if _scattered(nest, a))
     return _Stage(
         terms={
             "instructions": instructions,
@@ -209,10 +227,11 @@ def _stage(nest: LoopNest) -> _Stage:
             "divisions": math.floor(divisions) * instructions + divisions % 1 * iterations,
             "selects": (count("select", 0) + guards) * instructions,
             "odd_lanes": float(iterations) if taken_apart else 0.0,
+            "odd_vectors": instructions if "vectorized" in kinds and vector.bit_count() > 1 and not taken_apart else 0.0,
         },
-        moved=np.append(evicting.sum(axis=1), sum(m for m, a in zip(evicting[-1], accesses) if _scattered(nest, a))),
+        moved=np.concatenate([evicting.sum(axis=1), pages, [scattered]]),
         without_eviction=clean.sum(axis=1),
-        from_memory=evicting[-1],
+        from_memory=evicting[_MEMORY],
         accesses=accesses,
         parallel=math.prod(n for n, kind in zip(extents, kinds) if kind == "parallel") if "parallel" in kinds else 0,
         vector=vector,
@@ -221,16 +240,19 @@ def _stage(nest: LoopNest) -> _Stage:
     )
 
 
-def _moved(nest: LoopNest, accesses: Sequence[Access], *, evicts: bool) -> np.ndarray:
-    """Bytes that come from behind each level, shape (levels, accesses)."""
+def _moved(
+    nest: LoopNest, accesses: Sequence[Access], levels: Mapping[str, CacheLevel], *, evicts: bool
+) -> np.ndarray:
+    """Bytes that come from behind each level, shape (levels, accesses); the levels have lines of one length."""
     extents = [loop.extent for loop in nest.loops]
+    line = next(iter(levels.values())).line_bytes
     inner = range(len(extents), -1, -1)
-    prints = [[_Footprint.of(a, extents[i:], a.strides[i:]) for a in accesses] for i in inner]
-    moved = np.full((len(LEVELS), len(accesses)), float(LINE_BYTES))
+    prints = [[_Footprint.of(a, extents[i:], a.strides[i:], line) for a in accesses] for i in inner]
+    moved = np.full((len(levels), len(accesses)), float(line))
     for depth, (before, after) in enumerate(zip(prints, prints[1:])):
         extent = extents[len(extents) - 1 - depth]
-        touched = sum(one.lines for one in before) * LINE_BYTES
-        for n, level in enumerate(LEVELS.values()):
+        touched = sum(one.lines for one in before) * line
+        for n, level in enumerate(levels.values()):
             for a, (small, large) in enumerate(zip(before, after)):
                 stays = touched <= level.size_bytes and not (evicts and small.overflows(level))
                 moved[n, a] *= large.lines / small.lines if stays else extent

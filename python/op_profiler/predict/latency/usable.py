@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.frontends.sample import shares_inputs
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 
 if TYPE_CHECKING:
@@ -12,10 +13,11 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("origin", "error", "median_us", "complete", "foreign_load", *RESOURCE_FIELDS, "model_source", "op_names"),
-    *("model_key", "cache", "executor", "call_overhead_us", "timing_details"),
+    *("model_name", "inputs", "model_key", "cache", "executor", "call_overhead_us", "timing_details"),
 )
 """Columns of the flat table that `reason_against` reads."""
 DENORMAL = "in a model that computes with denormal numbers"
+SHARED = "sampled with one tensor in place of several inputs"
 _AROUND_SAMPLED = (["broadcast_to"], ["cast", "broadcast_to"], ["strided_slice"])
 """What a batch of sampled operators puts before and behind each (`op_profiler.frontends.sample`)."""
 
@@ -41,6 +43,8 @@ def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
         return "of a sweep"
     if row["model_source"] == "sample" and row["op_names"] in _AROUND_SAMPLED:
         return "around sampled operators"
+    if row["model_source"] == "sample" and shares_inputs(row["model_name"]) and _alike(row["inputs"]):
+        return SHARED
     if not row["model_key"] or row["cache"] != "model" or row["executor"] == "vm":
         return "not in a model"
     if (row["timing_details"] or {}).get("denormal"):
@@ -48,6 +52,12 @@ def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
     if row["median_us"] <= call_us(row):
         return "shorter than its call"
     return None
+
+
+def _alike(inputs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether two inputs have one shape and dtype."""
+    seen = [(tuple(tensor["shape"]), tensor["dtype"]) for tensor in inputs]
+    return len(set(seen)) < len(seen)
 
 
 def keys_of_devices(schedules: str) -> Select[tuple[str]]:
