@@ -161,9 +161,7 @@ def traffic_features(nests: Sequence[LoopNest]) -> np.ndarray:
             values["stored_to_memory"] += moved * access.written
             size = access.elements * access.item_bytes
             values["packed_bytes"] += size * (access.written and not access.argument and size > _LARGE_BYTES)
-    moved, clean = (
-        np.sum(part, axis=0) for part in ([s.moved for s in stages], [s.without_eviction for s in stages])
-    )
+    moved, clean = (np.sum(part, axis=0) for part in ([s.moved for s in stages], [s.without_eviction for s in stages]))
     places = [_FIRST, _SECOND]
     values["evicted_l1"], values["evicted_l2"] = moved[places] / np.maximum(clean[places], 1.0)
     values["stages"] = len(stages)
@@ -227,7 +225,9 @@ def _stage(nest: LoopNest) -> _Stage:
             "divisions": math.floor(divisions) * instructions + divisions % 1 * iterations,
             "selects": (count("select", 0) + guards) * instructions,
             "odd_lanes": float(iterations) if taken_apart else 0.0,
-            "odd_vectors": instructions if "vectorized" in kinds and vector.bit_count() > 1 and not taken_apart else 0.0,
+            "odd_vectors": instructions
+            if "vectorized" in kinds and vector.bit_count() > 1 and not taken_apart
+            else 0.0,
         },
         moved=np.concatenate([evicting.sum(axis=1), pages, [scattered]]),
         without_eviction=clean.sum(axis=1),
@@ -240,9 +240,7 @@ def _stage(nest: LoopNest) -> _Stage:
     )
 
 
-def _moved(
-    nest: LoopNest, accesses: Sequence[Access], levels: Mapping[str, CacheLevel], *, evicts: bool
-) -> np.ndarray:
+def _moved(nest: LoopNest, accesses: Sequence[Access], levels: Mapping[str, CacheLevel], *, evicts: bool) -> np.ndarray:
     """Bytes that come from behind each level, shape (levels, accesses); the levels have lines of one length."""
     extents = [loop.extent for loop in nest.loops]
     line = next(iter(levels.values())).line_bytes

@@ -120,9 +120,7 @@ class JoinedSlices(Point):
 
     def expression(self, scope: Scope) -> Node:
         relay = scope.relay
-        slices = [
-            relay.strided_slice(scope.input(*self.shape), begin=[0], end=[kept], axes=[1]) for kept in self.kept
-        ]
+        slices = [relay.strided_slice(scope.input(*self.shape), begin=[0], end=[kept], axes=[1]) for kept in self.kept]
         return relay.concatenate(slices, axis=1)
 
     def work(self) -> tuple[float, float]:
