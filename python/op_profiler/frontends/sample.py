@@ -185,7 +185,7 @@ class _Arguments:
         self._rng = np.random.default_rng(0)
 
     def of(self, index: int, function: Any, constant: Sequence[bool]) -> list[Any]:
-        """Of the operator `index` of the batch, in this step; weights, and places in tables, are those of every step."""
+        """Of the operator `index` of the batch in this step; weights and places in tables are those of every step."""
         return [
             self._of_parameter(f"{'w' if fixed else 'x'}{index}_{place}", parameter, fixed)
             for place, (parameter, fixed) in enumerate(zip(function.params, constant))

@@ -119,10 +119,10 @@ def _unpadded_pool2d(rng: random.Random) -> Point:
 
 
 BETWEEN: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
-    "relayout": (0.02, _relayout),
-    "rearranged": (0.03, _rearranged),
-    "broadcast": (0.04, _broadcast),
-    "joined_slices": (0.01, _joined_slices),
-    "unpadded_pool2d": (0.02, _unpadded_pool2d),
+    "relayout": (0.01, _relayout),
+    "rearranged": (0.015, _rearranged),
+    "broadcast": (0.02, _broadcast),
+    "joined_slices": (0.005, _joined_slices),
+    "unpadded_pool2d": (0.01, _unpadded_pool2d),
 }
 """How often each is among all kinds, and how it is drawn."""

@@ -100,8 +100,8 @@ class Boosted:
     @classmethod
     def from_bytes(cls, content: bytes) -> Boosted:
         """What `to_bytes` wrote; raises ValueError or xgboost's error for anything else."""
-        if not content:
-            raise ValueError("it is empty")  # xgboost would end the process
+        if content[:1] != b"{" or content[-1:] != b"}":
+            raise ValueError("it is empty or cut off")  # xgboost would end the process
         xgboost = load_xgboost()
 
         found = cls()

@@ -1,4 +1,4 @@
-"""What stands between the heavy operators of real networks: other layouts, other axes, and values for whole channels."""
+"""What stands between the heavy operators of networks: other layouts, other axes, and values for whole channels."""
 
 from __future__ import annotations
 
