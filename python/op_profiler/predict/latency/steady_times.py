@@ -16,6 +16,8 @@ _FEWEST_RUNS = 8
 _FEWEST_REPEATED = 200
 _FARTHEST_REPEATED = 0.5
 """Times of an operator that are further from their mean, on a logarithmic scale, are so for another reason."""
+_CACHED_BYTES = 1 << 20
+"""Models whose operators move no more, each called once, find all of it in a second-level cache."""
 _USUAL_PARTS = (0.5, 0.5)
 """Of what the probe and the quiet rounds say, where too few operators were measured in several runs to tell."""
 
@@ -71,15 +73,21 @@ def steady(examples: Examples) -> Examples:
 
 def _disturbed(examples: Examples) -> np.ndarray:
     """Logarithm of an operator's median over its quiet rounds, beyond what is usual at its thread count; 0 where that
-    is not known."""
+    is not known, and for what stays in a second-level cache: of its rounds, which are short, a tenth is always much
+    quicker, and their median is the same hours later."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.log(examples.latency_us / examples.steady_us)
-    found = np.zeros(len(examples))
+    found, told = np.zeros(len(examples)), np.isfinite(ratio) & ~_cached(examples)
     for count in np.unique(examples.threads):
-        mine = (examples.threads == count) & np.isfinite(ratio)
+        mine = (examples.threads == count) & told
         if mine.any():
             found[mine] = ratio[mine] - np.median(ratio[mine])
     return found
+
+
+def _cached(examples: Examples) -> np.ndarray:
+    """Whether all that its model moves stays in a second-level cache, for each entry."""
+    return np.asarray(examples.working_set_bytes <= _CACHED_BYTES)
 
 
 def _parts(examples: Examples, said: np.ndarray) -> np.ndarray:
@@ -108,12 +116,15 @@ def _parts(examples: Examples, said: np.ndarray) -> np.ndarray:
 
 
 def _shares(examples: Examples) -> np.ndarray:
-    """How much each operator waits for arithmetic and for memory, shape (entries, 2); rows sum to 1."""
+    """How much each operator waits for arithmetic and for memory, shape (entries, 2); rows sum to 1. What stays in a
+    second-level cache waits for no memory: networks of microseconds take as long when memory is slow."""
     amounts = [(o.flops, o.bytes_read + o.bytes_written, transcendental_work(o)) for o in examples.operators]
     work = Work(*np.array(amounts, dtype=np.float64)[examples.operator].T)
     parts = Roofline.of(work, examples.threads, examples.latency_us).parts_us(work, examples.threads)
-    both = np.stack([parts[:, 0] + parts[:, 2], parts[:, 1]], axis=1)
-    shares: np.ndarray = both / np.maximum(both.sum(axis=1, keepdims=True), 1e-12)
+    in_memory = np.where(_cached(examples), 0.0, parts[:, 1])
+    both = np.stack([parts[:, 0] + parts[:, 2], in_memory], axis=1)
+    total = both.sum(axis=1, keepdims=True)
+    shares: np.ndarray = np.divide(both, total, out=np.tile((1.0, 0.0), (len(both), 1)), where=total > 0)
     return shares
 
 
