@@ -7,7 +7,8 @@ way; there the three estimates are weighed (stacking: Wolpert, 1992) and the err
 (split conformal prediction with errors normalised by the disagreement of the estimates: Papadopoulos et al., 2008; Lei
 et al., 2018). All three estimate the logarithm of latency over a roofline:
 
-- *shape*: gradient boosting (Chen and Guestrin, 2016) on features of the shape alone;
+- *shape*: gradient boosting (Chen and Guestrin, 2016) on features of the shape alone, averaged over models that each
+  learn what another simple model of the device leaves;
 - *grid*: interpolation along each axis with neighbours on both sides, averaged; else the nearest;
 - *neighbours*: gradient boosting on what grid leaves, from the shape and the neighbours, learned where the same gap was
   made in the table.
@@ -25,7 +26,8 @@ import numpy as np
 from op_profiler.dataset.formats.format import Convolutions
 from op_profiler.lean_imports import load_xgboost
 from op_profiler.predict.library.library_predictor import LibraryPrediction
-from op_profiler.predict.library.neighbours import Roofline, shape_features, surroundings
+from op_profiler.predict.library.neighbours import Roofline, bases_us, shape_features, surroundings
+from op_profiler.predict.library.parallel_units import parallel_units
 
 _LEVELLED = ("batch", "size", "out_channels", "ratio")  # axes that may lack a value
 GAPS = ("cell", *_LEVELLED, "beyond")
@@ -33,10 +35,9 @@ _COVERAGE = 0.9
 _STEPS = 10  # of the weights, from 0 to 1
 _SMALLEST = 0.01  # added to values of an axis, since the ratio of a depthwise convolution may be 0
 _FEWEST = 20  # entries that can weigh and calibrate
-_SHAPE = {"max_depth": 10, "eta": 0.05, "colsample_bytree": 0.8, "min_child_weight": 3}
-_NEIGHBOURS = {"max_depth": 8, "eta": 0.05, "colsample_bytree": 0.5, "min_child_weight": 4}
-_ROUNDS, _NEIGHBOUR_ROUNDS = 500, 500
-_SHAPES = 2  # as many models are averaged
+_SHAPE = {"max_depth": 12, "eta": 0.12, "min_child_weight": 3}
+_NEIGHBOURS = {"max_depth": 8, "eta": 0.1, "colsample_bytree": 0.5, "min_child_weight": 4}
+_ROUNDS, _NEIGHBOUR_ROUNDS = 160, 250
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +88,7 @@ class DefaultPredictor:
         estimates = inner.estimates(asked, gap)
         truth = np.log(asked.latency_us) - inner.log_roofline(asked)
         octaves = float(_octaves(inner.table, asked, gap).mean())
-        return _calibrate(estimates, truth, octaves, shrunk=gap in _LEVELLED)
+        return _calibrate(estimates, truth, octaves)
 
     def predict(self, table: Convolutions) -> LibraryPrediction:
         if self._estimators is None:
@@ -139,10 +140,12 @@ class _Estimators:
         self.table = table
         self._seed = seed
         self._roofline = Roofline.of(table)
+        self._units = parallel_units(table, self._roofline)
         self._values = np.log(table.latency_us) - self.log_roofline(table)
-        self._features = shape_features(table, self._roofline)
+        self._features = shape_features(table, self._roofline, self._units)
         self._shapes = [
-            _boost(self._features, self._values, _SHAPE, _ROUNDS, seed + number) for number in range(_SHAPES)
+            _boost(self._features, np.log(table.latency_us) - base, _SHAPE, _ROUNDS, seed + number)
+            for number, base in enumerate(self._log_bases(table))
         ]
         self._neighbours: dict[str, Any] = {}
 
@@ -150,13 +153,19 @@ class _Estimators:
         logarithm: np.ndarray = np.log(self._roofline.latency_us(table))
         return logarithm
 
+    def _log_bases(self, table: Convolutions) -> np.ndarray:
+        logarithms: np.ndarray = np.log(bases_us(table, self._roofline, self._units))
+        return logarithms
+
     def estimates(self, table: Convolutions, gap: str) -> np.ndarray:
         """Shape (entries, 3): logarithms of latency over roofline by shape, grid and neighbours."""
         self.prepare(gap)
-        features, around = shape_features(table, self._roofline), surroundings(self.table, self._values, table)
+        features = shape_features(table, self._roofline, self._units)
+        around = surroundings(self.table, self._values, table)
         both = np.column_stack([features, around.features, around.estimate]).astype(np.float32)
         left = _ask(self._neighbours[gap], both)
-        shape = np.mean([_ask(model, features) for model in self._shapes], axis=0)
+        answers = [_ask(model, features) for model in self._shapes]
+        shape = (answers + self._log_bases(table)).mean(axis=0) - self.log_roofline(table)
         return np.column_stack([shape, around.estimate, around.estimate + left])
 
     def prepare(self, gap: str) -> None:
@@ -254,12 +263,8 @@ def _octaves(known: Convolutions, wanted: Convolutions, gap: str) -> np.ndarray:
     return width
 
 
-def _calibrate(estimates: np.ndarray, truth: np.ndarray, octaves: float, shrunk: bool) -> _Calibration:
-    """Weights between equal ones and those with the least error, and the quantile that covers.
-
-    A gap made in the table is wider than the one that it stands for, so its best weights are taken half-way only; equal
-    weights are hard to beat where the circumstances change (Bates and Granger, 1969; Stock and Watson, 2004).
-    """
+def _calibrate(estimates: np.ndarray, truth: np.ndarray, octaves: float) -> _Calibration:
+    """The weights with the least error, and the quantile that covers."""
     options = [
         np.array([i, j, _STEPS - i - j]) / _STEPS
         for i, j in itertools.product(range(_STEPS + 1), repeat=2)
@@ -267,8 +272,6 @@ def _calibrate(estimates: np.ndarray, truth: np.ndarray, octaves: float, shrunk:
     ]
     errors = [float(np.abs(estimates @ weights - truth).mean()) for weights in options]
     weights = options[int(np.argmin(errors))]
-    if shrunk:
-        weights = (weights + 1 / 3) / 2
     error = np.abs(estimates @ weights - truth)
     margin = float(np.median(error))
     rank = min(1.0, _COVERAGE * (1 + 1 / len(truth)))
@@ -284,7 +287,7 @@ def _disagreement(estimates: np.ndarray) -> np.ndarray:
 def _boost(features: np.ndarray, targets: np.ndarray, settings: dict[str, Any], rounds: int, seed: int) -> Any:
     xgboost = load_xgboost()
 
-    chosen = {**settings, "subsample": 0.7, "tree_method": "hist", "seed": seed}
+    chosen = {**settings, "subsample": 0.7, "tree_method": "hist", "max_bin": 128, "seed": seed}
     rounds = int(np.clip(len(targets) // 20, 100, rounds))  # few entries are learned sooner
     return xgboost.train(chosen, xgboost.DMatrix(features, targets), rounds)
 

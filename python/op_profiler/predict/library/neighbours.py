@@ -7,14 +7,18 @@ and to the tiles of Winograd's algorithm (Lavin and Gray, 2016).
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 
 from op_profiler.dataset.formats.format import FIELDS, Convolutions
 
 _OVERHEAD_US = 5.0
-_SIDES = (2, 4, 6)
+_SIDES = (2, 4, 6, 8, 16, 32)
 _TILES = ((128, 128), (128, 64), (64, 64), (128, 32), (256, 64))
+_BLOCKS = (*_TILES, (32, 32), (64, 32), (256, 128), (64, 128), (32, 128))
+_WINOGRAD = ((2, 16), (3, 25), (4, 36), (6, 64))  # side of a tile of the output, products for it
+_SQUARES = tuple(itertools.product((8, 16), (32, 64)))  # side of a block's square of the output, its channels
 _DISTANCE = 0.05  # octaves that are added to a distance, so that a close neighbour does not answer alone
 _AXES = ("size", "out_channels", "in_channels", "out_channels", "batch", "kernel", "fused", "stride", "depthwise")
 _ALONG_RATIO = (False, True, False, False, False, False, False, False, False)  # input channels grow with the output's
@@ -36,29 +40,76 @@ class Roofline:
             float(np.quantile(flops / table.latency_us, 0.98)), float(np.quantile(moved / table.latency_us, 0.98))
         )
 
+    def bounds_us(self, table: Convolutions) -> tuple[np.ndarray, np.ndarray]:
+        """Compute and memory, shape (entries,) each."""
+        flops, moved = work_of(table)
+        return flops / self.flops_per_us, moved / self.bytes_per_us
+
     def latency_us(self, table: Convolutions) -> np.ndarray:
         """Shape (entries,): compute or memory, whichever takes longer, and the start of a kernel."""
-        flops, moved = work_of(table)
-        return np.maximum(flops / self.flops_per_us, moved / self.bytes_per_us) + _OVERHEAD_US
+        return np.maximum(*self.bounds_us(table)) + _OVERHEAD_US
 
 
-def shape_features(table: Convolutions, roofline: Roofline) -> np.ndarray:
-    """Shape (entries, features), float32; nothing of the times of the entries."""
+def shape_features(table: Convolutions, roofline: Roofline, units: int) -> np.ndarray:
+    """Shape (entries, features), float32; nothing of the times of the entries.
+
+    Args:
+        units: blocks that the device computes at once, in multiples of which kernels take their time.
+    """
     plain = table.matrix.astype(np.float64)
     depthwise, batch, inputs, size, outputs, kernel, stride, fused = plain.T
     side = np.ceil(size / stride)
     rows, depth = batch * side**2, _depth(table)
     flops, moved = work_of(table)
-    compute, memory = flops / roofline.flops_per_us, moved / roofline.bytes_per_us
-    sizes = (batch, inputs, size, outputs, kernel, side, flops, moved, flops / moved, rows, depth, rows * outputs)
-    columns = [np.log2(x) for x in (*sizes, roofline.latency_us(table), compute / memory)]
+    compute, memory = roofline.bounds_us(table)
+    sizes = (batch, inputs, size, outputs, kernel, side, flops, moved, flops / moved, rows, depth)
+    products = (rows * outputs, batch * outputs)
+    columns = [np.log2(x) for x in (*sizes, *products, roofline.latency_us(table), compute / memory)]
     columns += [depthwise, stride, fused, kernel, inputs / outputs, inputs == 3]
     for high, wide in _TILES:
         tiles = np.ceil(rows / high) * np.ceil(outputs / wide)
         columns += [np.log2(tiles), tiles * high * wide / (rows * outputs)]
     columns += [channels % step for step in (8, 16, 32, 64) for channels in (inputs, outputs)]
     columns += [np.ceil(side / step) * step / side for step in _SIDES]
+    columns += list(np.log2(blocked_us(table, roofline, units) / roofline.latency_us(table)))
     return np.column_stack(columns).astype(np.float32)
+
+
+def blocked_us(table: Convolutions, roofline: Roofline, units: int) -> np.ndarray:
+    """What kernels would take that compute in whole blocks, `units` of them at once: wave quantisation (NVIDIA, Matrix
+    Multiplication Background, 2023). Shape (kernels, entries): products of matrices first, then Winograd's."""
+    _, batch, inputs, size, outputs, _, stride, _ = table.matrix.astype(np.float64).T
+    side = np.ceil(size / stride)
+    depth, channels = (np.ceil(each / 8) * 8 for each in (_depth(table), inputs))
+
+    def waves_us(blocks: np.ndarray, multiply_adds: np.ndarray) -> np.ndarray:
+        us: np.ndarray = np.ceil(blocks / units) * units * multiply_adds * 2 / roofline.flops_per_us + _OVERHEAD_US
+        return us
+
+    kernels = [
+        waves_us(np.ceil(batch * side**2 / high) * np.ceil(outputs / wide), high * wide * depth)
+        for high, wide in _BLOCKS
+    ]
+    for tile, products in _WINOGRAD:
+        tiles = batch * np.ceil(side / tile) ** 2
+        kernels.append(waves_us(np.ceil(tiles / 32) * np.ceil(outputs / 32), 32 * 32 * channels * products))
+    for square, wide in _SQUARES:
+        blocks = batch * np.ceil(side / square) ** 2 * np.ceil(outputs / wide)
+        kernels.append(waves_us(blocks, square**2 * wide * channels * 9))
+    return np.stack(kernels)
+
+
+def bases_us(table: Convolutions, roofline: Roofline, units: int) -> np.ndarray:
+    """Simple models of the device, each wrong elsewhere, so that what regressions make of them differs.
+
+    Returns:
+        Shape (4, entries): the roofline; the fastest product of matrices in whole blocks, or memory if that takes
+        longer; both in turn; the mean product in whole blocks.
+    """
+    products = blocked_us(table, roofline, units)[: len(_BLOCKS)]
+    memory = roofline.bounds_us(table)[1] + _OVERHEAD_US
+    fastest = products.min(axis=0)
+    return np.stack([roofline.latency_us(table), np.maximum(fastest, memory), fastest + memory, products.mean(axis=0)])
 
 
 @dataclasses.dataclass(frozen=True)
