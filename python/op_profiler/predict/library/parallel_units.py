@@ -16,7 +16,8 @@ _FEWEST = 500
 def parallel_units(table: Convolutions, roofline: Roofline) -> int:
     """The count whose whole waves explain the times best, by least squares on logarithms; 1 where there are too few.
 
-    It may be twice the true one, with blocks of half the size: their waves are equally long. Each kernel size, stride and fusion has coefficients of its own.
+    It may be twice the true one, with blocks of half the size: their waves are equally long. Each kernel size, stride
+    and fusion has coefficients of its own.
     """
     compute_us, memory_us = roofline.bounds_us(table)
     told = (table.column("depthwise") == 0) & (compute_us > _COMPUTED * memory_us) & (table.latency_us > _SHORTEST_US)
