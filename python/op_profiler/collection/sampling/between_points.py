@@ -118,11 +118,35 @@ def _unpadded_pool2d(rng: random.Random) -> Point:
     return kinds.UnpaddedPool2d(channels, size, window, stride, rng.choice(("max", "max", "avg")), block)
 
 
+def _attention_einsum(rng: random.Random) -> Point:
+    """Over a whole image, or over windows of it; keys may be of an image of a quarter of the size."""
+    windows = rng.choice((1, 1, 1, 4, 16, 64))
+    rows = rng.choice(_WINDOWS) ** 2 if windows > 1 else _rows(rng)
+    keys = rows if windows > 1 or rng.random() < 0.5 else max(rows // 4, 1) + rng.choice((0, 0, 1))
+    heads, width = rng.choice((1, 2, 3, 4, 6, 8, 12, 16)), rng.choice((24, 32, 32, 48, 64, 64, 96))
+    return kinds.AttentionEinsum(windows, rows, keys, heads, width, rng.random() < 0.5)
+
+
+def _strided_weights(rng: random.Random) -> Point:
+    """Weights that are put in another order while the model runs, whose rows are about a power of two apart."""
+    columns = sizes.near_power_of_two(rng, 128, 4096)
+    if rng.random() < 0.4:
+        inputs, size = sizes.near_power_of_two(rng, 64, 1024), rng.choice((2, 4, 4, 7, 8, 8, 14, 16))
+        return kinds.Conv2dTranspose(inputs, size, sizes.near_power_of_two(rng, 32, 512))
+    rows = sizes.log_uniform(rng, 64, 4096, 4) if rng.random() < 0.7 else 1000
+    if rng.random() < 0.5:
+        block = rng.choice([block for block in range(4, 33) if rows % block == 0])
+        return kinds.Repacking(rows, columns, block)
+    return kinds.DenseOfActivations(rng.choice((1, 1, 1, 2, 4, 16)), columns, rows)
+
+
 BETWEEN: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
     "relayout": (0.01, _relayout),
     "rearranged": (0.015, _rearranged),
     "broadcast": (0.02, _broadcast),
     "joined_slices": (0.005, _joined_slices),
     "unpadded_pool2d": (0.01, _unpadded_pool2d),
+    "attention_einsum": (0.005, _attention_einsum),
+    "strided_weights": (0.005, _strided_weights),
 }
 """How often each is among all kinds, and how it is drawn."""

@@ -14,7 +14,14 @@ ALL = "all"
 """In place of names: every kind, half of them the usual ones."""
 _LARGEST_OPERATIONS = 3e9
 _LARGEST_OF_ALL = 1e9
-_SLOWER = {"conv2d_nhwc": 3e8, "powers_of_two": 6e8, "odd_rows": 6e8, "attention": 6e8, "float16": 5e8}
+_SLOWER = {
+    "conv2d_nhwc": 3e8,
+    "powers_of_two": 6e8,
+    "odd_rows": 6e8,
+    "attention": 6e8,
+    "float16": 5e8,
+    "attention_einsum": 3e8,
+}
 """Operations at most of kinds that attain a tenth of what others do, and of any where all are drawn: in the time of one
 that takes half a second fifty others are measured."""
 _LARGEST_ELEMENTS = 2.5e7

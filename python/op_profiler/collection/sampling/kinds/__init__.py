@@ -34,7 +34,7 @@ from op_profiler.collection.sampling.kinds.precisions import (
     Int8Dense,
     Int8Elementwise,
 )
-from op_profiler.collection.sampling.kinds.products import BatchMatmul, Dense, DenseOfActivations
+from op_profiler.collection.sampling.kinds.products import AttentionEinsum, BatchMatmul, Dense, DenseOfActivations
 from op_profiler.collection.sampling.kinds.rearrangements import (
     BROADCASTS,
     Broadcast,
@@ -56,6 +56,7 @@ __all__ = [
     "POOLS",
     "REDUCTIONS",
     "UNARY",
+    "AttentionEinsum",
     "BatchMatmul",
     "Broadcast",
     "Concatenate",

@@ -80,3 +80,41 @@ class DenseOfActivations(Point):
     def work(self) -> tuple[float, float]:
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + 3 * k * n + m * n)
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionEinsum(Point):
+    """A product of attention that a model writes as an einsum over heads: no schedule blocks it, and the cutting of
+    [rows, heads * width] into heads is part of its loops.
+
+    Attributes:
+        windows: of tokens, each with an attention of its own.
+        scores: of queries [rows] and keys [keys]; else of weights [rows, keys] and values [keys].
+    """
+
+    kind = "attention_einsum"
+    windows: int
+    rows: int
+    keys: int
+    heads: int
+    width: int
+    scores: bool
+
+    def expression(self, scope: Scope) -> Node:
+        relay, together = scope.relay, self.heads * self.width
+        if self.scores:
+            product = relay.einsum([self._heads(scope, self.rows), self._heads(scope, self.keys)], "bhlk,bhtk->bhlt")
+            return relay.multiply(product, scope.constant(self.width**-0.5))
+        weights = scope.input(self.windows, self.heads, self.rows, self.keys)
+        product = relay.einsum([weights, self._heads(scope, self.keys)], "bhlt,bhtv->bhlv")
+        return relay.reshape(relay.transpose(product, (0, 2, 1, 3)), (self.windows * self.rows, together))
+
+    def _heads(self, scope: Scope, tokens: int) -> Node:
+        relay = scope.relay
+        x = scope.input(self.windows * tokens, self.heads * self.width)
+        return relay.transpose(relay.reshape(x, (self.windows, tokens, self.heads, self.width)), (0, 2, 1, 3))
+
+    def work(self) -> tuple[float, float]:
+        products = float(self.windows * self.heads * self.rows * self.keys)
+        tokens = self.windows * self.heads * self.width * (self.rows + self.keys)
+        return 2.0 * products * self.width, products + tokens
