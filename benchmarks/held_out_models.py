@@ -43,6 +43,7 @@ LOOKED_AT = frozenset(
         *("dpn", "focalnet", "hgnet_v2", "levit", "maxvit", "opt", "poolformer", "segformer"),
         *("squeezebert", "swiftformer", "textnet", "xception", "yolov"),
         *("cvt", "deberta", "glpn", "hiera", "nystromformer", "pvt_v2"),
+        *("biogpt", "clip_vision_model", "light_inception_v2"),
     )
 )
 """Families that features, the model of kernels and calibration were chosen by in 2026. No draw by a hash: it would put

@@ -1,7 +1,7 @@
 """How far off each predictor is on held-out rows of a convolution library: MAPE per split, side by side.
 
     python benchmarks/library_splits.py ../shared/data/tinynas_v100_fp32.txt [--keep FILE] [--predictor default]
-                                                                 (half an hour; the default alone ten minutes)
+                                                                 (nine minutes; the default alone seven)
 
 Goal: the default is off by 2.5, 5, 4, 2.8, 2.8 and 3.5 % on the six splits, and takes ten minutes for all of them on
 two cores.

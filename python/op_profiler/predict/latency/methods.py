@@ -8,7 +8,14 @@ from op_profiler.predict.latency.method import Method
 from op_profiler.predict.latency.regression import Boosted, Regressor, SklearnTrees
 
 _SEVERAL = 2
-_DIVERSE: dict[str, Any] = {"colsample_bytree": 0.7, "colsample_bynode": 0.4, "num_parallel_tree": 2}
+_DIVERSE: dict[str, Any] = {
+    "rounds": 90,
+    "eta": 0.2,
+    "max_depth": 9,
+    "colsample_bytree": 0.7,
+    "colsample_bynode": 0.4,
+    "num_parallel_tree": 2,
+}
 """Each node chooses among other columns: what each tree is off by has less in common with the others. Two trees a round
 are worth twice as many models, of which each takes its time to be asked."""
 
