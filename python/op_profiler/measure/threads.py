@@ -58,6 +58,9 @@ class ThreadPool:
         self._configure = tvm.get_global_func("runtime.config_threadpool")
         self._count = tvm.get_global_func("runtime.NumThreads")
         self._cores = available_cores() if cores is None else tuple(cores)
+        # TVM makes a thread's pool when it first needs it, with as many workers as were last asked for, and never more.
+        # A process whose first kernel ran on one core would have one for good.
+        self._configure(_ONE_CORE_PER_THREAD, len(available_cores()), [str(c) for c in available_cores()])
 
     def use(self, threads: int) -> None:
         """Run the next kernels on the first `threads` of its cores, one thread a core.
