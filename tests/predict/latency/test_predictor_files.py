@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -68,6 +69,14 @@ def test_damaged_and_foreign_files_are_refused(predictor: Predictor, tmp_path: P
     for path in (tmp_path / "text.zip", tmp_path / "missing.zip"):
         with pytest.raises(DatasetError, match="can be read"):
             predictor_files.load(path)
+
+
+def test_other_numbers_of_regressions_than_this_version_has_are_refused(predictor: Predictor, tmp_path: Path) -> None:
+    """Which of them see loops is told by their place, so all would be taken for others."""
+    older = dataclasses.replace(predictor, models=[*predictor.models, *predictor.models])
+    predictor_files.save(older, tmp_path / "older.zip")
+    with pytest.raises(DatasetError, match="another version"):
+        predictor_files.load(tmp_path / "older.zip")
 
 
 @pytest.mark.parametrize("seed", range(40))

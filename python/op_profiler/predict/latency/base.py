@@ -58,6 +58,10 @@ class Base:
         seen = query.columns if self.vector_ratio == 1.0 else in_other_vectors(query.columns, self.vector_ratio)
         return np.column_stack([seen, np.full(len(query), device, dtype=np.float32)])
 
+    def models_of(self, method: Method) -> int:
+        """How many regressions `trained` gives."""
+        return len(method.regressors(0)) * (1 if self.kernels is None else 2)
+
     def plain(self, method: Method, models: Sequence[Fitted]) -> Sequence[Fitted]:
         """Of the regressions that `trained` gave those that see no loops."""
         return models if self.kernels is None else models[: len(models) - len(method.regressors(0))]

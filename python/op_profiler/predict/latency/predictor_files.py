@@ -105,6 +105,8 @@ def load(path: Path) -> Predictor:
             _check_sizes(archive)
             members = {name: _member(archive, name, digest, path) for name, digest in contents["sha256"].items()}
         found = _predictor(contents, members)
+        if len(found.models) != found.base.models_of(found.method):  # those that see loops would be taken for others
+            raise _of_another_version(path)
         found.check()
     except OpProfilerError:
         raise
@@ -161,11 +163,15 @@ def _contents(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise DatasetError(f"{path} is no predictor of op_profiler")
     if found.get("version") != _VERSION or found.get("columns") != _COLUMNS:
-        raise DatasetError(
-            f"{path} is from another version of op_profiler, which described operators differently; fit it again: "
-            "op-profiler predict --db ... (or leave out --predictor)"
-        )
+        raise _of_another_version(path)
     return found
+
+
+def _of_another_version(path: Path) -> DatasetError:
+    return DatasetError(
+        f"{path} is from another version of op_profiler, which described operators differently; fit it again: "
+        "op-profiler predict --db ... (or leave out --predictor)"
+    )
 
 
 def _check_sizes(archive: zipfile.ZipFile) -> None:

@@ -69,21 +69,22 @@ class DefaultPredictor:
 
     def fit(self, table: Convolutions) -> None:
         """Learn the shapes; what a gap teaches is learned when an entry that has it is asked for."""
-        self._estimators = _Estimators(table, self._seed)
+        self._estimators = _Estimators(table, self._seed, parallel_units(table, Roofline.of(table)))
         self._calibrations = {}
 
     def _calibration(self, gap: str) -> _Calibration | None:
         """None where the table is too small to make the gap in it."""
         assert self._estimators is not None
         if gap not in self._calibrations:
-            self._calibrations[gap] = self._learned(self._estimators.table, gap)
+            self._calibrations[gap] = self._learned(self._estimators, gap)
         return self._calibrations[gap]
 
-    def _learned(self, table: Convolutions, gap: str) -> _Calibration | None:
+    def _learned(self, whole: _Estimators, gap: str) -> _Calibration | None:
+        table = whole.table
         held_out = _made_gap(table, gap, self._seed)
         if held_out.sum() < _FEWEST or held_out.mean() > 0.7:
             return None
-        inner = _Estimators(table.where(~held_out), self._seed)
+        inner = _Estimators(table.where(~held_out), self._seed, whole.units)
         asked = table.where(held_out)
         estimates = inner.estimates(asked, gap)
         truth = np.log(asked.latency_us) - inner.log_roofline(asked)
@@ -136,13 +137,13 @@ class DefaultPredictor:
 class _Estimators:
     """The three estimators of one table; those of a gap are learned when first needed."""
 
-    def __init__(self, table: Convolutions, seed: int) -> None:
+    def __init__(self, table: Convolutions, seed: int, units: int) -> None:
         self.table = table
+        self.units = units
         self._seed = seed
         self._roofline = Roofline.of(table)
-        self._units = parallel_units(table, self._roofline)
         self._values = np.log(table.latency_us) - self.log_roofline(table)
-        self._features = shape_features(table, self._roofline, self._units)
+        self._features = shape_features(table, self._roofline, self.units)
         self._shapes = [
             _boost(self._features, np.log(table.latency_us) - base, _SHAPE, _ROUNDS, seed + number)
             for number, base in enumerate(self._log_bases(table))
@@ -154,13 +155,13 @@ class _Estimators:
         return logarithm
 
     def _log_bases(self, table: Convolutions) -> np.ndarray:
-        logarithms: np.ndarray = np.log(bases_us(table, self._roofline, self._units))
+        logarithms: np.ndarray = np.log(bases_us(table, self._roofline, self.units))
         return logarithms
 
     def estimates(self, table: Convolutions, gap: str) -> np.ndarray:
         """Shape (entries, 3): logarithms of latency over roofline by shape, grid and neighbours."""
         self.prepare(gap)
-        features = shape_features(table, self._roofline, self._units)
+        features = shape_features(table, self._roofline, self.units)
         around = surroundings(self.table, self._values, table)
         both = np.column_stack([features, around.features, around.estimate]).astype(np.float32)
         left = _ask(self._neighbours[gap], both)

@@ -62,16 +62,17 @@ def shape_features(table: Convolutions, roofline: Roofline, units: int) -> np.nd
     rows, depth = batch * side**2, _depth(table)
     flops, moved = work_of(table)
     compute, memory = roofline.bounds_us(table)
+    rooflines_us = roofline.latency_us(table)
     sizes = (batch, inputs, size, outputs, kernel, side, flops, moved, flops / moved, rows, depth)
     products = (rows * outputs, batch * outputs)
-    columns = [np.log2(x) for x in (*sizes, *products, roofline.latency_us(table), compute / memory)]
+    columns = [np.log2(x) for x in (*sizes, *products, rooflines_us, compute / memory)]
     columns += [depthwise, stride, fused, kernel, inputs / outputs, inputs == 3]
     for high, wide in _TILES:
         tiles = np.ceil(rows / high) * np.ceil(outputs / wide)
         columns += [np.log2(tiles), tiles * high * wide / (rows * outputs)]
     columns += [channels % step for step in (8, 16, 32, 64) for channels in (inputs, outputs)]
     columns += [np.ceil(side / step) * step / side for step in _SIDES]
-    columns += list(np.log2(blocked_us(table, roofline, units) / roofline.latency_us(table)))
+    columns += list(np.log2(blocked_us(table, roofline, units) / rooflines_us))
     return np.column_stack(columns).astype(np.float32)
 
 
