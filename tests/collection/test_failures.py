@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from op_profiler.cores import usable_cores
+
 from .collector import rows, run, summary
 
 
@@ -121,15 +123,27 @@ def test_a_machine_that_is_lost_while_it_measures_is_asked_for_again(tmp_path: P
 def test_what_failed_because_of_the_machine_is_tried_again_by_the_same_command(tmp_path: Path) -> None:
     """TVM's pool gives one thread where two are asked for; afterwards it gives both."""
     options = ["--modelname=mlp", "--threads=1,2", "--summary-json=summary.json"]
-    # Another model first: the kernels that tell the machine's peaks run once, and would set up TVM's pool before us.
+    # Another model first: the kernels that tell the machine's peaks run once, on all cores.
     run(tmp_path, "--modelname=mlp", "--batchsize=2", "--threads=1", "--db=sqlite:///other.db")
-    done = run(tmp_path, *options, TVM_NUM_THREADS="1")
+    # A pool that was made for one core, before ours, stays so.
+    pool_of_one = (
+        "from op_profiler.compilers.tvm_build import load_tvm\n"
+        "from op_profiler.measure.threads import ThreadPool, available_cores\n"
+        "def start(self, cores=None, original=ThreadPool.__init__):\n"
+        "    available_cores()\n"
+        "    load_tvm().get_global_func('runtime.config_threadpool')(-2, 1, ['0'])\n"
+        "    original(self, cores)\n"
+        "ThreadPool.__init__ = start\n"
+    )
+    done = run(tmp_path, *options, in_workers=pool_of_one)
     assert done.returncode == 1, done.stderr
     one, two = summary(tmp_path)
     assert one["measured"] == 4 and one["failed"] == 0 and one["whole_model_us"] > 0
     assert two["whole_model_us"] is None and "asked for 2 threads" in two["error"]
     ((cause, state, whole),) = rows(tmp_path, "SELECT error_cause, machine_state, operator_key FROM failures")
-    assert cause == "machine" and json.loads(state)["tvm_num_threads"] == "1" and whole is None
+    assert cause == "machine" and whole is None
+    assert json.loads(state)["tvm_num_threads"] == str(usable_cores())
+    assert json.loads(state)["usable_cores"] == usable_cores()
 
     done = run(tmp_path, *options)
     assert done.returncode == 0, done.stderr
@@ -138,7 +152,7 @@ def test_what_failed_because_of_the_machine_is_tried_again_by_the_same_command(t
     assert two["measured"] == 4 and two["error"] is None and two["sum_of_operators_us"] > 0
 
     before = rows(tmp_path, "SELECT * FROM measurements ORDER BY key")
-    done = run(tmp_path, *options, "--remeasure=all", TVM_NUM_THREADS="1")
+    done = run(tmp_path, *options, "--remeasure=all", in_workers=pool_of_one)
     assert done.returncode == 1, done.stderr
     one, two = summary(tmp_path)
     assert one["measured"] == 4 and two["reused"] == 4 and two["whole_model_us"] > 0

@@ -12,7 +12,7 @@ TWICE = "twice: "
 """Stands before the failure of what took its machine down again when it was tried again."""
 
 _OF_THE_MACHINE = re.compile(
-    r"""asked\ for\ \d+\ threads                            # TVM_NUM_THREADS, or a limit on processes
+    r"""asked\ for\ \d+\ threads                            # a pool that was made for fewer, or a limit on processes
     | out\ of\ memory | cannot\ allocate | bad_alloc | MemoryError | failed\ to\ allocate
     | SIGKILL | SIGTERM | SIGINT | SIGHUP                # from outside: the system is short of memory, or somebody
     | no\ space\ left | disk\ (is\ full|quota) | quota\ exceeded | input/output\ error | too\ many\ open\ files
@@ -28,10 +28,12 @@ def machine_state() -> dict[str, Any]:
     """What is known of this machine at the moment, to be kept with a failure: plain JSON values."""
     import psutil
 
+    from op_profiler.measure.threads import available_cores
+
     return {
         "load_average": [round(load, 2) for load in os.getloadavg()],
         "memory_available_bytes": psutil.virtual_memory().available,
-        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "usable_cores": len(available_cores()),  # not as TVM's pool has bound this thread meanwhile
         "tvm_num_threads": os.environ.get("TVM_NUM_THREADS"),
     }
 

@@ -72,8 +72,8 @@ class ThreadPool:
         effective = self.effective_threads()
         if effective != threads:
             raise MeasureError(
-                f"asked for {threads} threads, TVM's pool answers {effective}; "
-                f"TVM_NUM_THREADS was {os.environ.get('TVM_NUM_THREADS')} when TVM was imported"
+                f"asked for {threads} threads, TVM's pool answers {effective}: it was made for fewer before, "
+                "or this machine gives no more"
             )
 
     def core_set(self, threads: int | None = None) -> tuple[int, ...]:
