@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def summary(folder: Path) -> list[dict[str, Any]]:
 
 def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
     """What the dataset answers; raises OperationalError where it, or a table, is not there yet."""
-    with sqlite3.connect(f"file:{folder}/results/op_profiler.db?mode=rw", uri=True) as connection:
+    database = f"file:{folder}/results/op_profiler.db?mode=rw"
+    with closing(sqlite3.connect(database, uri=True)) as connection, connection:
         return connection.execute(query).fetchall()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -226,15 +225,13 @@ def test_a_larger_coverage_is_measured_and_answers_for_smaller_ones(collected: A
 def test_measuring_again_what_was_under_foreign_load(collected: Any) -> None:
     folder, _ = collected
     options = ["--modelname=mlp", "--threads=1", "--summary-json=summary.json"]
-    with sqlite3.connect(folder / "results" / "op_profiler.db") as connection:
-        quiet = "foreign_load = 0, settled = 1"
-        connection.execute(f"UPDATE measurements SET {quiet}")
-        connection.execute(f"UPDATE model_timings SET {quiet}, before_us = median_us, after_us = median_us")
+    quiet = "foreign_load = 0, settled = 1"
+    rows(folder, f"UPDATE measurements SET {quiet}")
+    rows(folder, f"UPDATE model_timings SET {quiet}, before_us = median_us, after_us = median_us")
     assert run(folder, *options, "--remeasure=noisy").returncode == 0
     assert summary(folder)[0]["measured"] == 0
-    with sqlite3.connect(folder / "results" / "op_profiler.db") as connection:
-        connection.execute("UPDATE model_timings SET foreign_load = 1")
-        connection.execute("UPDATE measurements SET foreign_load = 1")
+    for table in ("model_timings", "measurements"):
+        rows(folder, f"UPDATE {table} SET foreign_load = 1")
     assert run(folder, *options).returncode == 0
     assert summary(folder)[0]["reused"] == 4
     assert run(folder, *options, "--remeasure=noisy").returncode == 0
