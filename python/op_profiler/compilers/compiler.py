@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
     from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.compilers.loop_nest import LoopNest
+    from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.tvm_types import IRModule, Target
     from op_profiler.frontends.frontend import Frontend, ModelRequest
     from op_profiler.operators.operator import Operator
@@ -222,18 +222,18 @@ class Compiler(RuntimeContract, TuningContract):
             ModelError: it refuses the operator.
         """
 
-    def loop_nests(self, operator: Operator, target: Target) -> tuple[LoopNest, ...]:
-        """The loops of an operator's kernel under the schedule that a build would give it; known before code is
-        generated, within some hundredths of a second.
+    def read_kernel(self, operator: Operator, target: Target) -> Kernel:
+        """What an operator's kernel is like under the schedule that a build would give it; within some hundredths of a
+        second, and nothing is run.
 
         Raises:
             ModelError: this compiler does not tell them, of this operator or at all.
         """
         raise ModelError(f"{self.name} does not tell the loops of {operator.name}")
 
-    def loops_of_call(self, occurrence: Occurrence, target: Target) -> tuple[LoopNest, ...]:
-        """`loop_nests` of an operator that a model was lowered to, which may tell more than its description."""
-        return self.loop_nests(occurrence.operator, target)
+    def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
+        """`read_kernel` of an operator that a model was lowered to, which may tell more than its description."""
+        return self.read_kernel(occurrence.operator, target)
 
     @abc.abstractmethod
     def write(self, folder: Path, compiled: CompiledModel) -> None:

@@ -1,8 +1,10 @@
-"""The loops of a kernel as plain values: what a compiler tells of a schedule before it generates code."""
+"""A kernel as plain values: the loops that its schedule gives, and what its code executes."""
 
 from __future__ import annotations
 
 import dataclasses
+
+from op_profiler.compilers.executed import Executed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,3 +62,16 @@ class LoopNest:
     operations: dict[str, float]
     guards: int
     guarded: frozenset[int] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """What a compiler makes of an operator.
+
+    Attributes:
+        nests: its statements, in their order; at least one.
+        executed: None where no code of a processor is generated.
+    """
+
+    nests: tuple[LoopNest, ...]
+    executed: Executed | None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from op_profiler.building.request import BuildRequest
     from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.compilers.loop_nest import LoopNest
+    from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.relax.library import VmLibrary
     from op_profiler.compilers.relax.pipeline import Lowered
     from op_profiler.compilers.remote_model import RemoteMachine, RemoteModel
@@ -295,13 +295,13 @@ class RelaxCompiler(Compiler):
         spec = spec_of(occurrence, target)
         return () if spec is None else (spec,)
 
-    def loops_of_call(self, occurrence: Occurrence, target: Target) -> tuple[LoopNest, ...]:
+    def read_call(self, occurrence: Occurrence, target: Target) -> Kernel:
         from op_profiler.compilers.relax.gpu import is_gpu
-        from op_profiler.compilers.relax.loop_nests import loop_nests
+        from op_profiler.compilers.relax.read_kernel import read_kernel
 
         if occurrence.function is None or is_gpu(target):
-            return self.loop_nests(occurrence.operator, target)  # refuses: over a KV cache, or no loops of a processor
-        return loop_nests(occurrence.function, target)
+            return self.read_kernel(occurrence.operator, target)  # refuses: over a KV cache, or no loops of a processor
+        return read_kernel(occurrence.function, target, self.vector_lanes(target))
 
     def write(self, folder: Path, compiled: CompiledModel) -> None:
         from op_profiler.compilers.relax.compiled_files import write_compiled

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from op_profiler.compilers.imported_model import ImportedModel
-    from op_profiler.compilers.loop_nest import LoopNest
+    from op_profiler.compilers.loop_nest import Kernel
     from op_profiler.compilers.relay.chosen import ChosenSchedules
     from op_profiler.compilers.remote_model import RemoteMachine, RemoteModel
     from op_profiler.compilers.sum_of_products import SumOfProducts
@@ -192,11 +192,11 @@ class RelayCompiler(Compiler):
         compiled, choices, asked = _compile(self.single_operator(occurrence), target, records, "graph")
         return BuiltModel(compiled, {occurrence.operator.key: choices.schedule_of(occurrence)}, asked)
 
-    def loop_nests(self, operator: Operator, target: Target) -> tuple[LoopNest, ...]:
-        from op_profiler.compilers.relay.loop_nests import loop_nests
+    def read_kernel(self, operator: Operator, target: Target) -> Kernel:
+        from op_profiler.compilers.relay.read_kernel import read_kernel
         from op_profiler.compilers.relay.rebuilt import relay_function
 
-        return loop_nests(relay_function(operator), target)
+        return read_kernel(relay_function(operator), target, self.vector_lanes(target))
 
     def tunables(
         self, model: ImportedModel, target: Target, keys: Collection[str] | None, space: str = TEMPLATES

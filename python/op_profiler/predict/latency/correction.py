@@ -147,7 +147,7 @@ def _odd_lanes(query: Query) -> np.ndarray:
     own. Shape (entries, 1)."""
     odd, all_of_them = (
         sum(2.0 ** query.loops[:, LOOP_NAMES.index(f"{where}_{name}")].astype(np.float64) - 1.0 for where in _WHERE)
-        for name in ("odd_lanes", "instructions")
+        for name in ("odd_lanes", "arithmetic")
     )
     return np.asarray(odd > _ODD_SHARE * all_of_them, dtype=np.float64)[:, None]
 

@@ -1,6 +1,6 @@
-"""The time that a kernel takes, from what its loops do and what they move: a base for regressions.
+"""The time that a kernel takes, from what it executes and what its loops move: a base for regressions.
 
-Arithmetic, loads and what each cache hands on overlap, so the largest of them decides; where several are close, none
+Instructions, loads and what each cache hands on overlap, so the largest of them decides; where several are close, none
 hides the other wholly. That is a norm of high order over the parts (as in Stevens & Klöckner, A mechanism for balancing
 accuracy and scope in cross-machine black-box GPU performance modeling, IJHPCA 34, 2020). What cannot be measured apart,
 the cost of each part, is fitted to measured kernels, at each thread count by itself: to all of them, and from there to
@@ -18,22 +18,28 @@ from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.traffic import LEVELS, MOVED, NAMES, TERMS, CacheLevel
 
 _NORM = 3.0
-_START_US = (
-    *(1.5e-4, 6e-5, 1.5e-4, 1e-4, 3e-4, 3e-3, 2e-3, 3e-4, 5e-4, 3e-4),
-    *(1e-5, 1e-5, 2e-5, 2e-5, 3e-5, 1e-3, 1e-2, 1e-4),
-)
-"""Of each of `TERMS` and `MOVED`: where the fit begins."""
+_INSTRUCTION_US = 1e-4
+_START_US = {
+    **dict.fromkeys(TERMS, _INSTRUCTION_US),
+    **{"chain": 6e-5, "integers": 5e-5, "divisions": 2e-3, "integer_divisions": 4e-3, "gathered": 6e-4},
+    **{"exponentials": 5e-3, "functions": 1e-2, "runtime_calls": 1e-2},
+    **dict(zip(MOVED, (1e-5, 1e-5, 2e-5, 2e-5, 3e-5, 1e-3, 1e-2, 1e-4))),
+}
+"""Where the fit begins: some cycles an instruction, by its class."""
 _CALL_US, _SPLIT_US = 0.3, 1.0
-_ADDED = [TERMS.index(name) for name in TERMS if name not in ("instructions", "chain", "loads")]
-_BESIDE = [TERMS.index("chain"), TERMS.index("loads"), *range(len(TERMS), len(TERMS) + len(MOVED))]
+_LOADS = [TERMS.index(name) for name in ("loads", "scalar_loads")]
+_BUSY = [at for at, name in enumerate(TERMS) if name != "chain" and at not in _LOADS]
+_GROUPS = [_BUSY, _LOADS, [TERMS.index("chain")], *([at] for at in range(len(TERMS), len(TERMS) + len(MOVED)))]
+"""Costs of what adds up; what stands in different groups goes on side by side."""
 _AT = {name: at for at, name in enumerate((*TERMS, *MOVED))}
 _SECOND, _LAST = ("past_1m", "past_2m"), "past_32m"
+_NOTHING_US = 1e-12
 _LARGEST_LOG_COST = 50.0
 """What a fit tries beyond this is as wrong as this, and infinite times nothing is no number."""
 _LEAST = 0.1
 _MOST_FITTED, _MOST_OF_KIND = 6000, 3000
 _FEWEST_OF_KIND = 60
-_STEPS = 25
+_STEPS = 60
 _ONE_OFF = 0.3
 """Errors beyond this, on a logarithmic scale, count less than by their square."""
 _FARTHEST = 3.0
@@ -60,7 +66,7 @@ class KernelModel:
     @classmethod
     def fit(cls, query: Query, latency_us: np.ndarray, weight: np.ndarray) -> KernelModel:
         """From measured kernels, one an entry of `query`; those whose loops are not known are left out."""
-        start = np.log([*_START_US, _CALL_US, _SPLIT_US])
+        start = np.log([*_START_US.values(), _CALL_US, _SPLIT_US])
         used = _threads_used(query)
         counts, of_all, of_kinds = np.unique(used), [], []
         for count in counts:
@@ -122,11 +128,24 @@ class _Parts:
         found: np.ndarray = _norm(self.parallel * apart) + _norm(self.serial * apart)
         return found + costs[..., -2] + costs[..., -1] * self.splits
 
+    def slopes_us(self, log_costs: np.ndarray) -> np.ndarray:
+        """Microseconds that a kernel takes more for each logarithm of a cost, shape (kernels, costs), with costs of all
+        kernels. The derivative of a norm: a part counts the more, the more of the time it is."""
+        costs = np.exp(np.minimum(log_costs, _LARGEST_LOG_COST))
+        found = np.zeros((len(self.splits), len(log_costs)))
+        for amounts in (self.parallel, self.serial):
+            times = amounts * costs[:-2]
+            whole = np.maximum(_norm(times), _NOTHING_US)
+            for names, part in zip(_GROUPS, _overlapping(times)):
+                found[:, names] += times[:, names] * ((part / whole) ** (_NORM - 1))[:, None]
+        found[:, -2:] = np.column_stack([np.full(len(found), costs[-2]), costs[-1] * self.splits])
+        return found
+
     def shares(self, log_costs: np.ndarray) -> np.ndarray:
         costs = np.exp(log_costs)
         times = (self.parallel + self.serial) * costs[: len(TERMS) + len(MOVED)]
         called = np.full(len(times), costs[-2])
-        parts = np.column_stack([_busy(times), times[:, _BESIDE], called, costs[-1] * self.splits]) ** 2
+        parts = np.column_stack([*_overlapping(times), called, costs[-1] * self.splits]) ** 2
         shares: np.ndarray = parts / parts.sum(axis=1, keepdims=True)
         return shares
 
@@ -157,7 +176,13 @@ def _fitted(
         errors = np.clip(np.log(parts.time_us(log_costs)) - target, -_FARTHEST, _FARTHEST) * root_weight
         return np.concatenate([errors, (log_costs - start) * (_ONE_OFF / near)])
 
-    return np.asarray(least_squares(off, start, loss="soft_l1", f_scale=_ONE_OFF, max_nfev=_STEPS).x)
+    def slopes(log_costs: np.ndarray) -> np.ndarray:
+        time_us = parts.time_us(log_costs)
+        counts = np.abs(np.log(time_us) - target) < _FARTHEST
+        each = parts.slopes_us(log_costs) * (counts * root_weight / time_us)[:, None]
+        return np.concatenate([each, np.eye(len(start)) * (_ONE_OFF / near)])
+
+    return np.asarray(least_squares(off, start, slopes, loss="soft_l1", f_scale=_ONE_OFF, max_nfev=_STEPS).x)
 
 
 def _threads_used(query: Query) -> np.ndarray:
@@ -166,15 +191,13 @@ def _threads_used(query: Query) -> np.ndarray:
 
 
 def _norm(times: np.ndarray) -> np.ndarray:
-    """Instructions of all sorts add up; chains of sums, loads and each cache go on beside them."""
-    busy, beside = _busy(times), times[:, _BESIDE]
-    found: np.ndarray = (busy**_NORM + (beside**_NORM).sum(axis=1) + 1e-30) ** (1 / _NORM)
+    found: np.ndarray = (sum(part**_NORM for part in _overlapping(times)) + 1e-30) ** (1 / _NORM)
     return found
 
 
-def _busy(times: np.ndarray) -> np.ndarray:
-    added: np.ndarray = times[:, 0] + times[:, _ADDED].sum(axis=1)
-    return added
+def _overlapping(times: np.ndarray) -> list[np.ndarray]:
+    """Times of what goes on side by side: instructions of all sorts, which add up, loads, chains of sums, each cache."""
+    return [times[:, names].sum(axis=1) for names in _GROUPS]
 
 
 def _parts(query: Query, threads: int) -> _Parts:

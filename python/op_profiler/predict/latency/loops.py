@@ -22,9 +22,9 @@ from op_profiler.shipped import shipped_processors
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
-    from op_profiler.compilers.loop_nest import LoopNest
+    from op_profiler.compilers.loop_nest import Kernel
 
-_DESCRIPTION = 9
+_DESCRIPTION = 10
 """Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
 _SAID_FROM, _SAID_EACH = 40, 200
 """Operators whose lowering takes seconds, and ten seconds or so."""
@@ -137,15 +137,15 @@ def keep_loops(occurrences: Sequence[Occurrence], target: str) -> None:
         for one in {one.operator.key: one for one in occurrences}.values():
             found = _read(kept, about, one.operator.key)
             if found is None or np.isnan(found).any():
-                row = _described(lambda one=one: compiler.loops_of_call(one, resolved))  # type: ignore[misc]
+                row = _described(lambda one=one: compiler.read_call(one, resolved))  # type: ignore[misc]
                 _write(kept, about, one.operator.key, row)
 
 
-def _described(nests: Callable[[], Sequence[LoopNest]]) -> np.ndarray:
+def _described(read: Callable[[], Kernel]) -> np.ndarray:
     from op_profiler.predict.latency.traffic import traffic_features
 
     try:
-        return traffic_features(nests())
+        return traffic_features(read())
     except (OpProfilerError, ImportError):  # no TVM, or one that does not tell: predictors do without
         return np.full(len(NAMES), np.nan, dtype=np.float32)
 
@@ -158,11 +158,11 @@ def _asked(operator: Operator, target: str) -> np.ndarray:
     tensors = (*operator.inputs, *operator.params, *operator.outputs)
     precision: Precision = "int8" if any(tensor.dtype in ("int8", "uint8") for tensor in tensors) else "float32"
 
-    def nests() -> Sequence[LoopNest]:
+    def read() -> Kernel:
         resolved = compiled_for(kind_of(target), precision, resolve_target(target))
-        return compiler_in_use().loop_nests(operator, resolved)
+        return compiler_in_use().read_kernel(operator, resolved)
 
-    return _described(nests)  # a target that this LLVM does not know has none
+    return _described(read)  # a target that this LLVM does not know has none
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What the loops of a kernel move through each cache, and what else makes them slow: from `LoopNest` to numbers.
+"""What a kernel executes, what its loops move through each cache, and what else makes them slow: `Kernel` as numbers.
 
 The footprint of the innermost loops is what they touch, in cache lines. As long as it fits into a cache, the next loop
 finds there what the one before it left; from where it does not fit, every iteration fetches anew. Lines whose addresses
@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from op_profiler.compilers.loop_nest import Access, LoopNest
+from op_profiler.compilers.executed import CLASSES, Executed
+from op_profiler.compilers.loop_nest import Access, Kernel, LoopNest
 
 LINE_BYTES = 64
 _VECTOR_BYTES = 64
@@ -56,10 +57,8 @@ PAGES = {
 """Places for addresses of pages. Who steps by pages needs another one at each step, and with a power of two between
 them they lead to a few sets."""
 
-TERMS = (
-    *("instructions", "chain", "loads", "scalar_loads", "gathers", "calls", "divisions", "selects", "odd_lanes"),
-    "odd_vectors",
-)
+TERMS = ("chain", *CLASSES)
+"""Cycles in which sums wait for themselves, and instructions by their class."""
 MOVED = (*LEVELS, *PAGES, "scattered")
 NAMES: tuple[str, ...] = (
     *(f"{part}_{name}" for part in ("parallel", "serial") for name in (*TERMS, *MOVED)),
@@ -82,6 +81,15 @@ NAMES: tuple[str, ...] = (
     "main_aliasing",
 )
 """Names of the columns that `traffic_features` returns, sizes as logarithms to base 2."""
+_OF_SCHEDULE = {
+    "arithmetic": "instructions",
+    "loads": "loads",
+    "gathered": "gathers",
+    "exponentials": "calls",
+    "divisions": "divisions",
+    "selected": "selects",
+}
+"""Classes of instructions by the terms of a stage."""
 _PLAIN = {"stages", "parallel_stages", "main_share", "main_uneven", "evicted_l1", "evicted_l2"}
 _PLAIN |= {f"main_{name}" for name in (*LEVELS, *PAGES)}
 _FIRST, _SECOND, _MEMORY = (list(LEVELS).index(name) for name in ("past_48k", "past_1m", "past_32m"))
@@ -145,14 +153,17 @@ class _Stage:
         return float(busy + 4 * terms["calls"] + terms["gathers"])
 
 
-def traffic_features(nests: Sequence[LoopNest]) -> np.ndarray:
-    """The columns `NAMES` of one kernel, float32; at least one statement."""
+def traffic_features(kernel: Kernel) -> np.ndarray:
+    """The columns `NAMES` of one kernel, float32."""
+    nests = kernel.nests
     stages = [_stage(nest) for nest in nests]
+    counts = kernel.executed or _by_schedule(stages)
     main = int(np.argmax([stage.cycles for stage in stages]))
     values = dict.fromkeys(NAMES, 0.0)
     for stage in stages:
         part = "parallel" if stage.parallel else "serial"
-        for name, amount in zip((*TERMS, *MOVED), (*stage.terms.values(), *stage.moved)):
+        values[f"{part}_chain"] += stage.terms["chain"]
+        for name, amount in zip(MOVED, stage.moved):
             values[f"{part}_{name}"] += amount
         values["multiply_adds"] += stage.multiply_adds
         values["parallel_stages"] += bool(stage.parallel)
@@ -161,6 +172,8 @@ def traffic_features(nests: Sequence[LoopNest]) -> np.ndarray:
             values["stored_to_memory"] += moved * access.written
             size = access.elements * access.item_bytes
             values["packed_bytes"] += size * (access.written and not access.argument and size > _LARGE_BYTES)
+    for part, by_class in (("parallel", counts.parallel), ("serial", counts.serial)):
+        values |= {f"{part}_{name}": by_class[name] for name in CLASSES}
     moved, clean = (np.sum(part, axis=0) for part in ([s.moved for s in stages], [s.without_eviction for s in stages]))
     places = [_FIRST, _SECOND]
     values["evicted_l1"], values["evicted_l2"] = moved[places] / np.maximum(clean[places], 1.0)
@@ -168,6 +181,16 @@ def traffic_features(nests: Sequence[LoopNest]) -> np.ndarray:
     values |= _of_main(stages[main], nests[main], sum(stage.cycles for stage in stages))
     plain = ((name, float(values[name])) for name in NAMES)
     return np.array([v if name in _PLAIN else math.log2(max(v, 0.0) + 1.0) for name, v in plain], dtype=np.float32)
+
+
+def _by_schedule(stages: Sequence[_Stage]) -> Executed:
+    """What a kernel of another device executes, as far as its loops tell."""
+    found = {name: dict.fromkeys(CLASSES, 0.0) for name in ("parallel", "serial")}
+    for stage in stages:
+        counts = found["parallel" if stage.parallel else "serial"]
+        for name, term in _OF_SCHEDULE.items():
+            counts[name] += stage.terms[term]
+    return Executed(found["parallel"], found["serial"], guessed=False)
 
 
 def _of_main(stage: _Stage, nest: LoopNest, cycles: float) -> dict[str, float]:
@@ -208,8 +231,6 @@ def _stage(nest: LoopNest) -> _Stage:
     count = nest.operations.get
     # A condition that no lane of a vector tells apart is asked around the vectors.
     guards = nest.guards if vector == 1 or vectorized in nest.guarded else 0
-    # LLVM takes vectors that are longer than a register, and no power of two, apart lane by lane.
-    taken_apart = "vectorized" in kinds and vector.bit_count() > 1 and vector * stored.item_bytes > _VECTOR_BYTES
     divisions = count("div", 0)  # what is taken out of inner loops, a part of one, is of single values
     evicting, clean = (_moved(nest, accesses, LEVELS, evicts=evicts) for evicts in (True, False))
     pages = _moved(nest, accesses, PAGES, evicts=True).sum(axis=1) / _PAGE_BYTES
@@ -219,15 +240,10 @@ def _stage(nest: LoopNest) -> _Stage:
             "instructions": instructions,
             "chain": _CHAIN_CYCLES * instructions / accumulators if chained else 0.0,
             "loads": loads,
-            "scalar_loads": loads if vector == 1 else 0.0,
             "gathers": gathers,
             "calls": float(count("call", 0) * iterations),
             "divisions": math.floor(divisions) * instructions + divisions % 1 * iterations,
             "selects": (count("select", 0) + guards) * instructions,
-            "odd_lanes": float(iterations) if taken_apart else 0.0,
-            "odd_vectors": instructions
-            if "vectorized" in kinds and vector.bit_count() > 1 and not taken_apart
-            else 0.0,
         },
         moved=np.concatenate([evicting.sum(axis=1), pages, [scattered]]),
         without_eviction=clean.sum(axis=1),

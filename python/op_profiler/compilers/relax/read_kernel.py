@@ -1,10 +1,11 @@
-"""The loops of a kernel under its default schedule, before any code is generated."""
+"""What a kernel is like under its default schedule: its loops, and what its code executes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from op_profiler.compilers.loop_nest import LoopNest
+from op_profiler.compilers.executed import executed
+from op_profiler.compilers.loop_nest import Kernel
 from op_profiler.compilers.loop_reader import Language, Reader
 from op_profiler.compilers.relax.code import plain_loops
 from op_profiler.compilers.relax.rules import schedule_function
@@ -15,11 +16,12 @@ from op_profiler.compilers.tvm_types import Target
 from op_profiler.errors import ModelError
 
 
-def loop_nests(function: Any, target: Target) -> tuple[LoopNest, ...]:
-    """The statements of a kernel in their order.
+def read_kernel(function: Any, target: Target, lanes: int) -> Kernel:
+    """Of a function for a processor, which is built.
 
     Args:
-        function: ``tvm.tirx.PrimFunc``, not scheduled.
+        function: ``tvm.tirx.PrimFunc``, scheduled or not.
+        lanes: values of 32 bits in a vector register of the target.
 
     Raises:
         ModelError: TVM does not lower it, or it computes nothing.
@@ -32,13 +34,14 @@ def loop_nests(function: Any, target: Target) -> tuple[LoopNest, ...]:
     )
     try:
         with target:
-            flat = _flattened(tvm)(tvm.IRModule({"main": made.with_attr("global_symbol", "main")}))["main"]
-        nests = Reader(_language(tvm), flat).nests()
+            module = tvm.IRModule({"main": made.with_attr("global_symbol", "main")})
+            nests = Reader(_language(tvm), _flattened(tvm)(module)["main"]).nests()
+            code = str(tvm.tirx.build(module, target=target).inspect_source("ll"))
     except (RuntimeError, ValueError, TypeError, AttributeError) as error:
         raise ModelError(f"no loops: {last_line(error)}") from error
     if not nests:
         raise ModelError("it has no loops of its own")
-    return nests
+    return Kernel(nests, executed(code, lanes))
 
 
 def _language(tvm: Any) -> Language:

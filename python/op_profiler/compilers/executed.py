@@ -1,0 +1,197 @@
+"""What a kernel executes: instructions by class, out of the LLVM IR of its build.
+
+A schedule says what is computed, and LLVM decides how: whether a loop with a condition inside becomes vectors, single
+values or a gather takes tens of cycles more or less an element, and is written in no schedule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+
+from op_profiler.compilers.llvm_ir import PARALLEL, functions_of
+
+CLASSES = (
+    "arithmetic",
+    "comparisons",
+    "divisions",
+    "integers",
+    "integer_vectors",
+    "products",
+    "integer_divisions",
+    "loads",
+    "scalar_loads",
+    "stores",
+    "scalar_stores",
+    "gathered",
+    "masked",
+    "inserted",
+    "extracted",
+    "shuffled",
+    "selected",
+    "converted",
+    "exponentials",
+    "functions",
+    "runtime_calls",
+    "branches",
+    "odd_registers",
+    "odd_lanes",
+)
+"""Of instructions. Vectors count by the registers that they fill, gathers and functions by their elements. Vectors of
+a number of values that is no power of two count a second time: by registers, and by lanes where they are longer than a
+register, since LLVM then takes them apart lane by lane."""
+
+_TYPE = re.compile(r"<(\d+) x (float|double|half|bfloat|ptr|i\d+)>|\b(float|double|half|bfloat|ptr|i\d+)\b")
+_BITS = {"float": 32, "double": 64, "half": 16, "bfloat": 16, "ptr": 64}
+_CALLED = re.compile(r"@([\w.]+)\(")
+_COPIED = re.compile(r"i64 (\d+), i1")
+_LAUNCHED = re.compile(rf"@({PARALLEL}[.\d]*)\b")
+_VALUE_BITS = 32
+_DIVISION_BITS = 256.0
+"""A division of so many bits takes as long as one of fewer."""
+_SPLAT = ("poison,", "i64 0")
+"""An element that is put into all lanes; with the shuffle behind it, it is a load."""
+_FREE = frozenset({"phi", "getelementptr", "ret", "alloca", "unreachable", "freeze", "fence", "extractvalue"})
+_BY_REGISTER = {
+    **dict.fromkeys(("fadd", "fsub", "fmul", "fneg"), "arithmetic"),
+    "fcmp": "comparisons",
+    "mul": "products",
+    "select": "selected",
+}
+_INTEGER = frozenset({"add", "sub", "shl", "lshr", "ashr", "and", "or", "xor", "icmp"})
+_INTEGER_DIVISIONS = frozenset({"sdiv", "udiv", "srem", "urem"})
+_CONVERSIONS = frozenset({"fptrunc", "fpext", "sitofp", "uitofp", "fptosi", "fptoui"})
+_RESIZED = frozenset({"sext", "zext", "trunc", "bitcast"})
+_EXPONENTIAL = re.compile(r"^(llvm\.exp2?(\.|$)|exp2?f?$)")
+_MATHEMATICS = re.compile(r"exp|log|pow|sin|cos|tan|erf|round|floor|ceil")
+_ARITHMETIC = re.compile(r"fma|fmuladd|minnum|maxnum|minimum|maximum|fabs|copysign")
+_NOTHING = re.compile(r"dbg|lifetime|assume|prefetch|experimental")
+
+
+@dataclasses.dataclass(frozen=True)
+class Executed:
+    """Counts of one call of a kernel.
+
+    Attributes:
+        parallel: by class, what the thread pool executes, on all threads together.
+        serial: by class, the rest.
+        guessed: whether the trips of a loop were assumed.
+    """
+
+    parallel: dict[str, float]
+    serial: dict[str, float]
+    guessed: bool
+
+
+def executed(code: str, lanes: int) -> Executed:
+    """What a kernel executes.
+
+    Args:
+        code: optimized LLVM IR of a module with one kernel (`Module.get_source("ll")`).
+        lanes: values of 32 bits in a vector register of the target.
+    """
+    functions, vector_bits = functions_of(code), _VALUE_BITS * lanes
+    launches: dict[str, float] = {}
+    for function in functions:
+        for block in function.blocks if not function.parallel else ():
+            for name in _LAUNCHED.findall("\n".join(block.instructions)):
+                launches[name] = launches.get(name, 0.0) + block.runs
+    parallel, serial = (dict.fromkeys(CLASSES, 0.0) for _ in range(2))
+    for function in functions:
+        counts, times = (parallel, launches.get(function.name, 1.0)) if function.parallel else (serial, 1.0)
+        for block in function.blocks:
+            for instruction in block.instructions:
+                for name, amount in _counted(instruction, vector_bits):
+                    counts[name] += amount * block.runs * times
+    return Executed(parallel, serial, any(function.guessed for function in functions))
+
+
+def _counted(instruction: str, vector_bits: int) -> Iterator[tuple[str, float]]:
+    """Classes of one instruction, each with its amount."""
+    said = instruction.split(" = ", 1)[-1]
+    operation, _, rest = said.partition(" ")
+    if operation in ("tail", "musttail", "notail"):
+        operation, _, rest = rest.partition(" ")
+    if operation in _FREE:
+        return
+    lanes, bits = _width(rest)
+    registers = math.ceil(lanes * bits / vector_bits)
+    if lanes.bit_count() > 1:
+        yield ("odd_lanes", lanes) if lanes * bits > vector_bits else ("odd_registers", registers)
+    if operation in _BY_REGISTER:
+        yield _BY_REGISTER[operation], registers
+    elif operation in _INTEGER:
+        yield ("integer_vectors", registers) if lanes > 1 else ("integers", 1)
+    elif operation in ("load", "store"):
+        yield (f"{operation}s", _pieces(lanes, bits, vector_bits)) if lanes > 1 else (f"scalar_{operation}s", 1)
+    elif operation == "call":
+        yield from _of_call(rest, lanes, bits, vector_bits)
+    elif operation == "br":
+        if rest.startswith("i1"):
+            yield "branches", 1
+    elif operation == "switch":
+        yield "branches", 1
+    elif operation in ("fdiv", "frem"):
+        yield "divisions", max(lanes * bits / _DIVISION_BITS, 1.0)
+    elif operation in _INTEGER_DIVISIONS:
+        yield "integer_divisions", lanes
+    elif operation == "insertelement":
+        if not (_SPLAT[0] in rest and rest.endswith(_SPLAT[1])):
+            yield "inserted", 1
+    elif operation == "shufflevector":
+        if not rest.endswith("zeroinitializer"):
+            yield "shuffled", registers
+    elif operation == "extractelement":
+        yield "extracted", 1
+    elif operation in _CONVERSIONS or (operation in _RESIZED and lanes > 1):
+        yield "converted", registers
+
+
+def _of_call(rest: str, lanes: int, bits: int, vector_bits: int) -> Iterator[tuple[str, float]]:
+    called = _CALLED.search(rest)
+    name = called[1] if called is not None else ""
+    pieces = _pieces(lanes, bits, vector_bits)
+    if _EXPONENTIAL.search(name):
+        yield "exponentials", lanes
+    elif not name.startswith("llvm."):
+        yield ("functions" if _MATHEMATICS.search(name) else "runtime_calls"), 1
+    elif "memcpy" in name or "memset" in name or "memmove" in name:
+        size = _COPIED.search(rest)
+        registers = math.ceil(int(size[1]) * 8 / vector_bits) if size is not None else 1
+        yield "stores", registers
+        if "memset" not in name:
+            yield "loads", registers
+    elif "gather" in name or "scatter" in name:
+        yield "gathered", _lanes_of_mask(rest)
+    elif "masked" in name:
+        yield "masked", pieces
+    elif "sqrt" in name:
+        yield "divisions", max(lanes * bits / _DIVISION_BITS, 1.0)
+    elif _MATHEMATICS.search(name):
+        yield "functions", lanes
+    elif _ARITHMETIC.search(name):
+        yield "arithmetic", math.ceil(lanes * bits / vector_bits)
+    elif not _NOTHING.search(name):
+        yield ("integer_vectors", pieces) if lanes > 1 else ("integers", 1)
+
+
+def _lanes_of_mask(rest: str) -> int:
+    found = re.search(r"<(\d+) x i1>", rest)
+    return int(found[1]) if found is not None else 1
+
+
+def _width(rest: str) -> tuple[int, int]:
+    """Lanes and bits of the first type that an instruction names."""
+    found = _TYPE.search(rest)
+    if found is None:
+        return 1, 64
+    kind = found[2] or found[3]
+    return int(found[1] or 1), _BITS.get(kind) or int(kind[1:])
+
+
+def _pieces(lanes: int, bits: int, vector_bits: int) -> int:
+    """Instructions that load or store a vector: whole registers, and of the rest one for each power of two."""
+    each = max(vector_bits // bits, 1)
+    return lanes // each + (lanes % each).bit_count()

@@ -1,0 +1,292 @@
+"""How often each instruction of a kernel runs, from the optimized LLVM IR that a build leaves.
+
+The bounds of a kernel's loops are numbers that stand in its code. So the trips of each loop are known, and with them how
+often each block of instructions runs: a static block frequency, as in Wu & Larus, Static branch frequency and program
+profile analysis (MICRO 1994), with counted loops in place of guessed ones. What is handed to the thread pool is a
+function of its own whose outermost loop runs over a part; here it runs over all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+PARALLEL = "__tvm_parallel_lambda"
+_COMPUTES = "_compute_"
+_GUESSED_TRIPS = 8.0
+_MOST_STEPS = 64
+"""Additions that are followed from one iteration's index to the next one's: LLVM unrolls by less."""
+
+_LABEL = re.compile(r'^([\w.$"-]+):')
+_NAME = re.compile(r'@"?([\w.$]+)"?\(')
+_PHI = re.compile(r"^(%[\w.$-]+) = phi i\d+ (.*)$")
+_INCOMING = re.compile(r"\[ ([^,]+), %([\w.$-]+) \]")
+_STEP = re.compile(r"^%[\w.$-]+ = (add|or|sub)(?: nuw| nsw| disjoint)* i\d+ (%[\w.$-]+), (-?\d+)$")
+_CAST = re.compile(r"^%[\w.$-]+ = (?:trunc|zext|sext)(?: nuw| nsw| nneg)* i\d+ (%[\w.$-]+) to i\d+$")
+_COMPARE = re.compile(r"^%[\w.$-]+ = icmp(?: samesign)? (\w+) i\d+ ([^,]+), (.+)$")
+_BRANCH = re.compile(r"^br i1 ([^,]+), label %([\w.$-]+), label %([\w.$-]+)")
+_TARGET = re.compile(r"label %([\w.$-]+)")
+_PARTS = re.compile(r"@llvm\.smin\.i\d+\(i\d+ %[\w.$-]+, i\d+ (\d+)\)")
+_NUMBER = re.compile(r"^-?\d+$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Instructions that always run together, and how often they do in one call of their function."""
+
+    instructions: tuple[str, ...]
+    runs: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of a kernel.
+
+    Attributes:
+        parallel: whether it is what the thread pool runs, all parts of it together.
+        guessed: whether the trips of one of its loops are no number, so that some were assumed.
+    """
+
+    name: str
+    blocks: tuple[Block, ...]
+    parallel: bool
+    guessed: bool
+
+
+def functions_of(code: str) -> list[Function]:
+    """The functions of a module that compute, without those that check arguments.
+
+    Args:
+        code: of an LLVM module of TVM's, optimized (`Module.get_source("ll")`).
+    """
+    return [_function(name, lines) for name, lines in _texts(code)]
+
+
+def _texts(code: str) -> Iterator[tuple[str, list[str]]]:
+    """Names and lines; an instruction that stands on several lines becomes one, and marks for debuggers are left out."""
+    name, lines = "", []
+    for line in code.split("\n"):
+        if line.startswith("define "):
+            found = _NAME.search(line)
+            name, lines = (found[1] if found is not None else ""), []
+            if not (_COMPUTES in name or name.startswith(PARALLEL)):
+                name = ""
+        elif line.startswith("}"):
+            if name:
+                yield name, lines
+            name = ""
+        elif name and line and "#dbg_" not in line:
+            if not line.startswith(" "):
+                lines.append(line)
+            elif not line.startswith("   "):
+                lines.append(line[2:].split(", !", 1)[0])
+            elif lines:
+                lines[-1] += line
+
+
+def _function(name: str, lines: Sequence[str]) -> Function:
+    graph = _Graph(lines, parallel=name.startswith(PARALLEL))
+    runs = graph.runs()
+    blocks = tuple(Block(tuple(graph.blocks[label]), runs[label]) for label in graph.order if runs[label] > 0)
+    return Function(name, blocks, graph.parallel, graph.guessed)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loop:
+    """`body`: labels of its blocks; `latches`: those that jump back to its first one."""
+
+    body: frozenset[str]
+    latches: tuple[str, ...]
+
+
+class _Graph:
+    """The blocks of a function and where they lead.
+
+    Attributes:
+        blocks: instructions by label.
+        order: labels so that every block stands behind those that lead to it, jumps back apart.
+        loops: by the label of their first block.
+    """
+
+    def __init__(self, lines: Sequence[str], *, parallel: bool) -> None:
+        self.parallel, self.guessed = parallel, False
+        self.blocks: dict[str, list[str]] = {}
+        self.defined: dict[str, str] = {}
+        label = ""
+        for line in lines:
+            found = _LABEL.match(line)
+            if found is not None:
+                label = found[1]
+                self.blocks[label] = []
+            else:
+                self.blocks.setdefault(label, []).append(line)
+                if line.startswith("%"):
+                    self.defined[line.split(" ", 1)[0]] = line
+        self.next = {label: self._successors(block) for label, block in self.blocks.items()}
+        self.order, backwards = self._ordered()
+        self.loops = {head: self._loop(head, latches) for head, latches in backwards.items()}
+        self.around = {label: self._loops_around(label) for label in self.blocks}
+        parts = _PARTS.search("\n".join(lines)) if parallel else None
+        self.parts = float(parts[1]) if parts is not None else None
+
+    def _successors(self, block: Sequence[str]) -> list[str]:
+        last = block[-1] if block else ""
+        if last.startswith(("br ", "switch ")):
+            return [label for label in dict.fromkeys(_TARGET.findall(last)) if label in self.blocks]
+        return []
+
+    def _ordered(self) -> tuple[list[str], dict[str, list[str]]]:
+        """Labels in reverse post-order, and the blocks that jump back to each first block of a loop."""
+        first = next(iter(self.blocks))
+        state, left, backwards = {first: "open"}, [], defaultdict(list)
+        path = [(first, iter(self.next[first]))]
+        while path:
+            label, successors = path[-1]
+            for successor in successors:
+                if successor not in state:
+                    state[successor] = "open"
+                    path.append((successor, iter(self.next[successor])))
+                    break
+                if state[successor] == "open":
+                    backwards[successor].append(label)
+            else:
+                state[label] = "done"
+                left.append(label)
+                path.pop()
+        return left[::-1], dict(backwards)
+
+    @functools.cached_property
+    def _before(self) -> dict[str, list[str]]:
+        before: dict[str, list[str]] = defaultdict(list)
+        for label, successors in self.next.items():
+            for successor in successors:
+                before[successor].append(label)
+        return before
+
+    def _loop(self, head: str, latches: Sequence[str]) -> _Loop:
+        body, waiting = {head}, list(latches)
+        while waiting:
+            label = waiting.pop()
+            if label not in body:
+                body.add(label)
+                waiting += self._before[label]
+        return _Loop(frozenset(body), tuple(latches))
+
+    def _loops_around(self, label: str) -> list[str]:
+        """First blocks of the loops that a block is in, the outermost first."""
+        found = [head for head, loop in self.loops.items() if label in loop.body]
+        return sorted(found, key=lambda head: -len(self.loops[head].body))
+
+    def runs(self) -> dict[str, float]:
+        """How often each block runs in a call of the function."""
+        runs: dict[str, float] = defaultdict(float)
+        runs[self.order[0]] = 1.0
+        entered: dict[str, float] = {}
+        for label in self.order:
+            if label in self.loops:
+                entered[label] = runs[label]
+                runs[label] *= self._trips(label)
+            around = self.around[label]
+            if around:  # once an iteration at most, however many ways lead there
+                runs[label] = min(runs[label], runs[around[-1]])
+            elif label != self.order[0]:
+                runs[label] = min(runs[label], 1.0)
+            onward = [successor for successor in self.next[label] if not self._is_back(label, successor)]
+            inside = [successor for successor in onward if set(around) <= set(self.around[successor])]
+            for successor in onward:
+                if successor in inside:
+                    runs[successor] += runs[label] * self._share(successor, inside)
+                else:  # a loop is left as often as it is entered
+                    gone = next(head for head in around if successor not in self.loops[head].body)
+                    runs[successor] += min(entered[gone], runs[label])
+        return runs
+
+    def _is_back(self, label: str, successor: str) -> bool:
+        return successor in self.loops and label in self.loops[successor].latches
+
+    def _share(self, successor: str, among: Sequence[str]) -> float:
+        """Part of a block's runs that go on there: as many as to each other one, but nothing where something failed."""
+        taken = [label for label in among if not self._is_aside(label)] or among
+        return 1.0 / len(taken) if successor in taken else 0.0
+
+    def _is_aside(self, label: str) -> bool:
+        """Whether it is what runs with too few iterations for LLVM's vectors, or returns what failed."""
+        rest = [line for line in self.blocks[label] if " = phi " not in line]
+        return label.startswith(("vec.epilog", "scalar.ph")) or (len(rest) == 1 and rest[0].startswith("ret "))
+
+    def _trips(self, head: str) -> float:
+        """Iterations of a loop, each time that it is entered."""
+        loop = self.loops[head]
+        leaving = [label for label in loop.body if any(s not in loop.body for s in self.next[label])]
+        for label in sorted(leaving, key=lambda label: label not in loop.latches):
+            found = self._counted(label, loop)
+            if found is not None:
+                return found
+        if self.parts is not None and len(self.around[head]) == 1:
+            return max(self.parts / self._stride(loop), 1.0) if not head.startswith("vec.epilog") else 1.0
+        self.guessed = True
+        return _GUESSED_TRIPS
+
+    def _counted(self, label: str, loop: _Loop) -> float | None:
+        """Trips by a comparison of the index with a number; None where that is not what a block ends with."""
+        branch = _BRANCH.match(self.blocks[label][-1])
+        compared = self.defined.get(branch[1], "") if branch is not None else ""
+        if " = phi i1 " in compared:  # of two trips, of which LLVM keeps only whether it is the first
+            return 2.0 if sorted(value for value, _ in _INCOMING.findall(compared)) == ["false", "true"] else None
+        found = _COMPARE.match(compared)
+        if found is None:
+            return None
+        relation, value, bound = found.groups()
+        if _NUMBER.match(value):
+            value, bound = bound, value
+        index, beyond = self._index(value)
+        if index is None or not _NUMBER.match(bound):
+            return None
+        starts = [start for start, source in _INCOMING.findall(index[2]) if source not in loop.body]
+        step = self._step(index, loop)
+        if not starts or not _NUMBER.match(starts[0]) or not step:
+            return None
+        distance = float(bound) - float(starts[0])
+        if relation in ("eq", "ne"):
+            trips = distance / step + (beyond == 0)
+        else:
+            trips = (distance - beyond) / step + 1
+        return trips if trips >= 1 else None
+
+    def _index(self, value: str) -> tuple[re.Match[str] | None, float]:
+        """The index of a loop that a value is made of, and the number that was added to it."""
+        added = 0.0
+        for _ in range(_MOST_STEPS):
+            made = self.defined.get(value, "")
+            phi, step, cast = _PHI.match(made), _STEP.match(made), _CAST.match(made)
+            if phi is not None:
+                return phi, added
+            if step is not None:
+                added += float(step[3]) * (-1 if step[1] == "sub" else 1)
+                value = step[2]
+            elif cast is not None:
+                value = cast[1]
+            else:
+                break
+        return None, added
+
+    def _step(self, index: re.Match[str], loop: _Loop) -> float:
+        """What an iteration adds to the index; 0 where that is no number."""
+        nexts = [value for value, source in _INCOMING.findall(index[2]) if source in loop.body]
+        found, added = self._index(nexts[0]) if nexts else (None, 0.0)
+        return added if found is not None and found[1] == index[1] else 0.0
+
+    def _stride(self, loop: _Loop) -> float:
+        """Of a loop whose bounds are no numbers: how many iterations of the source one of it does."""
+        found = [1.0]
+        for latch in loop.latches:
+            branch = _BRANCH.match(self.blocks[latch][-1])
+            compared = _COMPARE.match(self.defined.get(branch[1], "")) if branch is not None else None
+            for value in compared.groups()[1:] if compared is not None else ():
+                index, _ = self._index(value)
+                if index is not None:
+                    found.append(abs(self._step(index, loop)))
+        return max(found)

@@ -1,0 +1,72 @@
+"""What a kernel is like: the loops that its schedule gives, read from TIR, and what its code executes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from op_profiler.compilers.executed import executed
+from op_profiler.compilers.loop_nest import Kernel
+from op_profiler.compilers.loop_reader import Language, Reader
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.errors import ModelError
+
+_FLATTENED = 1
+"""Phase of TVM's lowering in which tensors are flat and loops still have their marks."""
+
+
+def read_kernel(function: Any, target: Any, lanes: int) -> Kernel:
+    """Of the kernel that a fused Relay function becomes; it is built for a processor, and not for another device.
+
+    Args:
+        lanes: values of 32 bits in a vector register of the target.
+
+    Raises:
+        ModelError: TVM has no schedule for it on that target, cannot build it, or a library computes it.
+    """
+    tvm = load_tvm()
+    language = Language(
+        tvm.tir,
+        tvm.tir.Call,
+        tvm.tir.BufferLoad,
+        identify=lambda node: int(node.handle.value),
+        tensor=lambda buffer: buffer.data,
+        arguments=lambda made: [buffer.data for buffer in made.buffer_map.values()],
+    )
+    lowered, code = _lowered(function, target)
+    nests = Reader(language, lowered).nests()
+    if not nests:
+        raise ModelError("it has no loops of its own: a library computes it")
+    return Kernel(nests, executed(code, lanes) if code is not None else None)
+
+
+def _lowered(function: Any, target: Any) -> tuple[Any, str | None]:
+    """The kernel's TIR with its loops, and LLVM's code."""
+    tvm = load_tvm()
+    from op_profiler.compilers.relay.lower import quiet
+    from op_profiler.compilers.tvm_errors import last_line
+
+    found: list[Any] = []
+
+    def note(body: Any, _module: Any, _context: Any) -> Any:
+        found.append(body)
+        return body
+
+    noting = tvm.tir.transform.prim_func_pass(note, opt_level=0, name="note_loops")
+    config = {
+        "relay.backend.use_auto_scheduler": False,
+        "tir.add_lower_pass": [(_FLATTENED, noting)],
+        "tir.disable_assert": True,  # what checks arguments is a fifth of the time, and no part of the kernel
+    }
+    code = None
+    try:
+        compiler = tvm.relay.backend.te_compiler.get()
+        compiler.clear()
+        with quiet(), tvm.transform.PassContext(opt_level=3, config=config), target:
+            made = compiler.lower(function, target)
+            if target.kind.name == "llvm" and found:
+                code = str(tvm.build(made.funcs, target=target).get_source("ll"))
+    except (RuntimeError, ValueError, TypeError, AttributeError, AssertionError) as error:
+        raise ModelError(f"no schedule: {last_line(error)}") from error
+    if not found:
+        raise ModelError("no schedule: nothing of it is computed by TVM")
+    return found[0], code
