@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,11 @@ _COMPUTES = "_compute_"
 _GUESSED_TRIPS = 8.0
 _MOST_STEPS = 64
 """Additions that are followed from one iteration's index to the next one's: LLVM unrolls by less."""
+
+_VECTORS = "vector.body"
+"""LLVM's name for a loop of vectors. What these leave over is done by ``vec.epilog.vector.body``, and then one by one."""
+_TOO_FEW = "%min.iters.check"
+"""LLVM's name for a comparison whether a loop has fewer iterations than its vectors do at once."""
 
 _LABEL = re.compile(r'^([\w.$"-]+):')
 _NAME = re.compile(r'@"?([\w.$]+)"?\(')
@@ -198,7 +204,7 @@ class _Graph:
             inside = [successor for successor in onward if set(around) <= set(self.around[successor])]
             for successor in onward:
                 if successor in inside:
-                    runs[successor] += runs[label] * self._share(successor, inside)
+                    runs[successor] += runs[label] * self._share(label, successor, inside)
                 else:  # a loop is left as often as it is entered
                     gone = next(head for head in around if successor not in self.loops[head].body)
                     runs[successor] += min(entered[gone], runs[label])
@@ -207,15 +213,18 @@ class _Graph:
     def _is_back(self, label: str, successor: str) -> bool:
         return successor in self.loops and label in self.loops[successor].latches
 
-    def _share(self, successor: str, among: Sequence[str]) -> float:
+    def _share(self, label: str, successor: str, among: Sequence[str]) -> float:
         """Part of a block's runs that go on there: as many as to each other one, but nothing where something failed."""
-        taken = [label for label in among if not self._is_aside(label)] or among
+        taken = [one for one in among if not self._is_aside(label, one)] or among
         return 1.0 / len(taken) if successor in taken else 0.0
 
-    def _is_aside(self, label: str) -> bool:
+    def _is_aside(self, label: str, successor: str) -> bool:
         """Whether it is what runs with too few iterations for LLVM's vectors, or returns what failed."""
-        rest = [line for line in self.blocks[label] if " = phi " not in line]
-        return label.startswith(("vec.epilog", "scalar.ph")) or (len(rest) == 1 and rest[0].startswith("ret "))
+        branch = _BRANCH.match(self.blocks[label][-1])
+        if branch is not None and branch[1].startswith(_TOO_FEW):
+            return successor == branch[2]
+        rest = [line for line in self.blocks[successor] if " = phi " not in line]
+        return successor.startswith(("vec.epilog", "scalar.ph")) or (len(rest) == 1 and rest[0].startswith("ret "))
 
     def _trips(self, head: str) -> float:
         """Iterations of a loop, each time that it is entered."""
@@ -226,14 +235,25 @@ class _Graph:
             if found is not None:
                 return found
         if self.parts is not None and len(self.around[head]) == 1:
-            return max(self.parts / self._stride(loop), 1.0) if not head.startswith("vec.epilog") else 1.0
+            return max(self.parts / self._stride(loop), 1.0) if self._is_main(head) else self._left_over()
         self.guessed = True
         return _GUESSED_TRIPS
+
+    def _is_main(self, head: str) -> bool:
+        """Whether a loop is no remainder of one that LLVM made vectors of."""
+        return head.startswith(_VECTORS) or not any(other.startswith(_VECTORS) for other in self.loops)
+
+    def _left_over(self) -> float:
+        """Iterations that a remainder has on average: half of what would have been one more of the vectors before it."""
+        vectors = [self._stride(loop) for head, loop in self.loops.items() if _VECTORS in head]
+        return max(min(vectors) / 2, 1.0)
 
     def _counted(self, label: str, loop: _Loop) -> float | None:
         """Trips by a comparison of the index with a number; None where that is not what a block ends with."""
         branch = _BRANCH.match(self.blocks[label][-1])
-        compared = self.defined.get(branch[1], "") if branch is not None else ""
+        if branch is None:
+            return None
+        compared = self.defined.get(branch[1], "")
         if " = phi i1 " in compared:  # of two trips, of which LLVM keeps only whether it is the first
             return 2.0 if sorted(value for value, _ in _INCOMING.findall(compared)) == ["false", "true"] else None
         found = _COMPARE.match(compared)
@@ -252,8 +272,10 @@ class _Graph:
         distance = float(bound) - float(starts[0])
         if relation in ("eq", "ne"):
             trips = distance / step + (beyond == 0)
-        else:
-            trips = (distance - beyond) / step + 1
+        else:  # it goes on below the bound, or up to it
+            goes_on_at = relation.endswith("e") == (branch[2] in loop.body)
+            steps = (distance - beyond) / step
+            trips = math.floor(steps) + 2 if goes_on_at else math.ceil(steps) + 1
         return trips if trips >= 1 else None
 
     def _index(self, value: str) -> tuple[re.Match[str] | None, float]:

@@ -115,10 +115,10 @@ def test_each_is_an_operator_whose_loops_and_features_are_numbers(place: int, ta
     found = lowered(point, target)
     assert found
     for occurrence in found:
-        nests = compiler_in_use().loop_nests(
+        kernel = compiler_in_use().read_kernel(
             occurrence.operator, compiled_for(kind_of("llvm"), point.precision, target)
         )
-        assert np.isfinite(traffic_features(nests)).all()
+        assert np.isfinite(traffic_features(kernel)).all()
         assert np.isfinite(operator_features(occurrence.operator)).all()
         assert occurrence.operator.bytes_read > 0 and occurrence.operator.bytes_written > 0
     if place in HEAVY_FLOPS:
@@ -149,7 +149,7 @@ def test_sums_of_int8_are_instructions_and_no_calls(target: Any) -> None:
     resolved = compiled_for(kind_of("llvm"), "int8", target)
     for point in (Int8Conv2d(16, 10, 32, 3, 1), Int8Dense(16, 64, 64)):
         heavy = next(o.operator for o in lowered(point, target) if o.operator.anchor in cost.HEAVY)
-        operations = [nest.operations for nest in compiler_in_use().loop_nests(heavy, resolved)]
+        operations = [nest.operations for nest in compiler_in_use().read_kernel(heavy, resolved).nests]
         assert sum(found.get("mul", 0) for found in operations) > 0
         assert not any("call" in found for found in operations)
 

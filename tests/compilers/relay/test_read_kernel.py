@@ -1,4 +1,4 @@
-"""The loops of kernels, read before code is generated, and operators made again from their description."""
+"""The loops of kernels, and operators made again from their description."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from op_profiler.collection.sampling.kinds import (
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.loop_nest import LoopNest
 from op_profiler.compilers.relay.extract import describe
-from op_profiler.compilers.relay.loop_nests import loop_nests
 from op_profiler.compilers.relay.lower import fuse
+from op_profiler.compilers.relay.read_kernel import read_kernel
 from op_profiler.compilers.relay.rebuilt import relay_function
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
@@ -39,7 +39,7 @@ TARGET = "llvm -mcpu=skylake-avx512"
 
 def nests_of(operator: Operator) -> tuple[LoopNest, ...]:
     load_tvm()
-    return compiler_in_use().loop_nests(operator, resolve_target(TARGET))
+    return compiler_in_use().read_kernel(operator, resolve_target(TARGET)).nests
 
 
 def reduction(nests: tuple[LoopNest, ...]) -> LoopNest:
@@ -113,7 +113,7 @@ def nests_of_relay(body: Any) -> tuple[LoopNest, ...]:
     tvm = load_tvm()
     function = tvm.relay.Function(tvm.relay.analysis.free_vars(body), body).with_attr("Primitive", 1)
     function = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-    return loop_nests(function, resolve_target(TARGET))
+    return read_kernel(function, resolve_target(TARGET), 16).nests
 
 
 def test_a_vectorized_loop_is_the_innermost_one() -> None:

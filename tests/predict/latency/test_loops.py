@@ -71,7 +71,7 @@ def looped(known: Examples) -> Examples:
     table = rng.uniform(5, 15, (len(known.operators), len(NAMES))).astype(np.float32)
     table[:, : 2 * (len(TERMS) + len(MOVED))] = 0.0
     table[:, [n for n, name in enumerate(NAMES) if name.startswith(("main_past", "evicted"))]] = 0.0
-    table[:, NAMES.index("parallel_instructions")] = np.log2([operator.flops / 32 + 1 for operator in known.operators])
+    table[:, NAMES.index("parallel_arithmetic")] = np.log2([operator.flops / 32 + 1 for operator in known.operators])
     table[:, NAMES.index("parallel_stages")] = 1.0
     slow = rng.integers(0, 2, len(known.operators))
     table[:, NAMES.index("main_aliasing")] = 12.0 * slow

@@ -1,4 +1,4 @@
-"""Loops of kernels, as their default schedules make them."""
+"""Kernels, as their default schedules make them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ def test_the_loops_of_a_model_are_told_and_kept(tmp_path: object, monkeypatch: p
     target = resolve_target(TARGET)
     occurrences = RELAX.operators(model, target)
     convolution = next(one for one in occurrences if "conv2d" in one.operator.anchor)
-    nests = RELAX.loops_of_call(convolution, target)
-    (summed,) = [nest for nest in nests if nest.operations.get("fma")]
+    kernel = RELAX.read_call(convolution, target)
+    (summed,) = [nest for nest in kernel.nests if nest.operations.get("fma")]
     iterations = 2 * np.prod([loop.extent for loop in summed.loops])
     assert iterations == pytest.approx(convolution.operator.flops, rel=0.02)  # bias and relu are not in it
+    assert kernel.executed is not None
+    multiply_adds = kernel.executed.parallel["arithmetic"] + kernel.executed.serial["arithmetic"]
+    assert convolution.operator.flops / 2 / 16 <= multiply_adds < convolution.operator.flops / 16
     assert [loop.kind for loop in summed.loops][0::6] == ["parallel", "vectorized"]
     image, weight, result = summed.accesses[1:]
     assert image.strides[-1] == 0 and weight.strides[-1] == 1 and weight.argument and result.written
     operators = [one.operator for one in occurrences]
     assert np.isnan(loops_of(operators[:1], TARGET)).all()
     with pytest.raises(ModelError):
-        RELAX.loop_nests(operators[0], target)
+        RELAX.read_kernel(operators[0], target)
     keep_loops(occurrences, TARGET)
     found = loops_of(operators, TARGET)
     assert found.shape == (len(operators), len(NAMES)) and np.isfinite(found).all()

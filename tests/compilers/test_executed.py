@@ -1,0 +1,151 @@
+"""What kernels execute, counted in the code of real builds and compared with counts by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from op_profiler.collection.sampling.batches import operators_of_points
+from op_profiler.collection.sampling.described import described
+from op_profiler.collection.sampling.kinds import BatchMatmul, Concatenate, Conv2d, Dense, Elementwise, Transpose
+from op_profiler.collection.sampling.point import Point
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.compilers.executed import Executed, executed
+from op_profiler.compilers.llvm_ir import functions_of
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.operators.operator import Operator
+from op_profiler.targets.target import resolve_target
+
+TARGET, LANES = "llvm -mcpu=skylake-avx512", 16
+
+
+def of(operator: Operator) -> Executed:
+    load_tvm()
+    found = compiler_in_use().read_kernel(operator, resolve_target(TARGET)).executed
+    assert found is not None and not found.guessed
+    return found
+
+
+def of_point(point: Point) -> Executed:
+    load_tvm()
+    (first, *_) = operators_of_points([point], resolve_target(TARGET), 0)
+    return of(first.operator)
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        Conv2d(1, 32, 14, 14, 48, 3, 1, epilogue="bias_relu"),
+        Conv2d(1, 32, 14, 14, 32, 3, 1, 32, "bias"),
+        Conv2d(1, 16, 9, 9, 32, 1, 2, epilogue="bias"),
+        Dense(8, 64, 128, "bias"),
+        Dense(1, 100, 256, "bias"),
+    ],
+    ids=str,
+)
+def test_each_multiply_add_is_counted_once(point: Point) -> None:
+    operator = described(point)
+    found = of(operator)
+    # Biases, and the sums of lanes, come on top.
+    assert found.parallel["arithmetic"] == pytest.approx(operator.flops / 2 / LANES, rel=0.06)
+    assert found.serial["arithmetic"] == 0
+
+
+@pytest.mark.parametrize(("name", "exponentials"), [("exp", 256), ("tanh", 512), ("add", 0)])
+def test_functions_are_counted_by_element(name: str, exponentials: int) -> None:
+    found = of(described(Elementwise(name, (4, 64)))).parallel
+    assert found["exponentials"] == exponentials
+    assert found["stores"] == 256 / LANES and found["scalar_stores"] == 0
+    assert found["loads"] == (2 if name == "add" else 1) * 256 / LANES
+
+
+def test_what_is_no_vector_is_counted_by_element() -> None:
+    gelu = of(described(Elementwise("gelu", (4, 64)))).parallel
+    assert gelu["functions"] == gelu["scalar_stores"] == 256  # calls of the C library
+    guarded = of(described(BatchMatmul(2, 64, 64, 197))).parallel
+    whole = of(described(BatchMatmul(2, 64, 64, 192))).parallel
+    sums = 2 * 64 * 64 * LANES  # the lanes of each are added up one by one at the end
+    assert whole["extracted"] == sums and whole["scalar_loads"] < sums / 100
+    assert guarded["scalar_loads"] > 5 * 2 * 64 * 64  # the last five of 197 values
+
+
+def test_a_transposed_matrix_is_read_value_by_value() -> None:
+    found = of_point(Transpose((64, 64), (1, 0))).parallel
+    assert found["scalar_loads"] + found["gathered"] == pytest.approx(64 * 64, rel=0.01)
+    assert found["stores"] == 64 * 64 / LANES
+    kept = of_point(Transpose((4, 8, 64), (1, 0, 2))).parallel
+    assert kept["loads"] == kept["stores"] == pytest.approx(4 * 8 * 64 / LANES, rel=0.02) and kept["inserted"] == 0
+
+
+def test_vectors_of_an_odd_number_of_values_are_told_apart() -> None:
+    odd = {
+        width: sum(of(described(Conv2d(1, 32, 8, 8, width, 1, 1, epilogue="bias"))).parallel[name] for name in names)
+        for names in [("odd_registers", "odd_lanes")]
+        for width in (8, 12, 16, 24, 32)
+    }
+    assert [width for width, count in odd.items() if count] == [12, 24]
+    assert odd[12] >= 2 * 8 * 8 * 32  # a load or a product, and a sum
+
+
+def test_what_vectors_leave_over_of_a_thread_s_part_is_little() -> None:
+    """Each input is copied by a loop over threads, whose bounds are no numbers; LLVM makes vectors of eight of it."""
+    found = of_point(Concatenate((1, 2, 5, 5, 16), 3)).parallel
+    assert 8 * found["stores"] + found["scalar_stores"] == pytest.approx(3 * 2 * 5 * 5 * 16, rel=0.02)
+    assert found["scalar_stores"] < 10
+
+
+_CODE = """
+define internal fastcc void @kernel_compute_(ptr %out, ptr %in) {{
+entry:
+  br label %outer
+
+outer:                                            ; preds = %inner_done, %entry
+  %i = phi i64 [ 0, %entry ], [ %i_next, %inner_done ]
+  br label %inner
+
+inner:                                            ; preds = %inner, %outer
+  %j = phi i64 [ {start}, %outer ], [ %j_next, %inner ]
+  %a = getelementptr inbounds float, ptr %in, i64 %j
+  %x = load <16 x float>, ptr %a, align 4
+  %y = fmul <16 x float> %x, %x
+  store <16 x float> %y, ptr %a, align 4
+  %j_next = add nuw nsw i64 %j, {step}
+  %inner_left = icmp {relation} i64 {compared}, {bound}
+  br i1 %inner_left, label %inner_done, label %inner
+
+inner_done:                                       ; preds = %inner
+  %i_next = add nuw nsw i64 %i, 1
+  %left = icmp eq i64 %i_next, 5
+  br i1 %left, label %done, label %outer
+
+done:                                             ; preds = %inner_done
+  ret void
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "relation", "compared", "bound", "trips"),
+    [
+        (0, 1, "eq", "%j_next", 7, 7),
+        (0, 16, "eq", "%j_next", 128, 8),
+        (0, 1, "eq", "%j", 7, 8),
+        (3, 2, "ugt", "%j", 8, 4),  # 3, 5, 7, 9
+        (3, 2, "ugt", "%j", 9, 5),
+        (3, 2, "uge", "%j", 9, 4),
+        (10, -1, "eq", "%j_next", 0, 10),
+    ],
+)
+def test_trips_of_loops_are_those_of_their_comparisons(
+    start: int, step: int, relation: str, compared: str, bound: int, trips: int
+) -> None:
+    code = _CODE.format(start=start, step=step, relation=relation, compared=compared, bound=bound)
+    found = executed(code, LANES)
+    assert not found.guessed
+    assert found.serial["arithmetic"] == found.serial["loads"] == found.serial["stores"] == 5 * trips
+
+
+def test_a_loop_without_a_number_is_told_as_guessed() -> None:
+    code = _CODE.format(start=0, step=1, relation="eq", compared="%j_next", bound="%unknown")
+    assert executed(code, LANES).guessed
+    (function,) = functions_of(code)
+    assert function.guessed and not function.parallel
