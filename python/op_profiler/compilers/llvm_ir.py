@@ -1,7 +1,7 @@
 """How often each instruction of a kernel runs, from the optimized LLVM IR that a build leaves.
 
-The bounds of a kernel's loops are numbers that stand in its code. So the trips of each loop are known, and with them how
-often each block of instructions runs: a static block frequency, as in Wu & Larus, Static branch frequency and program
+The bounds of a kernel's loops are numbers in its code. So the trips of each loop are known, and with them how often
+each block of instructions runs: a static block frequency, as in Wu & Larus, Static branch frequency and program
 profile analysis (MICRO 1994), with counted loops in place of guessed ones. What is handed to the thread pool is a
 function of its own whose outermost loop runs over a part; here it runs over all of them.
 """
@@ -22,7 +22,7 @@ _MOST_STEPS = 64
 """Additions that are followed from one iteration's index to the next one's: LLVM unrolls by less."""
 
 _VECTORS = "vector.body"
-"""LLVM's name for a loop of vectors. What these leave over is done by ``vec.epilog.vector.body``, and then one by one."""
+"""LLVM's name for a loop of vectors. What these leave is done by ``vec.epilog.vector.body``, and then one by one."""
 _TOO_FEW = "%min.iters.check"
 """LLVM's name for a comparison whether a loop has fewer iterations than its vectors do at once."""
 
@@ -72,8 +72,9 @@ def functions_of(code: str) -> list[Function]:
 
 
 def _texts(code: str) -> Iterator[tuple[str, list[str]]]:
-    """Names and lines; an instruction that stands on several lines becomes one, and marks for debuggers are left out."""
-    name, lines = "", []
+    """Names and lines; an instruction on several lines becomes one, and marks for debuggers are left out."""
+    name = ""
+    lines: list[str] = []
     for line in code.split("\n"):
         if line.startswith("define "):
             found = _NAME.search(line)
@@ -244,7 +245,7 @@ class _Graph:
         return head.startswith(_VECTORS) or not any(other.startswith(_VECTORS) for other in self.loops)
 
     def _left_over(self) -> float:
-        """Iterations that a remainder has on average: half of what would have been one more of the vectors before it."""
+        """Iterations that a remainder has on average: half of those that one more step of the vectors would do."""
         vectors = [self._stride(loop) for head, loop in self.loops.items() if _VECTORS in head]
         return max(min(vectors) / 2, 1.0)
 

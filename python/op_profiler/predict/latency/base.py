@@ -9,6 +9,7 @@ import numpy as np
 
 from op_profiler.predict.latency.correction import Correction
 from op_profiler.predict.latency.kernel_model import KernelModel
+from op_profiler.predict.latency.loop_columns import loop_columns
 from op_profiler.predict.latency.method import Method
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.regression import Fitted, Regressor, fit_all
@@ -46,12 +47,13 @@ class Base:
         return cls(roofline, kernels)
 
     def columns(self, query: Query, device: int = _OWN) -> np.ndarray:
-        """What regressions see where loops are known, float32: what they see where these are not, the loops, and the
-        logarithms of the model's two times over the roofline bound."""
+        """What regressions see where loops are known, float32: what they see where these are not, what is told of the
+        loops, and the logarithms of the model's two times over the roofline bound."""
         assert self.kernels is not None
         bound = self.roofline.bound_us(query.amounts, query.threads)
         above = np.log(self.kernels.times_us(query) / bound[:, None])
-        return np.concatenate([self.plain_columns(query, device), query.loops, above.astype(np.float32)], axis=1)
+        told = loop_columns(query.loops)
+        return np.concatenate([self.plain_columns(query, device), told, above.astype(np.float32)], axis=1)
 
     def plain_columns(self, query: Query, device: int = _OWN) -> np.ndarray:
         """What regressions see where loops are not known, float32: columns of the query, and whose times they are."""

@@ -196,7 +196,7 @@ def _norm(times: np.ndarray) -> np.ndarray:
 
 
 def _overlapping(times: np.ndarray) -> list[np.ndarray]:
-    """Times of what goes on side by side: instructions of all sorts, which add up, loads, chains of sums, each cache."""
+    """Times of what goes on side by side: instructions of all sorts, which add up, loads, chains of sums, caches."""
     return [times[:, names].sum(axis=1) for names in _GROUPS]
 
 

@@ -23,6 +23,7 @@ from op_profiler.shipped import shipped_processors
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
     from op_profiler.compilers.loop_nest import Kernel
+    from op_profiler.compilers.tvm_types import Target
 
 _DESCRIPTION = 10
 """Raised where loops are read or described otherwise than before: what is kept of them is then asked for again."""
@@ -151,18 +152,20 @@ def _described(read: Callable[[], Kernel]) -> np.ndarray:
 
 
 def _asked(operator: Operator, target: str) -> np.ndarray:
-    from op_profiler.building.requested_model import compiled_for
     from op_profiler.compilers.compiler import compiler_in_use
-    from op_profiler.targets.target import kind_of, resolve_target
 
     tensors = (*operator.inputs, *operator.params, *operator.outputs)
     precision: Precision = "int8" if any(tensor.dtype in ("int8", "uint8") for tensor in tensors) else "float32"
+    # A target that this LLVM does not know has none.
+    return _described(lambda: compiler_in_use().read_kernel(operator, _resolved(target, precision)))
 
-    def read() -> Kernel:
-        resolved = compiled_for(kind_of(target), precision, resolve_target(target))
-        return compiler_in_use().read_kernel(operator, resolved)
 
-    return _described(read)  # a target that this LLVM does not know has none
+@functools.lru_cache(maxsize=4)
+def _resolved(target: str, precision: Precision) -> Target:
+    from op_profiler.building.requested_model import compiled_for
+    from op_profiler.targets.target import kind_of, resolve_target
+
+    return compiled_for(kind_of(target), precision, resolve_target(target))
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from op_profiler.predict.latency.gaussian_process import GaussianProcess
 from op_profiler.predict.latency.interpolation import Interpolation
 from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.kernel_model import KernelModel
+from op_profiler.predict.latency.loop_columns import NAMES as TOLD_NAMES
 from op_profiler.predict.latency.predictor import Measured, Predictor
 from op_profiler.predict.latency.query import SETTING_NAMES, Query, unknown_loops
 from op_profiler.predict.latency.regression import Boosted, Regressor
@@ -151,7 +152,7 @@ def kept(name: str, make: Callable[[], Predictor], note: Callable[[str], None]) 
     return predictor
 
 
-_COLUMNS = [*NAMES, *SETTING_NAMES, *LOOP_NAMES]
+_COLUMNS = [*NAMES, *SETTING_NAMES, *LOOP_NAMES, *TOLD_NAMES]
 _PROCESS = ("variances", "noise", "coefficients")
 _POINTS = tuple(field.name for field in dataclasses.fields(Query) if field.name not in ("loops", "op_sets"))
 
