@@ -4,7 +4,7 @@
 
 Families of networks are held out in groups, as in `held_out_models.py`: regressions are fitted without a group's
 networks, without what was sampled from them, and without their operators wherever else those were measured. Nothing is
-looked up or interpolated. Scored are the networks that features may be chosen by (`held_out_models.LOOKED_AT`).
+looked up or interpolated. Scored are the networks that features may be chosen by (`held_out_models.looked_at`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from common import provenance, store
-from held_out_models import LOOKED_AT
+from held_out_models import looked_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,12 +94,12 @@ def predicted(examples: Examples, variant: tuple[Columns, bool], keep: Callable[
 
 
 def errors(examples: Examples, latency_us: np.ndarray) -> dict[str, Any]:
-    """Of whole networks of `LOOKED_AT`, and of their operators above 20 us."""
+    """Of whole networks that may be looked at, and of their operators above 20 us."""
     import numpy as np
 
     from op_profiler.predict.latency.held_out import HEAVY_US, family_of
 
-    shown = np.array([family_of(name) in LOOKED_AT for name in examples.models]) & ~examples.sampled
+    shown = np.array([looked_at(name) for name in examples.models]) & ~examples.sampled
     inside = shown[examples.model]
     heavy = inside & (examples.latency_us > HEAVY_US)
     runs = np.unique(np.stack([examples.model[inside], examples.threads[inside]]), axis=1).T
