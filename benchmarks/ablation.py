@@ -97,7 +97,7 @@ def errors(examples: Examples, latency_us: np.ndarray) -> dict[str, Any]:
     """Of whole networks that may be looked at, and of their operators above 20 us."""
     import numpy as np
 
-    from op_profiler.predict.latency.held_out import HEAVY_US, family_of
+    from op_profiler.predict.latency.held_out import HEAVY_US
 
     shown = np.array([looked_at(name) for name in examples.models]) & ~examples.sampled
     inside = shown[examples.model]
