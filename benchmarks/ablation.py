@@ -30,8 +30,9 @@ def variants() -> dict[str, tuple[Columns, bool]]:
     """What regressions see, and whether they start from the model of kernels; by what is left out."""
     from op_profiler.predict.latency import default_schedule
     from op_profiler.predict.latency.features import NAMES
+    from op_profiler.predict.latency.loop_columns import NAMES as LOOPS
+    from op_profiler.predict.latency.loop_columns import SLOW
     from op_profiler.predict.latency.query import SETTING_NAMES
-    from op_profiler.predict.latency.traffic import NAMES as LOOPS
 
     everything = [*NAMES, *SETTING_NAMES, "device", *LOOPS, "model", "model of kinds"]
 
@@ -50,7 +51,8 @@ def variants() -> dict[str, tuple[Columns, bool]]:
         "how often a network calls": without(("calls",)),
         "loops: traffic of caches": without(of("past_", "scattered", "to_memory", "from_memory")),
         "loops: strides and evictions": without(of("stride", "aliasing", "evicted")),
-        "loops: instructions and sums": without((*of("instructions", "chain", "calls", "loads"), "main_accumulators")),
+        "loops: instructions and sums": without(of("main_instructions", "multiply_adds", "chain", "main_accumulators")),
+        "code: what is executed": without(of("executed", *(f"{name}_share" for name in SLOW))),
         "loops: what one thread does": without(of("serial", "stages", "packed")),
         "rules of default schedules": without(default_schedule.NAMES),
     }

@@ -11,17 +11,17 @@ import numpy as np
 from op_profiler.compilers.executed import CLASSES
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
-_SLOW = ("scalar_loads", "gathered", "inserted", "selected", "exponentials", "functions", "odd_lanes")
+SLOW = ("scalar_loads", "gathered", "inserted", "selected", "exponentials", "functions", "odd_lanes")
 """Classes whose part of all instructions is told."""
 _PARTS = ("parallel", "serial")
 _COUNTS = [[LOOP_NAMES.index(f"{part}_{name}") for name in CLASSES] for part in _PARTS]
 _OTHERS = [at for at, name in enumerate(LOOP_NAMES) if not any(at in columns for columns in _COUNTS)]
-_AT = [CLASSES.index(name) for name in _SLOW]
+_AT = [CLASSES.index(name) for name in SLOW]
 
 NAMES: tuple[str, ...] = (
     *(LOOP_NAMES[at] for at in _OTHERS),
     "executed_instructions",
-    *(f"{name}_share" for name in _SLOW),
+    *(f"{name}_share" for name in SLOW),
 )
 """Names of the columns that `loop_columns` returns."""
 
