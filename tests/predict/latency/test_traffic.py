@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -183,6 +184,25 @@ def test_the_model_of_kernels_learns_costs_that_made_the_times() -> None:
     off = learned.times_us(query)[400:, 0] / latency[400:] - 1
     assert np.abs(off).mean() < 0.1
     assert np.isnan(learned.times_us(query.without_loops())).all()
+
+
+def test_few_kernels_tell_how_a_device_differs_from_others() -> None:
+    """It is three times as slow at instructions, and in other ways like the others; a dozen products show no more."""
+    products = [
+        traffic_features([product(16, int(n), int(k))]) for n, k in itertools.product((64, 256), range(32, 200, 32))
+    ]
+    copies = [traffic_features([copy(int(size))]) for size in (1 << 12, 1 << 16, 1 << 20, 1 << 24)]
+    learned, asked = query_of(products, [1] * len(products)), query_of(copies, [1] * len(copies))
+    other = KernelModel.fit(learned.without_loops(), np.ones(len(learned)), np.ones(len(learned)))
+    other = model_of(other.threads, other.log_costs + np.random.default_rng(0).normal(0, 0.7, other.log_costs.shape))
+    slower = other.log_costs + np.log(3.0) * (np.arange(other.log_costs.shape[1]) < len(TERMS))
+    truth = model_of(other.threads, slower)
+    times, weight = truth.times_us(learned)[:, 0], np.ones(len(learned))
+    off = [
+        np.abs(np.log(found.times_us(asked)[:, 0] / truth.times_us(asked)[:, 0])).max()
+        for found in (KernelModel.fit(learned, times, weight, like) for like in ((), (other,)))
+    ]
+    assert off[1] < 0.1 and off[1] < off[0] / 2
 
 
 def test_the_model_of_kernels_learns_costs_of_a_kind_from_those_of_all() -> None:

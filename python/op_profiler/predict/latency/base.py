@@ -39,11 +39,18 @@ class Base:
     vector_ratio: float = 1.0
 
     @classmethod
-    def fit(cls, roofline: Roofline, query: Query, latency_us: np.ndarray, weight: np.ndarray) -> Base:
-        """From measurements, one an entry of `query`."""
+    def fit(
+        cls,
+        roofline: Roofline,
+        query: Query,
+        latency_us: np.ndarray,
+        weight: np.ndarray,
+        like: Sequence[KernelModel] = (),
+    ) -> Base:
+        """From measurements, one an entry of `query`; `like`: of other devices, see `KernelModel.fit`."""
         if query.has_loops.sum() < FEWEST_WITH_LOOPS:
             return cls(roofline, None)
-        kernels = KernelModel.fit(query, latency_us, weight)
+        kernels = KernelModel.fit(query, latency_us, weight, like)
         return cls(roofline, kernels)
 
     def columns(self, query: Query, device: int = _OWN) -> np.ndarray:

@@ -14,6 +14,7 @@ from op_profiler.predict.latency.base import Base, Lesson, trained
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import WITHOUT_LOOPS, Spread, conformal_quantile, first_half
+from op_profiler.predict.latency.kernel_model import KernelModel
 from op_profiler.predict.latency.method import Method
 from op_profiler.predict.latency.predictor import Measured, Predictor, query_of
 from op_profiler.predict.latency.query import Query
@@ -100,17 +101,20 @@ def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
     """Of the device that will be asked about, in its usual state, and behind it of the others."""
     others = [steady(one) for one in others if len(one)]
     first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
-    own = _lesson(examples, vector_ratio(first, examples.devices[int(examples.device[0])]))
-    return [own, *(_lesson(one, weight=_ELSEWHERE) for one in others)]
+    elsewhere = [_lesson(one, weight=_ELSEWHERE) for one in others]
+    like = [one.base.kernels for one in elsewhere if one.base.kernels is not None]
+    return [_lesson(examples, vector_ratio(first, examples.devices[int(examples.device[0])]), like=like), *elsewhere]
 
 
-def _lesson(examples: Examples, vector_ratio: float = 1.0, weight: float = 1.0) -> Lesson:
-    """Of one device, in its usual state."""
+def _lesson(
+    examples: Examples, vector_ratio: float = 1.0, weight: float = 1.0, like: Sequence[KernelModel] = ()
+) -> Lesson:
+    """Of one device, in its usual state; `like`: of others."""
     query = query_of(examples)
     device = examples.devices[int(examples.device[0])]
     roofline = Roofline.of(query.amounts, query.threads, examples.latency_us, device.peaks, device.cache_bytes)
     weights = weights_of(examples)
-    base = dataclasses.replace(Base.fit(roofline, query, examples.latency_us, weights), vector_ratio=vector_ratio)
+    base = dataclasses.replace(Base.fit(roofline, query, examples.latency_us, weights, like), vector_ratio=vector_ratio)
     target = np.log(examples.latency_us / roofline.bound_us(query.amounts, query.threads))
     return Lesson(base, query, target, weight * weights)
 

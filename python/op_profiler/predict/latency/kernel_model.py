@@ -10,6 +10,7 @@ those of each kind. What the calls around a kernel leave in the caches is not fe
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,6 +45,10 @@ _ONE_OFF = 0.3
 """Errors beyond this, on a logarithmic scale, count less than by their square."""
 _FARTHEST = 3.0
 """Kernels that are more than a factor of twenty off count no more than those."""
+_TOGETHER = np.repeat(np.eye(3), (len(TERMS), len(MOVED), 2), axis=0)
+"""Devices differ in all instructions, in all that is moved, and in calls, before each cost differs by itself."""
+_NEAR_OTHERS = 0.2
+"""How far costs are from the mean of other devices', on a logarithmic scale, where no kernel tells."""
 _NEAR = 0.5
 """How far costs of a kind are from those of all, on a logarithmic scale, where its kernels do not tell."""
 
@@ -64,23 +69,32 @@ class KernelModel:
     log_costs_of_kinds: np.ndarray
 
     @classmethod
-    def fit(cls, query: Query, latency_us: np.ndarray, weight: np.ndarray) -> KernelModel:
-        """From measured kernels, one an entry of `query`; those whose loops are not known are left out."""
-        start = np.log([*_START_US.values(), _CALL_US, _SPLIT_US])
+    def fit(
+        cls, query: Query, latency_us: np.ndarray, weight: np.ndarray, like: Sequence[KernelModel] = ()
+    ) -> KernelModel:
+        """From measured kernels, one an entry of `query`; those whose loops are not known are left out.
+
+        Args:
+            like: of other devices: costs that few kernels do not tell are as theirs.
+        """
         used = _threads_used(query)
         counts, of_all, of_kinds = np.unique(used), [], []
         for count in counts:
             mine = np.flatnonzero((used == count) & query.has_loops)
-            costs = _fitted(query, latency_us, weight, _drawn(mine, _MOST_FITTED), start) if len(mine) else start
-            rows = [_drawn(mine[query.kinds[mine] == kind], _MOST_OF_KIND) for kind in range(len(KINDS))]
+            start, apart = _start(like, int(count))
+            costs, some = start, _drawn(mine, _MOST_FITTED)
+            if len(some) and like:
+                costs = _fitted(query, latency_us, weight, some, start, moves=_TOGETHER)
+                costs = _fitted(query, latency_us, weight, some, costs, _NEAR_OTHERS)
+            elif len(some):
+                costs = _fitted(query, latency_us, weight, some, start)
             of_all.append(costs)
-            of_kinds.append(
-                [
-                    _fitted(query, latency_us, weight, some, costs, _NEAR) if len(some) >= _FEWEST_OF_KIND else costs
-                    for some in rows
-                ]
-            )
-        return cls(counts, np.array(of_all), np.array(of_kinds))
+            for kind in range(len(KINDS)):
+                some = _drawn(mine[query.kinds[mine] == kind], _MOST_OF_KIND)
+                first = costs + apart[kind]
+                told = len(some) >= _FEWEST_OF_KIND
+                of_kinds.append(_fitted(query, latency_us, weight, some, first, _NEAR) if told else first)
+        return cls(counts, np.array(of_all), np.array(of_kinds).reshape(len(counts), len(KINDS), -1))
 
     def times_us(self, query: Query) -> np.ndarray:
         """Microseconds by the costs of all kernels, and by those of the kernel's kind.
@@ -150,6 +164,18 @@ class _Parts:
         return shares
 
 
+def _start(like: Sequence[KernelModel], threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the fit of a thread count begins: logarithms of costs of all kernels, and how far those of each kind are
+    from these. Means over other devices, each at the thread count that comes nearest."""
+    start = np.log([*_START_US.values(), _CALL_US, _SPLIT_US])
+    if not like:
+        return start, np.zeros((len(KINDS), len(start)))
+    found = [(one, int(np.argmin(np.abs(one.threads - threads)))) for one in like]
+    of_all = [one.log_costs[at] for one, at in found]
+    apart = [one.log_costs_of_kinds[at] - one.log_costs[at] for one, at in found]
+    return np.mean(of_all, axis=0), np.mean(apart, axis=0)
+
+
 def _drawn(rows: np.ndarray, most: int) -> np.ndarray:
     return np.random.default_rng(0).permutation(rows)[:most]
 
@@ -161,28 +187,36 @@ def _fitted(
     rows: np.ndarray,
     start: np.ndarray,
     near: float = np.inf,
+    moves: np.ndarray | None = None,
 ) -> np.ndarray:
     """Costs that bring the kernels of some rows, all of one thread count, to their times.
 
     Args:
         near: how far from `start` a cost is no surprise: as much as one kernel that is `_ONE_OFF` off.
+        moves: directions in which costs change, shape (costs, directions); None: each by itself.
     """
     from scipy.optimize import least_squares
 
     parts = _parts(query.take(rows), int(_threads_used(query)[rows[0]]))
     target, root_weight = np.log(latency_us[rows]), np.sqrt(weight[rows])
 
-    def off(log_costs: np.ndarray) -> np.ndarray:
-        errors = np.clip(np.log(parts.time_us(log_costs)) - target, -_FARTHEST, _FARTHEST) * root_weight
-        return np.concatenate([errors, (log_costs - start) * (_ONE_OFF / near)])
+    moves = np.eye(len(start)) if moves is None else moves
 
-    def slopes(log_costs: np.ndarray) -> np.ndarray:
+    def off(moved: np.ndarray) -> np.ndarray:
+        log_costs = start + moves @ moved
+        errors = np.clip(np.log(parts.time_us(log_costs)) - target, -_FARTHEST, _FARTHEST) * root_weight
+        return np.concatenate([errors, moved * (_ONE_OFF / near)])
+
+    def slopes(moved: np.ndarray) -> np.ndarray:
+        log_costs = start + moves @ moved
         time_us = parts.time_us(log_costs)
         counts = np.abs(np.log(time_us) - target) < _FARTHEST
         each = parts.slopes_us(log_costs) * (counts * root_weight / time_us)[:, None]
-        return np.concatenate([each, np.eye(len(start)) * (_ONE_OFF / near)])
+        return np.concatenate([each @ moves, np.eye(len(moved)) * (_ONE_OFF / near)])
 
-    return np.asarray(least_squares(off, start, slopes, loss="soft_l1", f_scale=_ONE_OFF, max_nfev=_STEPS).x)
+    nothing = np.zeros(moves.shape[1])
+    found = least_squares(off, nothing, slopes, loss="soft_l1", f_scale=_ONE_OFF, max_nfev=_STEPS).x
+    return np.asarray(start + moves @ found)
 
 
 def _threads_used(query: Query) -> np.ndarray:
