@@ -38,18 +38,21 @@ class Spread:
     typical_above_bound: float
     bound_width: float
 
-    def half_width(self, query: Query, tier: str) -> np.ndarray:
-        """Half of the interval of each entry, on a logarithmic scale."""
-        if tier == "bound" or self.scale is None:
-            return np.full(len(query), self.bound_width)
-        quantile = self.quantiles[tier]
-        if tier == "regressed":
-            return np.where(query.has_loops, quantile, self.quantiles[WITHOUT_LOOPS]) * self._expected(query)
-        return quantile * self._expected(query)
+    def half_width(self, query: Query, tiers: str | np.ndarray) -> np.ndarray:
+        """Half of the interval of each entry, on a logarithmic scale; NaN for what is unsupported.
 
-    def _expected(self, query: Query) -> np.ndarray:
-        assert self.scale is not None
-        return np.exp(self.scale.predict(query.columns))
+        Args:
+            tiers: name of the tier of all entries, or of each.
+        """
+        if self.scale is None:
+            return np.full(len(query), self.bound_width)
+        names = np.broadcast_to(np.asarray(tiers), (len(query),))
+        names = np.where((names == "regressed") & ~query.has_loops, WITHOUT_LOOPS, names)
+        found = np.full(len(query), np.nan)
+        for name in set(names.tolist()) - {"bound", "unsupported"}:
+            found[names == name] = self.quantiles[name]
+        # Once for all tiers: trees take about as long for few entries as for many.
+        return np.where(names == "bound", self.bound_width, found * np.exp(self.scale.predict(query.columns)))
 
     @classmethod
     def of(cls, query: Query, errors: dict[str, np.ndarray], above_bound: np.ndarray) -> Spread:

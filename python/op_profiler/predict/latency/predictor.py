@@ -285,11 +285,7 @@ class Predictor:
         whether they are `outside`."""
         tier, log_ratio = self._tiers(query, too_large)
         latency = self.roofline.bound_us(query.amounts, query.threads) * np.exp(log_ratio)
-        width = np.full(len(query), np.nan)
-        for number in (SAMPLED, INTERPOLATED, REGRESSED, BOUND):
-            mine = tier == number
-            if mine.any():
-                width[mine] = self.spread.half_width(query.take(mine), TIERS[number])
+        width = self.spread.half_width(query, np.array(TIERS)[tier])
         outside = self._outside(query) & (tier > SAMPLED) & (tier < UNSUPPORTED)
         latency[tier == UNSUPPORTED] = np.nan
         return latency, np.where(outside, 2 * width, width), tier, outside
