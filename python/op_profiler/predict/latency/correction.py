@@ -19,6 +19,7 @@ from op_profiler.predict.latency.kernel_model import KernelModel
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
+from op_profiler.predict.latency.traffic import PARTS
 from op_profiler.predict.latency.vectors import in_other_vectors
 
 _APART, _NEAR = 10.0, 3.0
@@ -29,7 +30,6 @@ _KIND_COLUMNS = [NAMES.index(f"is_{kind}") for kind in KINDS]
 _WINDOWED = ("is_conv2d", "is_depthwise", "is_grouped", "is_other_conv", "is_pool")
 _BLOCKED_RANK, _PLAIN_RANK = 5, 4
 _CONTIGUOUS_BYTES = 4
-_WHERE = ("parallel", "serial")
 _ODD_SHARE = 0.1
 """Of a kernel's instructions that makes it one of odd vectors."""
 
@@ -146,7 +146,7 @@ def _odd_lanes(query: Query) -> np.ndarray:
     """Whether vectors hold a number of values that is no power of two: each processor is slow at these in a way of its
     own. Shape (entries, 1)."""
     odd, all_of_them = (
-        sum(2.0 ** query.loops[:, LOOP_NAMES.index(f"{where}_{name}")].astype(np.float64) - 1.0 for where in _WHERE)
+        sum(2.0 ** query.loops[:, LOOP_NAMES.index(f"{part}_{name}")].astype(np.float64) - 1.0 for part in PARTS)
         for name in ("odd_lanes", "arithmetic")
     )
     return np.asarray(odd > _ODD_SHARE * all_of_them, dtype=np.float64)[:, None]

@@ -44,9 +44,9 @@ class Spread:
         Args:
             tiers: name of the tier of all entries, or of each.
         """
-        if self.scale is None:
-            return np.full(len(query), self.bound_width)
         names = np.broadcast_to(np.asarray(tiers), (len(query),))
+        if self.scale is None:
+            return np.where(names == "unsupported", np.nan, self.bound_width)
         names = np.where((names == "regressed") & ~query.has_loops, WITHOUT_LOOPS, names)
         found = np.full(len(query), np.nan)
         for name in set(names.tolist()) - {"bound", "unsupported"}:

@@ -199,7 +199,6 @@ def _fitted(
 
     parts = _parts(query.take(rows), int(_threads_used(query)[rows[0]]))
     target, root_weight = np.log(latency_us[rows]), np.sqrt(weight[rows])
-
     moves = np.eye(len(start)) if moves is None else moves
 
     def off(moved: np.ndarray) -> np.ndarray:

@@ -10,11 +10,11 @@ import numpy as np
 
 from op_profiler.compilers.executed import CLASSES
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
+from op_profiler.predict.latency.traffic import PARTS
 
 SLOW = ("scalar_loads", "gathered", "inserted", "selected", "exponentials", "functions", "odd_lanes")
 """Classes whose part of all instructions is told."""
-_PARTS = ("parallel", "serial")
-_COUNTS = [[LOOP_NAMES.index(f"{part}_{name}") for name in CLASSES] for part in _PARTS]
+_COUNTS = [[LOOP_NAMES.index(f"{part}_{name}") for name in CLASSES] for part in PARTS]
 _OTHERS = [at for at, name in enumerate(LOOP_NAMES) if not any(at in columns for columns in _COUNTS)]
 _AT = [CLASSES.index(name) for name in SLOW]
 

@@ -57,11 +57,13 @@ PAGES = {
 """Places for addresses of pages. Who steps by pages needs another one at each step, and with a power of two between
 them they lead to a few sets."""
 
+PARTS = ("parallel", "serial")
+"""Of a kernel: what the thread pool does, and the rest."""
 TERMS = ("chain", *CLASSES)
 """Cycles in which sums wait for themselves, and instructions by their class."""
 MOVED = (*LEVELS, *PAGES, "scattered")
 NAMES: tuple[str, ...] = (
-    *(f"{part}_{name}" for part in ("parallel", "serial") for name in (*TERMS, *MOVED)),
+    *(f"{part}_{name}" for part in PARTS for name in (*TERMS, *MOVED)),
     "multiply_adds",
     "evicted_l1",
     "evicted_l2",
@@ -172,7 +174,7 @@ def traffic_features(kernel: Kernel) -> np.ndarray:
             values["stored_to_memory"] += moved * access.written
             size = access.elements * access.item_bytes
             values["packed_bytes"] += size * (access.written and not access.argument and size > _LARGE_BYTES)
-    for part, by_class in (("parallel", counts.parallel), ("serial", counts.serial)):
+    for part, by_class in zip(PARTS, (counts.parallel, counts.serial)):
         values |= {f"{part}_{name}": by_class[name] for name in CLASSES}
     moved, clean = (np.sum(part, axis=0) for part in ([s.moved for s in stages], [s.without_eviction for s in stages]))
     places = [_FIRST, _SECOND]
@@ -185,7 +187,7 @@ def traffic_features(kernel: Kernel) -> np.ndarray:
 
 def _by_schedule(stages: Sequence[_Stage]) -> Executed:
     """What a kernel of another device executes, as far as its loops tell."""
-    found = {name: dict.fromkeys(CLASSES, 0.0) for name in ("parallel", "serial")}
+    found = {part: dict.fromkeys(CLASSES, 0.0) for part in PARTS}
     for stage in stages:
         counts = found["parallel" if stage.parallel else "serial"]
         for name, term in _OF_SCHEDULE.items():
