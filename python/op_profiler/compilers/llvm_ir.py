@@ -17,12 +17,16 @@ from collections.abc import Iterator, Sequence
 
 PARALLEL = "__tvm_parallel_lambda"
 _COMPUTES = "_compute_"
-_GUESSED_TRIPS = 8.0
+_GUESSED_TRIPS, _GUESSED_FIRST_TRIPS = 8.0, 4.0
 _MOST_STEPS = 64
 """Additions that are followed from one iteration's index to the next one's: LLVM unrolls by less."""
 
 _VECTORS = "vector.body"
 """LLVM's name for a loop of vectors. What these leave is done by ``vec.epilog.vector.body``, and then one by one."""
+_FIRST = ".prol"
+"""LLVM's name for what does the first iterations of an unrolled loop: fewer than one iteration of that does."""
+_ALIKE = ".pre-phi"
+"""LLVM's name for a value that is the same on all ways that lead to it."""
 _TOO_FEW = "%min.iters.check"
 """LLVM's name for a comparison whether a loop has fewer iterations than its vectors do at once."""
 
@@ -88,10 +92,10 @@ def _texts(code: str) -> Iterator[tuple[str, list[str]]]:
         elif name and line and "#dbg_" not in line:
             if not line.startswith(" "):
                 lines.append(line)
-            elif not line.startswith("   "):
-                lines.append(line[2:].split(", !", 1)[0])
-            elif lines:
+            elif lines and (line.startswith("   ") or line.startswith("  ]")):
                 lines[-1] += line
+            else:
+                lines.append(line[2:].split(", !", 1)[0])
 
 
 def _function(name: str, lines: Sequence[str]) -> Function:
@@ -238,16 +242,21 @@ class _Graph:
         if self.parts is not None and len(self.around[head]) == 1:
             return max(self.parts / self._stride(loop), 1.0) if self._is_main(head) else self._left_over()
         self.guessed = True
-        return _GUESSED_TRIPS
+        return _GUESSED_FIRST_TRIPS if head.endswith(_FIRST) else _GUESSED_TRIPS
 
     def _is_main(self, head: str) -> bool:
-        """Whether a loop is no remainder of one that LLVM made vectors of."""
-        return head.startswith(_VECTORS) or not any(other.startswith(_VECTORS) for other in self.loops)
+        """Whether an outermost loop is no remainder of one that LLVM made vectors of."""
+        return head.startswith(_VECTORS) or not any(other.startswith(_VECTORS) for other in self._outermost)
 
     def _left_over(self) -> float:
         """Iterations that a remainder has on average: half of those that one more step of the vectors would do."""
-        vectors = [self._stride(loop) for head, loop in self.loops.items() if _VECTORS in head]
+        vectors = [self._stride(self.loops[head]) for head in self._outermost if _VECTORS in head]
         return max(min(vectors) / 2, 1.0)
+
+    @functools.cached_property
+    def _outermost(self) -> list[str]:
+        """First blocks of the loops that are in no other loop."""
+        return [head for head in self.loops if len(self.around[head]) == 1]
 
     def _counted(self, label: str, loop: _Loop) -> float | None:
         """Trips by a comparison of the index with a number; None where that is not what a block ends with."""
@@ -267,17 +276,34 @@ class _Graph:
         if index is None or not _NUMBER.match(bound):
             return None
         starts = [start for start, source in _INCOMING.findall(index[2]) if source not in loop.body]
-        step = self._step(index, loop)
-        if not starts or not _NUMBER.match(starts[0]) or not step:
+        start, step = self._start(starts[0]) if starts else None, self._step(index, loop)
+        if start is None or not step:
             return None
-        distance = float(bound) - float(starts[0])
+        distance = float(bound) - start
         if relation in ("eq", "ne"):
             trips = distance / step + (beyond == 0)
         else:  # it goes on below the bound, or up to it
             goes_on_at = relation.endswith("e") == (branch[2] in loop.body)
             steps = (distance - beyond) / step
             trips = math.floor(steps) + 2 if goes_on_at else math.ceil(steps) + 1
+        if trips < 1 and not _NUMBER.match(starts[0]):
+            return 1.0  # those before it leave it nothing, on the way that is usual
         return trips if trips >= 1 else None
+
+    def _start(self, value: str, behind: frozenset[str] = frozenset()) -> float | None:
+        """Where an index begins: where ways meet, the farthest of them, which did the first iterations.
+
+        Args:
+            behind: values that were followed already, since an index leads back to itself.
+        """
+        if _NUMBER.match(value):
+            return float(value)
+        index, added = self._index(value)
+        if index is None or index[1] in behind:
+            return None
+        ways = [self._start(one, behind | {index[1]}) for one, _ in _INCOMING.findall(index[2])]
+        known = [way for way in ways if way is not None]
+        return max(known) + added if known else None
 
     def _index(self, value: str) -> tuple[re.Match[str] | None, float]:
         """The index of a loop that a value is made of, and the number that was added to it."""
@@ -285,9 +311,11 @@ class _Graph:
         for _ in range(_MOST_STEPS):
             made = self.defined.get(value, "")
             phi, step, cast = _PHI.match(made), _STEP.match(made), _CAST.match(made)
-            if phi is not None:
+            if phi is not None and _ALIKE in value:
+                value = _INCOMING.findall(phi[2])[0][0]
+            elif phi is not None:
                 return phi, added
-            if step is not None:
+            elif step is not None:
                 added += float(step[3]) * (-1 if step[1] == "sub" else 1)
                 value = step[2]
             elif cast is not None:

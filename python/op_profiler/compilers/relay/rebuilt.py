@@ -15,6 +15,9 @@ from op_profiler.operators.operator import Operator
 _PARAMETER = re.compile(r"(?<![\w%.:])([ip])(\d+)(\.\d+)?(?!\w)")
 _ARGUMENT = re.compile(r"(%?\w+?)(?:\.(\d+))?")
 _CONSTANT = re.compile(r"const:(\w+?)\[([\d, ]*)\]")
+_POWER = re.compile(r"power\(.*const:\w+\[\]$")
+_REAL, _WHOLE = 0.3, 3
+"""What constants hold."""
 _MISSING = re.compile(r"required field '(\w+)'")
 _ATTRIBUTES = {
     "nn.contrib_dense_pack": "relay.attrs.DensePackAttrs",
@@ -30,7 +33,8 @@ _NOT_MADE = frozenset({"collapse_sum_to", "dyn.expand_dims", "hardswish", "nn.di
 def relay_function(operator: Operator) -> Any:
     """A type-checked primitive function.
 
-    Constants inside of a function are described by their shape alone; they hold ones.
+    Constants inside of a function are described by their shape alone. They hold numbers that nothing simplifies away:
+    a product with one would be a copy, and another kernel.
 
     Raises:
         ModelError: the description does not tell, as of an op of another package.
@@ -63,13 +67,23 @@ def _made(operator: Operator, sizes: Mapping[str, int], squeezes: bool) -> Any:
     values: list[Any] = []
     for edge, attrs in zip(operator.structure.split(";"), operator.attrs, strict=True):
         name, _, rest = edge.partition("(")
-        arguments = [_argument(text, variables, values) for text in _parts(rest[:-1])]
+        real = _exponent(operator, len(values)) if _POWER.match(edge[:-1]) else _REAL
+        arguments = [_argument(text, variables, values, real) for text in _parts(rest[:-1])]
         given = {"axis": []} | attrs if name == "squeeze" and not squeezes else attrs
         op = relay.op.get(name)
         values.append(relay.Call(op, arguments, _attributes(op, given)))
     function = relay.Function(list(variables.values()), _result(operator, variables, values))
     function = function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
     return relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
+
+
+def _exponent(operator: Operator, at: int) -> float:
+    """Of a power whose description does not tell it, by what comes behind: norms add squares, the approximation of GELU
+    has a cube before its tanh, and what ends a norm is a square root."""
+    behind = operator.op_names[at + 1 :]
+    if {"sum", "mean", "variance"} & set(behind):
+        return 2.0
+    return 3.0 if "tanh" in behind else 0.5
 
 
 def _named(operator: Operator, letter: str) -> dict[str, int]:
@@ -132,15 +146,20 @@ def _result(operator: Operator, variables: dict[str, Any], values: list[Any]) ->
     return load_tvm().relay.Tuple([value for n, value in enumerate(values) if n not in taken])
 
 
-def _argument(text: str, variables: dict[str, Any], values: list[Any]) -> Any:
+def _argument(text: str, variables: dict[str, Any], values: list[Any], real: float) -> Any:
+    """
+    Args:
+        real: what constants hold that are no whole numbers.
+    """
     relay = load_tvm().relay
     if text.startswith("("):
-        return relay.Tuple([_argument(part, variables, values) for part in _parts(text[1:-1])])
+        return relay.Tuple([_argument(part, variables, values, real) for part in _parts(text[1:-1])])
     constant = _CONSTANT.fullmatch(text)
     if constant:
         import numpy as np
 
-        return relay.const(np.ones([int(d) for d in constant[2].split(",") if d.strip()]), constant[1])
+        shape = [int(d) for d in constant[2].split(",") if d.strip()]
+        return relay.const(np.full(shape, real if constant[1].startswith(("float", "bfloat")) else _WHOLE), constant[1])
     found = _ARGUMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{text} is no value")
