@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from op_profiler.collection.sampling.batches import operators_of_points
 from op_profiler.collection.sampling.described import described
-from op_profiler.collection.sampling.kinds import BatchMatmul, Concatenate, Conv2d, Dense, Elementwise, Transpose
+from op_profiler.collection.sampling.kinds import (
+    BatchMatmul,
+    Broadcast,
+    Concatenate,
+    Conv2d,
+    Dense,
+    Elementwise,
+    LocalResponseNorm,
+    Pool2d,
+    Transpose,
+)
 from op_profiler.collection.sampling.point import Point
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.executed import Executed, executed
@@ -91,6 +103,26 @@ def test_what_vectors_leave_over_of_a_thread_s_part_is_little() -> None:
     found = of_point(Concatenate((1, 2, 5, 5, 16), 3)).parallel
     assert 8 * found["stores"] + found["scalar_stores"] == pytest.approx(3 * 2 * 5 * 5 * 16, rel=0.02)
     assert found["scalar_stores"] < 10
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        Broadcast("sum_relu", (1, 128, 8, 28, 28), (1, 128, 1, 1, 1)),  # vectors inside of the loop over threads
+        Pool2d(1, 64, 28, 28, 3, 1, "max"),  # the last iteration is peeled off
+        LocalResponseNorm(16, 7, 5),  # a switch
+        Broadcast("divide", (8, 401, 401), (1, 1, 1)),  # vectors, then single iterations
+    ],
+    ids=str,
+)
+def test_every_element_is_stored(point: Point) -> None:
+    load_tvm()
+    operator = operators_of_points([point], resolve_target(TARGET), 0)[0].operator
+    found = compiler_in_use().read_kernel(operator, resolve_target(TARGET)).executed
+    assert found is not None
+    stored = {name: found.parallel[name] + found.serial[name] for name in found.parallel}
+    elements = LANES * stored["stores"] + stored["scalar_stores"] + stored["gathered"]
+    assert elements >= 0.95 * math.prod(operator.outputs[0].shape)
 
 
 _CODE = """

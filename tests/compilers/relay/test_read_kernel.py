@@ -165,6 +165,45 @@ def test_operators_are_made_again_from_their_description() -> None:
         assert len(relay_function(operator).params) >= len(operator.params)
 
 
+def scaled(relay: Any, x: Any) -> Any:
+    return x * relay.const(0.125)
+
+
+def hard_swish(relay: Any, x: Any) -> Any:
+    return x * (relay.clip(x + relay.const(3.0), 0.0, 6.0) / relay.const(6.0))
+
+
+def square_mean(relay: Any, x: Any) -> Any:
+    return relay.mean(relay.power(x, relay.const(2.0)), axis=-1)
+
+
+def cubic_gelu(relay: Any, x: Any) -> Any:
+    inner = x + relay.const(0.044715) * relay.power(x, relay.const(3.0))
+    return relay.const(0.5) * x * (relay.tanh(relay.const(0.797885) * inner) + relay.const(1.0))
+
+
+def root(relay: Any, x: Any) -> Any:
+    return relay.power(x, relay.const(0.5))
+
+
+def counted(relay: Any, x: Any) -> Any:
+    return relay.floor_mod(relay.cast(x, "int64"), relay.const(7, "int64"))
+
+
+@pytest.mark.parametrize("written", [scaled, hard_swish, square_mean, cubic_gelu, root, counted])
+def test_a_kernel_made_again_executes_what_the_models_does(written: Any) -> None:
+    """A description does not tell the values of constants, and a product with one would be no product."""
+    tvm = load_tvm()
+    relay, target = tvm.relay, resolve_target(TARGET)
+    x = relay.var("x", shape=(2, 197, 197))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], written(relay, x))))
+    (occurrence,) = fuse(module, target, {}, ())
+    of_model = read_kernel(occurrence.function, target, 16)
+    assert of_model.executed is not None and sum(of_model.executed.parallel.values()) > 1000
+    again = read_kernel(relay_function(occurrence.operator), target, 16)
+    assert again.executed == of_model.executed
+
+
 def test_ops_whose_attributes_tvm_does_not_name_end_no_process() -> None:
     """Type inference reads the attributes of these unasked: `opt` adds up its positions with the first."""
     tvm = load_tvm()
