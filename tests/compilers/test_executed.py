@@ -15,7 +15,6 @@ from op_profiler.collection.sampling.kinds import (
     Conv2d,
     Dense,
     Elementwise,
-    LocalResponseNorm,
     Pool2d,
     Transpose,
 )
@@ -110,8 +109,6 @@ def test_what_vectors_leave_over_of_a_thread_s_part_is_little() -> None:
     [
         Broadcast("sum_relu", (1, 128, 8, 28, 28), (1, 128, 1, 1, 1)),  # vectors inside of the loop over threads
         Pool2d(1, 64, 28, 28, 3, 1, "max"),  # the last iteration is peeled off
-        LocalResponseNorm(16, 7, 5),  # a switch
-        Broadcast("divide", (8, 401, 401), (1, 1, 1)),  # vectors, then single iterations
     ],
     ids=str,
 )
