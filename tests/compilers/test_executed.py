@@ -178,3 +178,17 @@ def test_a_loop_without_a_number_is_told_as_guessed() -> None:
     assert executed(code, LANES).guessed
     (function,) = functions_of(code)
     assert function.guessed and not function.parallel
+
+
+_SWITCH = """
+  switch i64 %which, label %done [
+    i64 0, label %outer
+    i64 1, label %done
+  ]
+"""
+
+
+def test_what_is_behind_a_switch_of_several_lines_is_counted() -> None:
+    code = _CODE.format(start=0, step=1, relation="eq", compared="%j_next", bound=7)
+    found = executed(code.replace("\n  br label %outer\n", _SWITCH, 1), LANES)
+    assert found.serial["stores"] == 5 * 7
