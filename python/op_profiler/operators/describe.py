@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from op_profiler.operators import cost
-from op_profiler.operators.operator import Operator, TensorSpec
+from op_profiler.operators.operator import PARAMETER, Operator, TensorSpec
 
 
 class Description:
@@ -24,9 +25,8 @@ class Description:
         self.constant = tuple(constant)
         self.names = [f"{'p' if fixed else 'i'}{index}" for index, fixed in enumerate(constant)]
         """What stands for each parameter in `op`."""
-        self._read_bytes = {
-            name: sum(cost.size_bytes(t) for t in tensors) for name, tensors in zip(self.names, self.parameters)
-        }
+        self._reads: dict[tuple[int, str], list[float]] = {}
+        """Bytes that each use of a parameter, or of a field of one, reads at most."""
         self._inputs: list[Sequence[TensorSpec]] = []
         self._ops: list[str] = []
         self._attrs: list[dict[str, Any]] = []
@@ -55,9 +55,11 @@ class Description:
         self._inputs.append(inputs)
         self._flops.append(cost.flops(name, attrs, inputs, outputs))
         self._edges.append(f"{name}({','.join(arguments)})")
-        if cost.looks_up(name) and arguments and arguments[0] in self._read_bytes:
-            returned = sum(cost.size_bytes(t) for t in outputs)
-            self._read_bytes[arguments[0]] = min(self._read_bytes[arguments[0]], returned)
+        returned = sum(cost.size_bytes(t) for t in outputs)
+        for at, argument in enumerate(arguments):
+            most = returned if at == 0 and cost.looks_up(name) else math.inf
+            for _, number, field in PARAMETER.findall(argument):
+                self._reads.setdefault((int(number), field), []).append(most)
         return f"%{len(self._ops) - 1}"
 
     def anchor(self) -> int:
@@ -94,9 +96,17 @@ class Description:
             layouts={k: str(v) for k, v in anchor_attrs.items() if k.endswith("layout")},
             structure=";".join(self._edges),
             flops=sum(self._flops),
-            bytes_read=sum(self._read_bytes.values()),
+            bytes_read=sum(self._bytes_read()),
             bytes_written=sum(cost.size_bytes(t) for t in outputs),
         )
+
+    def _bytes_read(self) -> Iterator[int]:
+        """Of each tensor; those that no op takes, as the other parts of a ``split``, are not read."""
+        for number, tensors in enumerate(self.parameters):
+            whole = self._reads.get((number, ""), [])
+            for at, tensor in enumerate(tensors):
+                reads = [*whole, *self._reads.get((number, str(at)), [])]
+                yield int(min(cost.size_bytes(tensor), sum(reads)))
 
 
 def signature(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> str:

@@ -6,7 +6,11 @@ import dataclasses
 import functools
 import hashlib
 import json
+import re
 from typing import Any
+
+PARAMETER = re.compile(r"(?<![\w%.:])([ip])(\d+)(?:\.(\d+))?(?!\w)")
+"""In the structure of an operator: input or constant, its number, and the field that is taken where it is a tuple."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +36,8 @@ class Operator:
         layouts: data, kernel and output layout of the anchor, where it has them.
         structure: the edges between the ops, as text; part of the identity.
         flops: floating-point (or integer) operations of one call; a multiply-add counts two.
-        bytes_read, bytes_written: every input and output once, in bytes.
+        bytes_read, bytes_written: every input and output once, in bytes; of a look-up what it returns, and of a tuple
+            the fields that are taken from it.
     """
 
     name: str
@@ -74,3 +79,18 @@ class Operator:
         """FLOPs per byte moved; 0.0 where nothing is computed."""
         moved = self.bytes_read + self.bytes_written
         return self.flops / moved if moved else 0.0
+
+    @functools.cached_property
+    def inputs_read(self) -> tuple[TensorSpec, ...]:
+        """`inputs` without the fields of a tuple that no op takes, as the other parts of a ``split``. All of them where
+        several tuples leave open whose fields they are."""
+        named = {(number, field) for letter, number, field in PARAMETER.findall(self.structure) if letter == "i"}
+        tuples = {int(number) for number, field in named if field} - {int(number) for number, field in named if not field}
+        if len(tuples) != 1:
+            return self.inputs
+        (number,) = tuples
+        others = {int(other) for other, _ in named} - tuples  # each is one tensor
+        first = sum(other < number for other in others)
+        taken = {first + int(field) for _, field in named if field}
+        fields = range(first, first + len(self.inputs) - len(others))
+        return tuple(tensor for at, tensor in enumerate(self.inputs) if at in taken or at not in fields)

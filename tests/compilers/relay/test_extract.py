@@ -120,6 +120,26 @@ def test_a_table_look_up_reads_what_it_returns(tvm: Any) -> None:
     assert operator.flops == 0
 
 
+def test_of_a_tuple_what_is_taken_from_it_is_read(tvm: Any) -> None:
+    relay = tvm.relay
+    parts = relay.var("parts", type_annotation=relay.TupleType([relay.TensorType((4, width)) for width in (8, 16, 32)]))
+    other = relay.var("other", shape=(4, 16))
+    operator = describe(_function(tvm, relay.add(other, relay.TupleGetItem(parts, 1)), [other, parts]), (False, False))
+    assert [tensor.shape for tensor in operator.inputs] == [(4, 16), (4, 8), (4, 16), (4, 32)]
+    assert [tensor.shape for tensor in operator.inputs_read] == [(4, 16), (4, 16)]
+    assert operator.bytes_read == 2 * 4 * 16 * 4
+
+
+def test_slices_read_what_they_return_together(tvm: Any) -> None:
+    relay = tvm.relay
+    x = relay.var("x", shape=(4, 64))
+    halves = [relay.strided_slice(x, [0, first], [4, first + 32]) for first in (0, 32)]
+    halved = describe(_function(tvm, halves[0] + halves[1], [x]), (False,))
+    one = describe(_function(tvm, relay.nn.relu(halves[0]), [x]), (False,))
+    whole = describe(_function(tvm, x + relay.concatenate(halves, axis=1), [x]), (False,))
+    assert (halved.bytes_read, one.bytes_read, whole.bytes_read) == (4 * 64 * 4, 4 * 32 * 4, 4 * 64 * 4)
+
+
 def test_weights_and_activations_are_told_apart(compiled_small: Any) -> None:
     dense = next(o.operator for o in compiled_small.occurrences if "dense" in o.operator.anchor)
     assert len(dense.params) == 1 and len(dense.inputs) == 1

@@ -10,9 +10,8 @@ from typing import Any
 from op_profiler.compilers.relay.extract import attributes, describe
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.errors import ModelError
-from op_profiler.operators.operator import Operator
+from op_profiler.operators.operator import PARAMETER, Operator
 
-_PARAMETER = re.compile(r"(?<![\w%.:])([ip])(\d+)(\.\d+)?(?!\w)")
 _ARGUMENT = re.compile(r"(%?\w+?)(?:\.(\d+))?")
 _CONSTANT = re.compile(r"const:(\w+?)\[([\d, ]*)\]")
 _POWER = re.compile(r"power\(.*const:\w+\[\]$")
@@ -89,9 +88,9 @@ def _exponent(operator: Operator, at: int) -> float:
 def _named(operator: Operator, letter: str) -> dict[str, int]:
     """The inputs (i) or weights (p) in their order; of each the fields that are taken from it; 0: it is no tuple."""
     found: dict[int, int] = {}
-    for name, number, field in _PARAMETER.findall(operator.structure):
+    for name, number, field in PARAMETER.findall(operator.structure):
         if name == letter:
-            found[int(number)] = max(found.get(int(number), 0), int(field[1:]) + 1 if field else 0)
+            found[int(number)] = max(found.get(int(number), 0), int(field) + 1 if field else 0)
     return {f"{letter}{number}": found[number] for number in sorted(found)}
 
 
