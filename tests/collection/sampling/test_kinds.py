@@ -32,11 +32,13 @@ from op_profiler.collection.sampling.kinds import (
     DenseOfActivations,
     Elementwise,
     Gates,
+    ImageNorm,
     InFloat16,
     Int8Conv2d,
     Int8Dense,
     Int8Elementwise,
     JoinedSlices,
+    LayerScale,
     LocalResponseNorm,
     Pool2d,
     Rearranged,
@@ -44,6 +46,7 @@ from op_profiler.collection.sampling.kinds import (
     Relayout,
     Repacking,
     Softmax,
+    TurnedPositions,
     UnpaddedPool2d,
 )
 from op_profiler.collection.sampling.point import Point, Scope
@@ -92,6 +95,12 @@ POINTS: list[Point] = [
     JoinedSlices((1, 4, 5, 5, 8), (1, 3, 2)),
     UnpaddedPool2d(24, 9, 2, 2, "max", 12),
     UnpaddedPool2d(24, 9, 3, 2, "avg", 0),
+    ImageNorm("group", 24, 6, 2),
+    ImageNorm("channels_last", 24, 6),
+    LayerScale(24, 6, blocked=False),
+    LayerScale(24, 6, blocked=True),
+    TurnedPositions(2, 9, 16, pairs=True, transposed=True),
+    TurnedPositions(2, 9, 16, pairs=False, transposed=False),
 ]
 HEAVY_FLOPS = {
     0: 2 * 10 * 10 * 16 * 8 * 9,

@@ -140,6 +140,41 @@ def _strided_weights(rng: random.Random) -> Point:
     return kinds.DenseOfActivations(rng.choice((1, 1, 1, 2, 4, 16)), columns, rows)
 
 
+def _turned_heads(rng: random.Random) -> Point:
+    """Keys of attention, whose rows come last, and queries: of layers as wide as they are in networks."""
+    heads, width = rng.choice((1, 2, 3, 4, 5, 6, 8, 12, 16, 20, 24, 32)), rng.choice((32, 64, 64, 64, 80, 96, 128))
+    rows = _rows(rng)
+    turned = rng.random() < 0.7
+    result = (heads, width, rows) if turned else (heads, rows, width)
+    return kinds.Rearranged(
+        (rows, heads * width), (1, rows, heads, width), (0, 2, 3, 1) if turned else (0, 2, 1, 3), result
+    )
+
+
+def _image_norm(rng: random.Random) -> Point:
+    channels, size = sizes.channels(rng, 32, 1024), sizes.size(rng, 7, 64)
+    norm = rng.choice(kinds.NORMS)
+    groups = rng.choice([n for n in (1, 1, 8, 16, 32) if channels % n == 0]) if norm == "group" else 1
+    return kinds.ImageNorm(norm, channels, size, groups)
+
+
+def _layer_scale(rng: random.Random) -> Point:
+    return kinds.LayerScale(sizes.channels(rng, 32, 1024), sizes.size(rng, 7, 64), rng.random() < 0.5)
+
+
+def _turned_positions(rng: random.Random) -> Point:
+    heads, width = rng.choice((1, 2, 4, 8, 12, 16, 32)), rng.choice((32, 64, 64, 96, 128))
+    return kinds.TurnedPositions(heads, _rows(rng), width, rng.random() < 0.4, rng.random() < 0.5)
+
+
+def _reduced_attention(rng: random.Random) -> Point:
+    """Each place of an image with a few rows, which the image is reduced to before, as in SegFormer and PVT."""
+    size, times = rng.choice((14, 16, 28, 28, 32, 56, 56, 64)), rng.choice((1, 2, 4, 7, 8))
+    rows, keys, width = size**2, max(size // times, 4) ** 2 + rng.choice((0, 0, 1)), rng.choice((16, 24, 32, 40, 64))
+    columns, inner = (width, keys) if rng.random() < 0.5 else (keys, width)
+    return kinds.BatchMatmul(rng.choice((1, 1, 2, 3, 4, 5, 8)), rows, columns, inner, transposed=False)
+
+
 BETWEEN: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
     "relayout": (0.01, _relayout),
     "rearranged": (0.015, _rearranged),
@@ -148,5 +183,10 @@ BETWEEN: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
     "unpadded_pool2d": (0.01, _unpadded_pool2d),
     "attention_einsum": (0.005, _attention_einsum),
     "strided_weights": (0.005, _strided_weights),
+    "turned_heads": (0.005, _turned_heads),
+    "image_norm": (0.005, _image_norm),
+    "layer_scale": (0.005, _layer_scale),
+    "turned_positions": (0.005, _turned_positions),
+    "reduced_attention": (0.005, _reduced_attention),
 }
 """How often each is among all kinds, and how it is drawn."""

@@ -21,6 +21,7 @@ _SLOWER = {
     "attention": 6e8,
     "float16": 5e8,
     "attention_einsum": 3e8,
+    "reduced_attention": 6e8,
 }
 """Operations at most of kinds that attain a tenth of what others do, and of any where all are drawn: in the time of one
 that takes half a second fifty others are measured."""

@@ -6,6 +6,7 @@ key is not what was exported, and is counted instead of stored.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from sqlalchemy import DefaultClause, Table
@@ -15,6 +16,7 @@ from op_profiler.dataset.flat import COLUMNS
 from op_profiler.dataset.row import Row
 from op_profiler.dataset.schema import devices, schedules
 from op_profiler.measure.measurement import Device, Measurement, Settings
+from op_profiler.operators.cost import size_bytes
 from op_profiler.operators.operator import Operator
 from op_profiler.schedules.schedule import Schedule
 
@@ -32,7 +34,14 @@ def operator_of_row(row: FlatRow) -> Operator:
     Raises:
         ValueError, TypeError, KeyError: cells that hold no operator.
     """
-    return build(Operator, {**row, "name": row["operator_name"], "attrs": [_finite(attrs) for attrs in row["attrs"]]})
+    operator = build(
+        Operator, {**row, "name": row["operator_name"], "attrs": [_finite(attrs) for attrs in row["attrs"]]}
+    )
+    if len(operator.inputs_read) == len(operator.inputs):
+        return operator
+    # Rows from before 2026-11-25 count fields of tuples that nothing takes.
+    most = sum(size_bytes(tensor) for tensor in (*operator.inputs_read, *operator.params))
+    return dataclasses.replace(operator, bytes_read=min(operator.bytes_read, most))
 
 
 def row_of(flat: FlatRow) -> tuple[Operator, Row]:

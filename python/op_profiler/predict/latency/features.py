@@ -110,7 +110,8 @@ def operator_features(operator: Operator) -> np.ndarray:
     kind = kind_of(operator)
     sizes = _sizes(operator, kind)
     out = operator.outputs[0].shape if operator.outputs else (1,)
-    first = operator.inputs[0].shape if operator.inputs else out
+    read = operator.inputs_read
+    first = read[0].shape if read else out
     weight_bytes = sum(cost.size_bytes(t) for t in operator.params)
     stride = _read_stride(operator)
     # The last dimension that a look-up or a permutation keeps is what it can copy in one go.
@@ -140,7 +141,7 @@ def operator_features(operator: Operator) -> np.ndarray:
         "read_stride": _log(stride),
         "stride_aliasing": _log(math.gcd(stride, _PAGE_BYTES)),
         "rank": float(len(out)),
-        "inputs": float(len(operator.inputs) + len(operator.params)),
+        "inputs": float(len(read) + len(operator.params)),
         **_counts(operator.op_names),
         "transcendental_work": _log(transcendental_work(operator)),
         "vector_parts": float(int(tiles[0]).bit_count()),
@@ -169,9 +170,9 @@ def _read_stride(operator: Operator) -> int:
     """Bytes between two reads of the innermost loop, which runs over the last axis of the output; one element where
     nothing is permuted."""
     itemsize = _item_bytes(operator)
-    if not operator.inputs:
+    if not operator.inputs_read:
         return itemsize
-    shape = operator.inputs[0].shape
+    shape = operator.inputs_read[0].shape
     for name, attrs in zip(operator.op_names, operator.attrs):
         axes = attrs.get("axes")
         if name == "transpose" and axes and len(axes) == len(shape):
@@ -202,7 +203,7 @@ def _counts(op_names: Sequence[str]) -> dict[str, float]:
 def _sizes(operator: Operator, kind: str) -> dict[str, float]:
     """Extents of the loops: every kind has rows, columns and a reduction, so that kinds can learn from each other."""
     out = [float(max(d, 1)) for d in (operator.outputs[0].shape if operator.outputs else ())] or [1.0]
-    data = [float(max(d, 1)) for d in (operator.inputs[0].shape if operator.inputs else ())] or [1.0]
+    data = [float(max(d, 1)) for d in (operator.inputs_read[0].shape if operator.inputs_read else ())] or [1.0]
     total = math.prod(out)
     if kind in ("conv2d", "depthwise", "grouped") and len(out) in (4, 5):
         channels_last = len(out) == 4 and operator.layouts.get("data_layout") == "NHWC"

@@ -26,6 +26,7 @@ from op_profiler.collection.sampling.kinds.convolutions import (
     Conv2dTranspose,
     Conv3d,
 )
+from op_profiler.collection.sampling.kinds.images_and_heads import NORMS, ImageNorm, LayerScale, TurnedPositions
 from op_profiler.collection.sampling.kinds.moves import Concatenate, GrowingPast, Repacking, Transpose
 from op_profiler.collection.sampling.kinds.precisions import (
     INT8_ELEMENTWISE,
@@ -53,6 +54,7 @@ __all__ = [
     "CELLS",
     "EPILOGUES",
     "INT8_ELEMENTWISE",
+    "NORMS",
     "POOLS",
     "REDUCTIONS",
     "UNARY",
@@ -70,12 +72,14 @@ __all__ = [
     "Elementwise",
     "Gates",
     "GrowingPast",
+    "ImageNorm",
     "InFloat16",
     "Int8Conv2d",
     "Int8Dense",
     "Int8Elementwise",
     "JoinedSlices",
     "LayerNorm",
+    "LayerScale",
     "LocalResponseNorm",
     "Mean",
     "Pool2d",
@@ -85,6 +89,7 @@ __all__ = [
     "Repacking",
     "Softmax",
     "Transpose",
+    "TurnedPositions",
     "UnpaddedPool2d",
     "blocked",
     "channel_block",
