@@ -38,6 +38,8 @@ _KIN = {
     "efficientnet_v2": "efficientnet",
     "light_inception_v1": "googlenet",
     "mgp_str": "vit",
+    "deit": "vit",
+    "data2vec_vision": "beit",
     "pnasnet5large": "nasnetamobile",
     "squeezenet": "squeezenet_v1",
 }
