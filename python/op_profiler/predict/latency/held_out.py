@@ -28,8 +28,8 @@ _OF_MODEL = re.compile(r"of-(.+?)-b\d+(-[\dx_]+)?(-s\d+)?(-apart)?-[0-9a-f]{12}(
 """Names of batches of a model's operators, as `op_profiler.collection.sampling.batch` makes them: batch size, shapes of
 inputs, sequence length, content, schedule records."""
 _KIN = {
-    **dict.fromkeys(("distilbert", "roberta", "albert", "mpnet", "lilt", "luke"), "bert"),
-    **dict.fromkeys(("openai_gpt", "gpt_bigcode"), "gpt"),
+    **dict.fromkeys(("distilbert", "roberta", "albert", "mpnet", "lilt", "luke", "ibert"), "bert"),
+    **dict.fromkeys(("openai_gpt", "gpt_bigcode", "imagegpt"), "gpt"),
     **dict.fromkeys(("wide_resnet", "se_resnet"), "resnet"),
     **dict.fromkeys(("se_resnext", "senet"), "resnext"),
     **dict.fromkeys(("inceptionv", "inceptionresnetv", "polynet"), "inception_v3"),
@@ -37,8 +37,7 @@ _KIN = {
     **dict.fromkeys(("donut_swin", "swin_v2"), "swin"),
     "efficientnet_v2": "efficientnet",
     "light_inception_v1": "googlenet",
-    "mgp_str": "vit",
-    "deit": "vit",
+    **dict.fromkeys(("mgp_str", "deit"), "vit"),
     "data2vec_vision": "beit",
     "pnasnet5large": "nasnetamobile",
     "squeezenet": "squeezenet_v1",
