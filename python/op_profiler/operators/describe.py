@@ -101,12 +101,13 @@ class Description:
         )
 
     def _bytes_read(self) -> Iterator[int]:
-        """Of each tensor; those that no op takes, as the other parts of a ``split``, are not read."""
+        """Of each tensor; those that no op takes, as the other parts of a ``split``, are not read. A parameter that no
+        edge names is read whole."""
+        named = {number for number, _ in self._reads}
         for number, tensors in enumerate(self.parameters):
-            whole = self._reads.get((number, ""), [])
             for at, tensor in enumerate(tensors):
-                reads = [*whole, *self._reads.get((number, str(at)), [])]
-                yield int(min(cost.size_bytes(tensor), sum(reads)))
+                reads = [*self._reads.get((number, ""), []), *self._reads.get((number, str(at)), [])]
+                yield int(min(cost.size_bytes(tensor), sum(reads) if number in named else math.inf))
 
 
 def signature(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> str:

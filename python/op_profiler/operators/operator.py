@@ -85,11 +85,11 @@ class Operator:
         """`inputs` without the fields of a tuple that no op takes, as the other parts of a ``split``. All of them where
         several tuples leave open whose fields they are."""
         named = {(number, field) for letter, number, field in PARAMETER.findall(self.structure) if letter == "i"}
-        tuples = {int(number) for number, field in named if field} - {int(number) for number, field in named if not field}
+        others = {int(number) for number, field in named if not field}  # each is one tensor
+        tuples = {int(number) for number, _ in named} - others
         if len(tuples) != 1:
             return self.inputs
         (number,) = tuples
-        others = {int(other) for other, _ in named} - tuples  # each is one tensor
         first = sum(other < number for other in others)
         taken = {first + int(field) for _, field in named if field}
         fields = range(first, first + len(self.inputs) - len(others))
