@@ -211,7 +211,7 @@ def measured(points: list[Point], folder: Path) -> tuple[run.SampleReport, list[
 
 def test_each_runs_in_batches_of_one_precision_on_one_device(tmp_path: Path) -> None:
     report, rows = measured(POINTS, tmp_path)
-    assert (report.batches, report.errors, report.failed) == (4, [], 0)
+    assert (report.batches, report.errors, report.failed) == (5, [], 0)
     assert all(row["median_us"] > 0 for row in rows)
     assert len({row["device_key"] for row in rows}) == 1
     anchors = {
