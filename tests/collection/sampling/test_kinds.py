@@ -31,6 +31,7 @@ from op_profiler.collection.sampling.kinds import (
     Dense,
     DenseOfActivations,
     Elementwise,
+    GatedDense,
     Gates,
     ImageNorm,
     InFloat16,
@@ -101,6 +102,7 @@ POINTS: list[Point] = [
     LayerScale(24, 6, blocked=True),
     TurnedPositions(2, 9, 16, pairs=True, transposed=True),
     TurnedPositions(2, 9, 16, pairs=False, transposed=False),
+    GatedDense(32, 48),
 ]
 HEAVY_FLOPS = {
     0: 2 * 10 * 10 * 16 * 8 * 9,
@@ -146,6 +148,8 @@ def test_a_weight_that_is_an_activation_is_packed_while_the_model_runs(target: A
     assert ("layout_transform",) in packed
     transposed = [name for o in lowered(POINTS[3], target) for name in o.operator.op_names]
     assert {"transpose", "layout_transform"} <= set(transposed)
+    gated = [o.operator.op_names for o in lowered(GatedDense(32, 48), target)]
+    assert any(names[-2:] == ("multiply", "layout_transform") for names in gated)
 
 
 def test_what_is_computed_from_weights_is_folded_as_in_networks(target: Any) -> None:

@@ -175,6 +175,11 @@ def _reduced_attention(rng: random.Random) -> Point:
     return kinds.BatchMatmul(rng.choice((1, 1, 2, 3, 4, 5, 8)), rows, columns, inner, transposed=False)
 
 
+def _gated_dense(rng: random.Random) -> Point:
+    inputs = sizes.near_power_of_two(rng, 128, 2048) if rng.random() < 0.3 else sizes.log_uniform(rng, 96, 2048, 8)
+    return kinds.GatedDense(inputs, rng.choice((1000, 1000, 1001)) if rng.random() < 0.4 else sizes.features(rng, 32))
+
+
 BETWEEN: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
     "relayout": (0.01, _relayout),
     "rearranged": (0.015, _rearranged),
@@ -188,5 +193,6 @@ BETWEEN: dict[str, tuple[float, Callable[[random.Random], Point]]] = {
     "layer_scale": (0.005, _layer_scale),
     "turned_positions": (0.005, _turned_positions),
     "reduced_attention": (0.005, _reduced_attention),
+    "gated_dense": (0.005, _gated_dense),
 }
 """How often each is among all kinds, and how it is drawn."""

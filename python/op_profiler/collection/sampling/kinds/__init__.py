@@ -35,7 +35,13 @@ from op_profiler.collection.sampling.kinds.precisions import (
     Int8Dense,
     Int8Elementwise,
 )
-from op_profiler.collection.sampling.kinds.products import AttentionEinsum, BatchMatmul, Dense, DenseOfActivations
+from op_profiler.collection.sampling.kinds.products import (
+    AttentionEinsum,
+    BatchMatmul,
+    Dense,
+    DenseOfActivations,
+    GatedDense,
+)
 from op_profiler.collection.sampling.kinds.rearrangements import (
     BROADCASTS,
     Broadcast,
@@ -70,6 +76,7 @@ __all__ = [
     "Dense",
     "DenseOfActivations",
     "Elementwise",
+    "GatedDense",
     "Gates",
     "GrowingPast",
     "ImageNorm",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from op_profiler.collection.sampling.point import Point, Scope, epilogue
+from op_profiler.collection.sampling.point import Point, Scope, activate, epilogue
 from op_profiler.compilers.tvm_types import Node
 
 
@@ -80,6 +80,24 @@ class DenseOfActivations(Point):
     def work(self) -> tuple[float, float]:
         m, k, n = self.rows, self.in_features, self.out_features
         return 2.0 * m * k * n, float(m * k + 3 * k * n + m * n)
+
+
+@dataclasses.dataclass(frozen=True)
+class GatedDense(Point):
+    """A fully connected layer of one row behind a hardswish, as in MobileNetV3: TVM folds the gate into the weight, which
+    is then packed while the model runs."""
+
+    kind = "gated_dense"
+    in_features: int
+    out_features: int
+
+    def expression(self, scope: Scope) -> Node:
+        x = activate(scope, scope.input(1, self.in_features), "hardswish")
+        return scope.relay.nn.dense(x, scope.weight(self.out_features, self.in_features), out_dtype=scope.out_dtype)
+
+    def work(self) -> tuple[float, float]:
+        k, n = self.in_features, self.out_features
+        return 2.0 * k * n, float(k + 3 * k * n + n)
 
 
 @dataclasses.dataclass(frozen=True)
