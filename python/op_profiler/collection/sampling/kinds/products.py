@@ -84,8 +84,8 @@ class DenseOfActivations(Point):
 
 @dataclasses.dataclass(frozen=True)
 class GatedDense(Point):
-    """A fully connected layer of one row behind a hardswish, as in MobileNetV3: TVM folds the gate into the weight, which
-    is then packed while the model runs."""
+    """A fully connected layer of one row behind a hardswish, as in MobileNetV3: TVM folds the gate into the weight, and
+    packs that while the model runs."""
 
     kind = "gated_dense"
     in_features: int
