@@ -161,7 +161,7 @@ operators = Table(
     _column("layouts", Json, "data, kernel and output layout of the anchor", nullable=False),
     _column("structure", Text, "edges between the ops", nullable=False),
     _column("flops", BigInteger, "operations of one call; a multiply-add counts two", nullable=False),
-    _column("bytes_read", BigInteger, "bytes of all inputs and constants", nullable=False),
+    _column("bytes_read", BigInteger, "bytes of all inputs and constants, as far as they are read", nullable=False),
     _column("bytes_written", BigInteger, "bytes of all outputs", nullable=False),
 )
 
