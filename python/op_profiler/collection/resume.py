@@ -75,8 +75,9 @@ class StoredResults:
         if any(self._repeated(row) for row in self._stored(threads).values()):
             return False
         whole = timing.timing.whole_model
-        no_pair = self.request.measuring.remeasure == "noisy" and timing.timing.not_a_pair is not None
-        if timing.measured_at < self.since and (no_pair or to_repeat(whole, self.request.measuring.remeasure)):
+        disturbed = timing.timing.not_a_pair is not None or timing.timing.cores_apart
+        noisy = self.request.measuring.remeasure == "noisy" and disturbed
+        if timing.measured_at < self.since and (noisy or to_repeat(whole, self.request.measuring.remeasure)):
             return False
         return whole.error is not None or self._covers(timing)
 

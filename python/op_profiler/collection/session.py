@@ -16,6 +16,7 @@ from op_profiler.measure.energy import energy_per_call_mj
 from op_profiler.measure.measurement import Cache, Measurement, ModelTiming, Settings
 from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
 from op_profiler.measure.statistics import median_interval, summarize
+from op_profiler.measure.distance import CoreDistance
 from op_profiler.measure.steadiness import PROBE_NAMES
 from op_profiler.operators.operator import Operator
 from op_profiler.resources import read_back
@@ -85,6 +86,8 @@ class Session:
         self._counted: Counted = {}
         self._known = known or {}
         self._states: dict[int, MachineState] = {}
+        probe, most = machine.steadiness_probe(), max(request.build.threads)
+        self._distance = CoreDistance(probe, machine.device, most) if probe is not None and most > 1 else None
 
     def check_kernels(self, step: Callable[[Operator], None]) -> None:
         """Run every kernel once with TVM's own checks, in order; remember what fails.
@@ -117,6 +120,7 @@ class Session:
             limits=self.limits,
             meter=self.machine.meter(max(threads)),
             probe=self.machine.steadiness_probe(),
+            distance=self._distance,
         )
         before, settings = {}, {}
         for n in threads:
@@ -127,6 +131,8 @@ class Session:
             return [self._result(n, settings[n], samples[n], None, before[n], None) for n in threads]
 
         outcome = rounds.run(samples, lambda share: checkpoint(share, so_far))
+        if self._distance is not None:
+            self._distance.keep()
         after = {n: rounds.whole_model_us(n) for n in threads}
         self._states = {n: state for n in threads if (state := self._state(n, samples[n])) is not None}
         self._measure_energy(samples)
@@ -282,6 +288,8 @@ class Session:
             details["gauge_us"] = dict(zip(PROBE_NAMES, np.median(samples.probe_us, axis=0).round(3).tolist()))
             probe = self.machine.steadiness_probe()
             details["gauge_bytes"] = dict(zip(PROBE_NAMES, probe.sizes_bytes)) if probe is not None else None
+        if self._distance is not None:
+            details |= self._distance.told(samples.exchange_us)
         state = self._states.get(threads)
         if state is not None and state.runs_before >= FEWEST_RUNS:
             details["off_usual"] = dict(zip(PROBE_NAMES, np.expm1(state.deviation).round(4).tolist()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from op_profiler.compilers import DEFAULT_COMPILER
@@ -16,6 +17,9 @@ Precision = Literal["float32", "float16", "int8"]
 RESOURCE_FIELDS = ("governor", "cache_ways", "numa_node", "sm_share_percent", "gpu_clock_mhz")
 """Fields of `Settings` for resources that are as the machine has them (None) unless a value is asked for. What was read
 back stands in ``<name>_effective``; None where it could not be read."""
+APART = 2.0
+"""Where data takes so many times as long from core to core as usual, the cores are apart; while they are near its time
+differs by half at most (`op_profiler.measure.distance`)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -211,6 +215,12 @@ _PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet
 _READINGS_APART = 1.1
 
 
+def cores_were_apart(details: Mapping[str, Any]) -> bool:
+    """Whether the cores were further apart than usual for most of a run, by the `details` of its `ModelTiming`."""
+    time_us, near_us = details.get("exchange_us"), details.get("exchange_near_us")
+    return time_us is not None and near_us is not None and bool(time_us > APART * near_us)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelTiming:
     """The whole model beside its operators, from one run, at one thread count.
@@ -247,6 +257,11 @@ class ModelTiming:
         if self.sum_of_operators_us is None or not self.whole_model.median_us:
             return None
         return self.sum_of_operators_us / self.whole_model.median_us
+
+    @property
+    def cores_apart(self) -> bool:
+        """Whether the cores were further apart than usual for most of the run."""
+        return cores_were_apart(self.details)
 
     @property
     def not_a_pair(self) -> str | None:

@@ -5,8 +5,8 @@ Thread counts are visited in turn, another one first each time: the model runs o
 rounds, as many at each. Whole model and operators, and all thread counts, therefore see the same minute of the machine.
 Rounds go on until the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy
 operator at every thread count, or until a limit. After every window of at least 0.25 s the load that others put on the
-machine is read; rounds of a window under foreign load are thrown away and repeated, and kept and marked when that lasts
-too long.
+machine is read, and how far apart its cores are; rounds of a window under foreign load, or with cores further apart than
+usual, are thrown away and repeated, and kept and marked when that lasts too long.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from op_profiler.errors import UsageError
+from op_profiler.measure.distance import CoreDistance
 from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.measurement import Cache
 from op_profiler.measure.statistics import relative_half_width
@@ -58,7 +59,7 @@ class Limits:
         maximum_rounds: rounds at most.
         maximum_seconds: seconds at most, once `minimum_rounds` are done.
         window_seconds: shortest time over which foreign load is read.
-        repeat_seconds: time spent on repeating before foreign load is accepted and marked;
+        repeat_seconds: time spent on repeating before foreign load, or cores that are apart, are accepted and marked;
             ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
         readings: runs of the whole model before the first and after the last round; fewer of a long model.
     """
@@ -94,6 +95,8 @@ class Samples:
         foreign: for each round, whether it was taken under foreign load that did not go away.
         probe_us: one row a window, one column a kernel of the probe; empty where there is none.
         window_rounds: for each of these windows, how many rounds followed the reading.
+        exchange_us: one entry a window, the longer of the readings of `CoreDistance` before and after its rounds; of the
+            largest thread count alone, and empty where that is one.
         call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
             is nothing.
     """
@@ -103,6 +106,7 @@ class Samples:
     foreign: list[bool] = dataclasses.field(default_factory=list)
     probe_us: list[tuple[float, ...]] = dataclasses.field(default_factory=list)
     window_rounds: list[int] = dataclasses.field(default_factory=list)
+    exchange_us: list[float] = dataclasses.field(default_factory=list)
     call_overhead_us: list[float] = dataclasses.field(default_factory=list)
 
     @property
@@ -116,6 +120,7 @@ class Samples:
         self.foreign += [foreign] * new.rounds
         self.probe_us += new.probe_us
         self.window_rounds += [new.rounds] * len(new.probe_us)
+        self.exchange_us += new.exchange_us
         self.call_overhead_us += new.call_overhead_us
 
     def matrix(self) -> np.ndarray:
@@ -185,6 +190,7 @@ class Rounds:
         coverage: share of the time whose operators have to settle.
         meter: of foreign load; None where it cannot be read.
         probe: kernels that are timed once a window; None for none.
+        distance: tells how far apart the cores are, at the largest thread count; None where that is one, or not known.
     """
 
     def __init__(
@@ -200,9 +206,11 @@ class Rounds:
         limits: Limits,
         meter: LoadMeter | None,
         probe: SteadinessProbe | None = None,
+        distance: CoreDistance | None = None,
     ) -> None:
         self._meter = meter
         self._probe = probe
+        self._distance = distance
         self._loaded = self._model = model
         self._pool = pool
         self._threads = tuple(threads)
@@ -251,7 +259,8 @@ class Rounds:
                 after = self._meter.read() if self._meter is not None else None
                 seconds = time.perf_counter() - started
                 foreign = after is not None and after.disturbs
-                if foreign and repeated_seconds < self._limits.repeat_seconds:
+                apart = self._distance is not None and self._distance.apart(window[self._main].exchange_us[0])
+                if (foreign or apart) and repeated_seconds < self._limits.repeat_seconds:
                     repeated += window[self._main].rounds
                     repeated_seconds += seconds
                     continue
@@ -280,6 +289,9 @@ class Rounds:
                 for number in range(rounds):
                     self._add_round(count, window[count], wanted[count], number)
             self._passes += 1
+        if self._distance is not None:
+            self._use(self._main)
+            window[self._main].exchange_us = [max(*window[self._main].exchange_us, self._distance.read_us())]
         return window
 
     def _order(self) -> tuple[int, ...]:
@@ -329,6 +341,8 @@ class Rounds:
             self._use(count)
             if self._probe is not None:
                 samples.probe_us.append(self._probe.timed())
+            if self._distance is not None and count == self._main:
+                samples.exchange_us.append(self._distance.read_us())
             overhead_us = self._model.call_overhead_us()
             if overhead_us is not None:
                 samples.call_overhead_us.append(overhead_us)

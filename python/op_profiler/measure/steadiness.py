@@ -30,6 +30,8 @@ FIRST_MEMORY_BYTES = 50_331_648
 
 _COMPUTE = SumOfProducts("compute", ("k", "jkl"), "pjl", {"p": 1024, "k": 64, "j": 8, "l": 16})
 _MEMORY = SumOfProducts("memory", ("prl",), "pl", {"p": 64, "r": 12_288, "l": 16})
+_EXCHANGE = SumOfProducts("exchange", ("rpl",), "prl", {"p": 64, "r": 64, "l": 16})
+"""A copy with its first axes swapped: half of what a thread reads it wrote itself, if there are two."""
 _CALLS = 7
 _CACHES = 2
 """Times the caches in use that all pieces of memory together hold."""
@@ -44,10 +46,13 @@ class SteadinessProbe:
     Attributes:
         sizes_bytes: of the data of each kernel. All cores that this process may use count, whichever a run uses, so
             that the steadiness probe is the same.
+        exchanged_bytes: what the threads read of one another in `exchanged_us`, and of themselves.
     """
 
+    exchanged_bytes = 4 * _EXCHANGE.terms
+
     def __init__(self, target: Target) -> None:
-        compute, memory = _functions(str(target))
+        compute, memory, exchange = _functions(str(target))
         compiler, device, rng = compiler_in_use(), load_tvm().cpu(), np.random.default_rng(0)
         arrays = [compiler.array_on(rng.random(shape, dtype="float32"), device) for shape in _COMPUTE.shapes]
         pieces = Pieces(_MEMORY, memory, beyond_caches_bytes(_CACHES * caches_in_use_bytes(available_cores())))
@@ -55,6 +60,10 @@ class SteadinessProbe:
             compiler.bound_kernel(_COMPUTE.name, "", compute, arrays),
             pieces,
         )
+        one, other = (compiler.array_on(rng.random(shape, dtype="float32"), device) for shape in _EXCHANGE.shapes)
+        self._to_and_fro = [
+            compiler.bound_kernel(_EXCHANGE.name, "", exchange, arrays) for arrays in ([one, other], [other, one])
+        ]
         self.sizes_bytes = (4 * sum(map(math.prod, _COMPUTE.shapes)), pieces.total_bytes)
 
     def timed(self) -> tuple[float, ...]:
@@ -66,9 +75,16 @@ class SteadinessProbe:
             float(np.median([timed_us(kernel) for _ in range(_CALLS)])) for kernel in self._kernels if kernel.run()
         )
 
+    def exchanged_us(self) -> float:
+        """Median microseconds in which threads read what all of them wrote just before, at the thread count that is
+        set."""
+        for kernel in self._to_and_fro:
+            kernel.run()
+        return float(np.median([np.mean([timed_us(kernel) for kernel in self._to_and_fro]) for _ in range(_CALLS)]))
+
 
 @functools.cache
-def _functions(target: str) -> tuple[PackedFunction, PackedFunction]:
+def _functions(target: str) -> tuple[PackedFunction, ...]:
     compiler = compiler_in_use()
     made = compiler.target(target)
-    return compiler.build_sums(_COMPUTE, made), compiler.build_sums(_MEMORY, made)
+    return tuple(compiler.build_sums(sums, made) for sums in (_COMPUTE, _MEMORY, _EXCHANGE))
