@@ -12,11 +12,11 @@ import numpy as np
 from op_profiler.collection.counting import Counted, count
 from op_profiler.collection.request import CollectRequest
 from op_profiler.measure.between_runs import FEWEST_RUNS, History, MachineState, between_runs, waits
+from op_profiler.measure.distance import CoreDistance
 from op_profiler.measure.energy import energy_per_call_mj
 from op_profiler.measure.measurement import Cache, Measurement, ModelTiming, Settings
 from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
 from op_profiler.measure.statistics import median_interval, summarize
-from op_profiler.measure.distance import CoreDistance
 from op_profiler.measure.steadiness import PROBE_NAMES
 from op_profiler.operators.operator import Operator
 from op_profiler.resources import read_back

@@ -5,8 +5,8 @@ Thread counts are visited in turn, another one first each time: the model runs o
 rounds, as many at each. Whole model and operators, and all thread counts, therefore see the same minute of the machine.
 Rounds go on until the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy
 operator at every thread count, or until a limit. After every window of at least 0.25 s the load that others put on the
-machine is read, and how far apart its cores are; rounds of a window under foreign load, or with cores further apart than
-usual, are thrown away and repeated, and kept and marked when that lasts too long.
+machine is read, and how far apart its cores are; rounds of a window under foreign load, or with cores further apart
+than usual, are thrown away and repeated, and kept and marked when that lasts too long.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Samples:
         foreign: for each round, whether it was taken under foreign load that did not go away.
         probe_us: one row a window, one column a kernel of the probe; empty where there is none.
         window_rounds: for each of these windows, how many rounds followed the reading.
-        exchange_us: one entry a window, the longer of the readings of `CoreDistance` before and after its rounds; of the
-            largest thread count alone, and empty where that is one.
+        exchange_us: one entry a window, the longer of the readings of `CoreDistance` before and after its rounds; of
+            the largest thread count alone, and empty where that is one.
         call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
             is nothing.
     """
