@@ -30,8 +30,8 @@ FIRST_MEMORY_BYTES = 50_331_648
 
 _COMPUTE = SumOfProducts("compute", ("k", "jkl"), "pjl", {"p": 1024, "k": 64, "j": 8, "l": 16})
 _MEMORY = SumOfProducts("memory", ("prl",), "pl", {"p": 64, "r": 12_288, "l": 16})
-_EXCHANGE = SumOfProducts("exchange", ("rpl",), "prl", {"p": 64, "r": 64, "l": 16})
-"""A copy with its first axes swapped: half of what a thread reads it wrote itself, if there are two."""
+_EXCHANGE = SumOfProducts("exchange", ("rpl",), "prl", {"p": 64, "k": 1, "r": 64, "l": 16})
+"""A copy with its first axes swapped, as a sum of one term: of two threads each reads half of it from the other."""
 _CALLS = 7
 _CACHES = 2
 """Times the caches in use that all pieces of memory together hold."""
