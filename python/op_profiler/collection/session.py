@@ -86,8 +86,7 @@ class Session:
         self._counted: Counted = {}
         self._known = known or {}
         self._states: dict[int, MachineState] = {}
-        probe, most = machine.steadiness_probe(), max(request.build.threads)
-        self._distance = CoreDistance(probe, machine.device, most) if probe is not None and most > 1 else None
+        self._distance: CoreDistance | None = None
 
     def check_kernels(self, step: Callable[[Operator], None]) -> None:
         """Run every kernel once with TVM's own checks, in order; remember what fails.
@@ -109,6 +108,9 @@ class Session:
             checkpoint: called after each window of rounds.
         """
         threads = self.request.build.threads
+        probe = self.machine.steadiness_probe()
+        if probe is not None and max(threads) > 1:
+            self._distance = CoreDistance(probe, self.machine.device, max(threads))
         rounds = Rounds(
             self.model,
             self.pool,
@@ -119,7 +121,7 @@ class Session:
             coverage=self.request.measuring.coverage,
             limits=self.limits,
             meter=self.machine.meter(max(threads)),
-            probe=self.machine.steadiness_probe(),
+            probe=probe,
             distance=self._distance,
         )
         before, settings = {}, {}

@@ -20,11 +20,13 @@ from op_profiler.measure.steadiness import SteadinessProbe
 
 _NEAR = 0.25
 """Cores are near most of the time: of all times the quantile that tells how long the kernel then takes."""
-_KEPT = 500
+_RUNS_KEPT = 100
 
 
 class CoreDistance:
-    """Times of the kernel that exchanges data, of this run and of those before it: one file in the cache folder.
+    """Times of the kernel that exchanges data: of this run, and one of each run before it (a file in the cache folder).
+
+    A run counts once, however often it reads: one that waits for the cores to come near reads them apart many times.
 
     Args:
         probe: has the kernel.
@@ -35,12 +37,18 @@ class CoreDistance:
     def __init__(self, probe: SteadinessProbe, device: Device, threads: int) -> None:
         self._probe = probe
         self._path = cache_folder() / "states" / f"{device.key}-{threads}-exchange-{probe.exchanged_bytes}.json"
-        self._times_us = self._read()
+        self._earlier_us = self._read()
+        self._times_us: list[float] = []
 
     @property
     def near_us(self) -> float | None:
         """What the kernel takes while the cores are near; None before the first reading."""
-        return float(np.quantile(self._times_us, _NEAR)) if self._times_us else None
+        runs = self._earlier_us + ([self._of_run_us] if self._times_us else [])
+        return float(np.quantile(runs, _NEAR)) if runs else None
+
+    @property
+    def _of_run_us(self) -> float:
+        return float(np.quantile(self._times_us, _NEAR))
 
     def read_us(self) -> float:
         """What it takes now, microseconds; the threads have to be set."""
@@ -53,10 +61,13 @@ class CoreDistance:
         return near_us is not None and time_us > APART * near_us
 
     def keep(self) -> None:
-        """Leave what was read to later runs; a cache that cannot be written costs the readings."""
+        """Leave what was read to later runs; a cache that cannot be written costs the entry."""
+        if not self._times_us:
+            return
+        runs = [*self._earlier_us, round(self._of_run_us, 3)][-_RUNS_KEPT:]
         try:
             with atomic_file(self._path) as partial:
-                partial.write_text(json.dumps([round(time_us, 3) for time_us in self._times_us[-_KEPT:]]))
+                partial.write_text(json.dumps(runs))
         except OSError:
             return
 

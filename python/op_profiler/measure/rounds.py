@@ -95,8 +95,8 @@ class Samples:
         foreign: for each round, whether it was taken under foreign load that did not go away.
         probe_us: one row a window, one column a kernel of the probe; empty where there is none.
         window_rounds: for each of these windows, how many rounds followed the reading.
-        exchange_us: one entry a window, the longer of the readings of `CoreDistance` before and after its rounds; of
-            the largest thread count alone, and empty where that is one.
+        exchange_us: one entry a window, the longer of the readings of `CoreDistance` before and after its rounds; empty
+            at one thread, which exchanges nothing.
         call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
             is nothing.
     """
@@ -276,6 +276,7 @@ class Rounds:
         """Rounds for at least `window_seconds`, in passes over the thread counts."""
         window = {count: Samples() for count in self._threads}
         self._model, self._at, self._settled_in = self._loaded.moved(), None, False
+        exchanged_us = self._exchanged_us()
         self._read_state(window)
         if self._meter is not None:
             self._meter.read()
@@ -289,10 +290,19 @@ class Rounds:
                 for number in range(rounds):
                     self._add_round(count, window[count], wanted[count], number)
             self._passes += 1
-        if self._distance is not None:
-            self._use(self._main)
-            window[self._main].exchange_us = [max(*window[self._main].exchange_us, self._distance.read_us())]
+        if exchanged_us:
+            exchanged_us = [max(exchanged_us + self._exchanged_us())]
+        for count, samples_of_window in window.items():
+            samples_of_window.exchange_us = exchanged_us if count > 1 else []
         return window
+
+    def _exchanged_us(self) -> list[float]:
+        """A reading of how far apart the cores are; empty where nothing tells. Its data lies in the caches then."""
+        if self._distance is None:
+            return []
+        self._use(self._main)
+        self._settled_in = False
+        return [self._distance.read_us()]
 
     def _order(self) -> tuple[int, ...]:
         """The thread counts of a pass: the one that the pass before ended with is still set, and comes first."""
@@ -341,8 +351,6 @@ class Rounds:
             self._use(count)
             if self._probe is not None:
                 samples.probe_us.append(self._probe.timed())
-            if self._distance is not None and count == self._main:
-                samples.exchange_us.append(self._distance.read_us())
             overhead_us = self._model.call_overhead_us()
             if overhead_us is not None:
                 samples.call_overhead_us.append(overhead_us)
