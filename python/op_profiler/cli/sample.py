@@ -119,6 +119,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     from op_profiler.errors import UsageError
     from op_profiler.files import check_writable
     from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.frontends.sample import CACHED
     from op_profiler.report.collection import Screen
     from op_profiler.targets.target import kind_of
 
@@ -154,7 +155,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
     asked = values.parse_needs(needs, each=each, cluster=cluster)
     if adaptive and cluster:
         raise UsageError("--adaptive draws by what is measured meanwhile, on one machine; leave out --cluster")
-    draw = Draw(label=f"draw{seed}{'-cached' if cached else ''}", seed=seed, cached=cached)
+    draw = Draw(label=f"draw{seed}{CACHED if cached else ''}", seed=seed, cached=cached)
     if config is not None:
         skipped = values.parse_names("--skip-rule", skip_rule) if skip_rule else ()
         draw = Draw(label=config.stem, seed=seed, grid=grid.read_grid(config), rules=_rules(skipped))

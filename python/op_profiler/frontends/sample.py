@@ -32,6 +32,8 @@ _OF_ACTIVATIONS = ("float", "int8", "uint8")
 _NAME = re.compile(r"[\w.-]+")
 _APART = "-apart-"
 """In the names of batches in which each tensor has memory of its own. Before, those of one shape shared it."""
+CACHED = "-cached"
+"""In the labels of batches that are so small that their weights stay in the second-level cache."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +57,11 @@ def name_of_batch(label: str, digest: str) -> str:
 def shares_inputs(name: str) -> bool:
     """Whether the inputs of one shape of a batch's operators may have been one tensor."""
     return _APART not in name
+
+
+def stays_cached(name: str) -> bool:
+    """Whether the weights of a batch's operators stay in the second-level cache."""
+    return CACHED in name
 
 
 def batch_path(name: str) -> Path:

@@ -68,6 +68,20 @@ def test_of_several_sets_of_cores_the_one_counts_that_most_models_have(old_row: 
     assert found.left_out == {"on other cores": 3}
 
 
+def test_runs_that_tell_how_far_the_cores_were_apart_take_the_place_of_others(old_row: dict[str, Any]) -> None:
+    def run(model: str, label: str, median_us: float, **told: float) -> dict[str, Any]:
+        details = old_row["timing_details"] | told
+        named = {"model_key": f"{model} {label}", "model_name": model, "threads": 2}
+        return old_row | named | {"median_us": median_us, "call_overhead_us": 0.1, "timing_details": details}
+
+    told = run("a", "new", 3.0, exchange_us=14.0, exchange_near_us=14.0)
+    found = examples_of([run("a", "old", 5.0), told, run("a", "older", 7.0), run("b", "old", 4.0)])
+    assert found.latency_us.tolist() == [3.0, 4.0] and found.models == ["a", "b"]
+    assert found.left_out == {examples_module.BETTER_TOLD: 2}
+    apart = run("b", "new", 9.0, exchange_us=55.0, exchange_near_us=14.0)
+    assert examples_of([run("b", "old", 4.0), apart]).latency_us.tolist() == [4.0], "a run that went wrong replaces none"
+
+
 def test_what_is_held_of_a_row_is_a_few_numbers(old_row: dict[str, Any]) -> None:
     def held(rows: int) -> int:
         tracemalloc.start()

@@ -23,6 +23,7 @@ import numpy as np
 from op_profiler.collection.sampling import spaces
 from op_profiler.collection.sampling.batch import Batch, batches_of_points, operators_of_chunk
 from op_profiler.collection.sampling.point import Point
+from op_profiler.frontends.sample import CACHED
 
 if TYPE_CHECKING:
     from op_profiler.operators.operator import Operator
@@ -65,7 +66,7 @@ def telling_batches(seed: int) -> Iterator[Batch]:
 def _small(seed: int) -> Iterator[Batch]:
     """Batches that stay in the cache, of all sizes from the start on."""
     points = spaces.draw(random.Random(seed), _CACHED_KINDS)
-    found = batches_of_points(points, f"calibrate{seed}-cached", seed, cached=True)
+    found = batches_of_points(points, f"calibrate{seed}{CACHED}", seed, cached=True)
     first = list(itertools.islice(found, _SHUFFLED))
     random.Random(seed).shuffle(first)
     return itertools.chain(first, found)

@@ -12,6 +12,7 @@ import numpy as np
 
 from op_profiler.dataset.draw import Draw
 from op_profiler.errors import DatasetError
+from op_profiler.frontends.sample import stays_cached
 from op_profiler.measure.measurement import RESOURCE_FIELDS
 from op_profiler.measure.steadiness import FIRST_MEMORY_BYTES, PROBE_NAMES
 from op_profiler.operators.operator import Operator
@@ -67,10 +68,13 @@ COLUMNS = (
 """Columns of the flat table that `examples_of` reads."""
 MOST_ROWS = 50_000
 """Of networks, and as many of batches of sampled operators: what a fit holds of a row is about two kilobytes."""
+BETTER_TOLD = "measured again with the distance of the cores told"
 NOT_DRAWN = f"beyond {MOST_ROWS:,}: whole models are drawn by chance, the same ones each time"
 _MAY_MISS = ("ci_low_us", "ci_high_us", "whole_model_us", "steady_us")
-_NUMBERS = 12
+_NUMBERS = 13
 """Of a row beside its times of the probe: see `_Kept.add`."""
+_TOLD = _NUMBERS - 2
+"""The one of them that says whether the distance of the cores is told (`op_profiler.measure.distance`)."""
 
 T = TypeVar("T")
 
@@ -236,6 +240,7 @@ class _Kept:
         self._numbers.extend(places.setdefault(key, len(places)) for places, key in zip(self._places, keys))
         self._numbers.extend((row["threads"], row["occurrences"] or 1, row["median_us"] - call_us(row)))
         self._numbers.extend(np.nan if row[name] is None else row[name] for name in _MAY_MISS)
+        self._numbers.append("exchange_us" in (row["timing_details"] or {}))
         self._numbers.append(_gauge_bytes(row))
         self._numbers.extend(_gauge(row))
         if gone := draw.dropped():
@@ -271,16 +276,18 @@ class _Kept:
         return rows - len(numbers)
 
     def examples(self, left_out: dict[str, int]) -> Examples:
-        """Those that were measured on the cores that count."""
+        """Those that were measured on the cores that count, and as far as it was done, with the distance of the cores
+        told."""
         numbers = self._table()
-        mine = self._on_one_core_set(numbers[:, :5].astype(np.intp))
-        if not mine.all():
-            left_out["on other cores"] = int((~mine).sum())
-            numbers = numbers[mine]
+        for reason, chosen in (("on other cores", self._on_one_core_set), (BETTER_TOLD, self._best_told)):
+            mine = chosen(numbers)
+            if not mine.all():
+                left_out[reason] = int((~mine).sum())
+                numbers = numbers[mine]
         operator, operators = _renumbered(numbers[:, 0], list(self._operators.values()))
         device, devices = _renumbered(numbers[:, 1], list(self._devices.values()))
         model, models = _renumbered(numbers[:, 2], list(self._models.values()))
-        occurrences, latency, low, high, whole, quiet = (numbers[:, n].copy() for n in range(5, 11))
+        occurrences, latency, low, high, whole, quiet = (numbers[:, n].copy() for n in range(5, _TOLD))
         moved = np.array([o.bytes_read + o.bytes_written for o in operators], dtype=np.float64)
         calls = occurrences.astype(np.int64)
         traffic, working_set = _traffic(operator, model, calls, moved, len(models))
@@ -305,15 +312,22 @@ class _Kept:
             left_out=left_out,
         )
 
-    def _on_one_core_set(self, rows: np.ndarray) -> np.ndarray:
+    def _best_told(self, numbers: np.ndarray) -> np.ndarray:
+        """Of an operator that was measured in one model several times, or in several batches, the rows that tell how far
+        the cores were apart, where there are some: at two threads the others may be 1.5 times too long. Shape (rows,),
+        a mask."""
+        places: dict[Any, int] = {}
+        called = [stays_cached(name) if sampled else name for name, sampled in self._models.values()]
+        of_model = np.array([places.setdefault(one, len(places)) for one in called], dtype=np.intp)
+        operator, device, model, _, threads = numbers[:, :5].astype(np.intp).T
+        _, group = np.unique(np.stack([operator, device, of_model[model], threads]), axis=1, return_inverse=True)
+        group, told = group.ravel(), numbers[:, _TOLD] > 0
+        return np.asarray(told | (np.bincount(group, told) == 0)[group])
+
+    def _on_one_core_set(self, numbers: np.ndarray) -> np.ndarray:
         """Of a model that was measured on several sets of as many cores the rows of one: the one that most models have.
-
-        Args:
-            rows: operator, device, model, cores and threads, as `add` numbers them.
-
-        Returns:
-            Mask of the rows.
-        """
+        Shape (rows,), a mask."""
+        rows = numbers[:, :5].astype(np.intp)
         runs, run = np.unique(rows[:, [1, 4, 2, 3]], axis=0, return_inverse=True)  # device, threads, model, cores
         sets, counted = np.unique(runs[:, [0, 1, 3]], axis=0, return_counts=True)
         models = dict(zip(map(tuple, sets.tolist()), counted.tolist()))
