@@ -133,7 +133,7 @@ def test_models_that_compute_with_denormal_numbers_teach_nothing(old_row: dict[s
 def test_runs_whose_cores_were_apart_teach_nothing(old_row: dict[str, Any]) -> None:
     far = old_row | {"model_key": "far", "timing_details": {"exchange_us": 55.0, "exchange_near_us": 15.0}}
     near = far | {"model_key": "near", "timing_details": {"exchange_us": 16.0, "exchange_near_us": 15.0}}
-    found = examples_of([far, near, old_row])
+    found = examples_of([far, near, old_row | {"model_name": "another"}])
     assert len(found) == 2 and found.left_out == {"with cores further apart than usual": 1}
 
 
