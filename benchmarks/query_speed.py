@@ -173,7 +173,7 @@ def main() -> None:
     for size in (10**3, 10**4, 10**5, 10**6):
         keys = rng.integers(0, 2**63, size, dtype=np.uint64)
         held = dataclasses.replace(known.take(rng.integers(0, len(known), size)), keys=keys)
-        table = Measured(np.sort(Measured.mixed(held)), *np.ones((3, size)))
+        table = Measured(np.sort(Measured.mixed(held)), *np.ones((5, size)))
         asked = held.take(rng.integers(0, size, _BATCH))
         middle, _, _ = seconds(lambda t=table, a=asked: t.find(a), 3)  # type: ignore[misc]
         each = round(middle / _BATCH * 1e9)

@@ -191,7 +191,7 @@ def _held_out(
             errors[WITHOUT_LOOPS][held] = base.regressed(method, models, asked.without_loops()) - target[held]
         if models and method.corrects_samples:
             known, at = measured.find(asked.sampled())
-            alone = asked.sampled(measured.traffic_bytes[at])
+            alone = measured.as_sampled(asked, at)
             change = found - base.regressed(method, models, alone)
             off = np.log(measured.latency_us[at] / examples.latency_us[held]) + change
             errors["sampled"][held] = np.where(known & asked.network, off, np.nan)
@@ -216,17 +216,19 @@ def _better_interpolated(families: np.ndarray, interpolated: np.ndarray, regress
 
 
 def measured_of(examples: Examples, query: Query) -> Measured:
-    """Median over the models of each operator, and how far one is from the others; networks and batches of sampled
-    operators apart."""
+    """Median over the networks of each operator, the batch in the middle where it was sampled, and how far one is from
+    the others; networks and batches of sampled operators apart."""
     keys = Measured.mixed(query)
-    order = np.argsort(keys, kind="stable")
+    order = np.lexsort((examples.latency_us, keys))
     names, starts = np.unique(keys[order], return_index=True)
     groups = np.split(order, starts[1:])
+    middle = np.array([g[(len(g) - 1) // 2] for g in groups], dtype=np.intp)
     medians = np.array([np.median(examples.latency_us[g]) for g in groups])
-    traffic = np.array([np.median(examples.traffic_bytes[g]) for g in groups])
+    latency_us = np.where(query.network[middle], medians, examples.latency_us[middle])
+    context = query.traffic_bytes[middle], query.working_set_bytes[middle], query.calls[middle]
     noise = np.array([np.max(np.nan_to_num(examples.half_width[g])) for g in groups])
     spread = np.maximum(noise, _between_models([examples.latency_us[g] for g in groups]))
-    return Measured(names, medians, traffic, spread)
+    return Measured(names, latency_us, *context, spread)
 
 
 def _between_models(groups: list[np.ndarray]) -> np.ndarray:

@@ -64,14 +64,17 @@ class Measured:
 
     Attributes:
         keys: rising, as `mixed` makes them; the others beside them; all of shape (entries,).
-        latency_us: median over the models in which the operator was measured.
-        traffic_bytes: what all calls of these models move, their median.
+        latency_us: median over the networks in which the operator was measured; of a sampled one the time of the batch
+            in the middle, so that it belongs to what the next three tell.
+        traffic_bytes, working_set_bytes, calls: of that batch, as `Query` has them.
         spread: half-width of the interval on a logarithmic scale.
     """
 
     keys: np.ndarray
     latency_us: np.ndarray
     traffic_bytes: np.ndarray
+    working_set_bytes: np.ndarray
+    calls: np.ndarray
     spread: np.ndarray
 
     @staticmethod
@@ -86,6 +89,11 @@ class Measured:
         wanted = self.mixed(query)
         at = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
         return (self.keys[at] == wanted) if len(self.keys) else np.zeros(len(query), dtype=bool), at
+
+    def as_sampled(self, query: Query, at: np.ndarray) -> Query:
+        """The same operators as they were called in the batches of sampled operators where `find` found them."""
+        context = {name: getattr(self, name)[at] for name in ("traffic_bytes", "working_set_bytes", "calls")}
+        return dataclasses.replace(query.sampled(), **context)
 
 
 @dataclasses.dataclass
@@ -325,7 +333,7 @@ class Predictor:
         """Log of time over bound of operators that were sampled: as measured, and what regressions say that a network
         changes about it."""
         at = self.measured.find(query.sampled())[1]
-        alone = query.sampled(self.measured.traffic_bytes[at])
+        alone = self.measured.as_sampled(query, at)
         change = self._regressed(query) - self._regressed(alone)
         bound = self.roofline.bound_us(query.amounts, query.threads)
         corrected: np.ndarray = np.log(self.measured.latency_us[at] / bound) + change

@@ -124,17 +124,11 @@ class Query:
         """The same operators where nobody knows what their loops do."""
         return dataclasses.replace(self, loops=np.full_like(self.loops, np.nan))
 
-    def sampled(self, traffic_bytes: np.ndarray | None = None) -> Query:
-        """The same operators in batches of sampled operators, each called once.
-
-        Args:
-            traffic_bytes: of the batch of each; None: as here.
-        """
-        traffic = self.traffic_bytes if traffic_bytes is None else traffic_bytes
+    def sampled(self) -> Query:
+        """The same operators in batches of sampled operators, each called once."""
         return dataclasses.replace(
             self,
-            traffic_bytes=traffic,
-            working_set_bytes=traffic,
+            working_set_bytes=self.traffic_bytes,
             network=np.zeros(len(self), dtype=bool),
             calls=np.ones(len(self), dtype=np.int64),
         )
