@@ -79,7 +79,7 @@ def test_runs_that_tell_how_far_the_cores_were_apart_take_the_place_of_others(ol
     assert found.latency_us.tolist() == [3.0, 4.0] and found.models == ["a", "b"]
     assert found.left_out == {examples_module.BETTER_TOLD: 2}
     apart = run("b", "new", 9.0, exchange_us=55.0, exchange_near_us=14.0)
-    assert examples_of([run("b", "old", 4.0), apart]).latency_us.tolist() == [4.0], "a run that went wrong replaces none"
+    assert examples_of([run("b", "old", 4.0), apart]).latency_us.tolist() == [4.0], "it replaces none"
 
 
 def test_what_is_held_of_a_row_is_a_few_numbers(old_row: dict[str, Any]) -> None:

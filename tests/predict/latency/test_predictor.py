@@ -19,7 +19,7 @@ from op_profiler.predict.latency import PREDICTORS, adapt
 from op_profiler.predict.latency.adapt import adapted, chosen_samples
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import NAMES
-from op_profiler.predict.latency.fit import fit
+from op_profiler.predict.latency.fit import fit, measured_of
 from op_profiler.predict.latency.interpolation import families_of
 from op_profiler.predict.latency.intervals import conformal_quantile, first_half
 from op_profiler.predict.latency.network import Network, predict_network, predict_networks
@@ -102,6 +102,24 @@ def test_a_sampled_time_is_corrected_for_a_network(law_us: Law, known: Examples)
     assert np.median(np.abs(measured.latency_us / truth - 1)) > 0.5
     assert np.median(np.abs(inside.latency_us / truth - 1)) < 0.3
     assert (inside.low_us < inside.latency_us).all()
+
+
+def test_a_sampled_time_belongs_to_the_batch_that_tells_how_it_was_called(known: Examples) -> None:
+    batch = np.flatnonzero(known.sampled[known.model])[0]
+    three = known.where(np.full(3, batch))
+    contexts = {"working_set_bytes": np.array([5e5, 2e6, 9e6]), "occurrences": np.array([10, 1, 1])}
+    three = dataclasses.replace(three, latency_us=np.array([1.8, 3.0, 2.9]), traffic_bytes=np.full(3, 9e6), **contexts)
+    for batches, (latency_us, calls, working_set_bytes) in (
+        (slice(0, 2), (1.8, 10, 5e5)),
+        (slice(0, 3), (2.9, 1, 9e6)),
+    ):
+        some = three.where(np.arange(3)[batches])
+        measured = measured_of(some, query_of(some))
+        asked = dataclasses.replace(query_of(some).take(np.array([0])), network=np.array([True]), calls=np.array([20]))
+        there, at = measured.find(asked.sampled())
+        alone = measured.as_sampled(asked, at)
+        assert there.all() and measured.latency_us[at].tolist() == [latency_us] and not alone.network.any()
+        assert (alone.calls.tolist(), alone.working_set_bytes.tolist()) == ([calls], [working_set_bytes])
 
 
 def test_families_keep_blocks_transposes_and_contexts_apart(strangers: list[Operator]) -> None:

@@ -313,9 +313,9 @@ class _Kept:
         )
 
     def _best_told(self, numbers: np.ndarray) -> np.ndarray:
-        """Of an operator that was measured in one model several times, or in several batches, the rows that tell how far
-        the cores were apart, where there are some: at two threads the others may be 1.5 times too long. Shape (rows,),
-        a mask."""
+        """Of an operator that was measured in one model several times, or in several batches, the rows that tell how
+        far the cores were apart, where there are some: at two threads the others may be 1.5 times too long. Shape
+        (rows,), a mask."""
         places: dict[Any, int] = {}
         called = [stays_cached(name) if sampled else name for name, sampled in self._models.values()]
         of_model = np.array([places.setdefault(one, len(places)) for one in called], dtype=np.intp)
