@@ -107,8 +107,13 @@ def test_a_sampled_time_is_corrected_for_a_network(law_us: Law, known: Examples)
 def test_a_sampled_time_belongs_to_the_batch_that_tells_how_it_was_called(known: Examples) -> None:
     batch = np.flatnonzero(known.sampled[known.model])[0]
     three = known.where(np.full(3, batch))
-    contexts = {"working_set_bytes": np.array([5e5, 2e6, 9e6]), "occurrences": np.array([10, 1, 1])}
-    three = dataclasses.replace(three, latency_us=np.array([1.8, 3.0, 2.9]), traffic_bytes=np.full(3, 9e6), **contexts)
+    three = dataclasses.replace(
+        three,
+        latency_us=np.array([1.8, 3.0, 2.9]),
+        traffic_bytes=np.full(3, 9e6),
+        working_set_bytes=np.array([5e5, 2e6, 9e6]),
+        occurrences=np.array([10, 1, 1]),
+    )
     for batches, (latency_us, calls, working_set_bytes) in (
         (slice(0, 2), (1.8, 10, 5e5)),
         (slice(0, 3), (2.9, 1, 9e6)),
