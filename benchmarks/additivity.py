@@ -33,7 +33,7 @@ def measure(source: str, name: str) -> dict[str, list[float | None]]:
     from op_profiler.compilers.tvm_build import load_tvm
     from op_profiler.cores import usable_cores
     from op_profiler.frontends.frontend import ModelRequest
-    from op_profiler.measure.rounds import Samples
+    from op_profiler.measure.samples import Samples
     from op_profiler.targets.llvm.host import Host
     from op_profiler.targets.target import resolve_target
 

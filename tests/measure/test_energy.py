@@ -14,7 +14,7 @@ from op_profiler.collection.session import Session
 from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.frontends.frontend import ModelRequest
 from op_profiler.measure.energy import Rapl
-from op_profiler.measure.rounds import Samples
+from op_profiler.measure.samples import Samples
 from op_profiler.targets.llvm.host import Host
 
 

@@ -13,7 +13,8 @@ from op_profiler.compilers.relay.graph_executor import load_graph
 from op_profiler.measure.calls import call_overhead_us
 from op_profiler.measure.in_place import timed_us
 from op_profiler.measure.load import CoreMeter
-from op_profiler.measure.rounds import Limits, Rounds, Samples, heavy_operators, per_operator
+from op_profiler.measure.rounds import Limits, Rounds
+from op_profiler.measure.samples import Samples, heavy_operators, per_operator
 from op_profiler.measure.threads import ThreadPool, available_cores, default_thread_counts
 
 

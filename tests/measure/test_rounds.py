@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from op_profiler.compilers.relay.graph_executor import load_graph
-from op_profiler.measure.rounds import Limits, Rounds, Samples
+from op_profiler.measure.rounds import Limits, Rounds
+from op_profiler.measure.samples import Samples
 from op_profiler.measure.threads import ThreadPool, default_thread_counts
 
 THREADS = default_thread_counts()

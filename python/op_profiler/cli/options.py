@@ -68,8 +68,8 @@ Remeasure = Annotated[
     str,
     typer.Option(
         help="Measure again what the dataset has: failed (what does not compile, crashes or is wrong), noisy "
-        "(under foreign load, cores further apart than usual, or not settled) or all. What failed because of the "
-        "machine is tried again anyway.",
+        "(under foreign load, cores further apart or slower than usual, or not settled) or all. What failed because of "
+        "the machine is tried again anyway.",
         rich_help_panel=_MEASURING,
     ),
 ]

@@ -36,7 +36,7 @@ def measure_alone(
     from op_profiler.building.build import build_operator
     from op_profiler.building.requested_model import random_inputs
     from op_profiler.collection.session import Session
-    from op_profiler.measure.rounds import Samples
+    from op_profiler.measure.samples import Samples
 
     operator = occurrence.operator
     schedule = UNKNOWN

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from op_profiler.collection.counting import Counted
     from op_profiler.collection.session import Session
     from op_profiler.dataset import Dataset, StoredMeasurement, StoredTiming
-    from op_profiler.measure.rounds import Samples
+    from op_profiler.measure.samples import Samples
 
 _COVERAGE_BEFORE_IT_WAS_STORED = 0.95
 
@@ -75,7 +75,7 @@ class StoredResults:
         if any(self._repeated(row) for row in self._stored(threads).values()):
             return False
         whole = timing.timing.whole_model
-        disturbed = timing.timing.not_a_pair is not None or timing.timing.cores_apart
+        disturbed = timing.timing.not_a_pair is not None or timing.timing.disturbed_by is not None
         noisy = self.request.measuring.remeasure == "noisy" and disturbed
         if timing.measured_at < self.since and (noisy or to_repeat(whole, self.request.measuring.remeasure)):
             return False
@@ -123,7 +123,7 @@ class StoredResults:
 
         Rounds visit all thread counts, so the samples are of use only if each count has as many of them.
         """
-        from op_profiler.measure.rounds import Samples
+        from op_profiler.measure.samples import Samples
 
         samples = {}
         for threads in self.request.build.threads:

@@ -12,10 +12,11 @@ import numpy as np
 from op_profiler.collection.counting import Counted, count
 from op_profiler.collection.request import CollectRequest
 from op_profiler.measure.between_runs import FEWEST_RUNS, History, MachineState, between_runs, waits
-from op_profiler.measure.distance import CoreDistance
 from op_profiler.measure.energy import energy_per_call_mj
+from op_profiler.measure.host_state import HostState
 from op_profiler.measure.measurement import Cache, Measurement, ModelTiming, Settings
-from op_profiler.measure.rounds import Limits, Outcome, Rounds, Samples, heavy_operators
+from op_profiler.measure.rounds import Limits, Outcome, Rounds
+from op_profiler.measure.samples import Samples, heavy_operators
 from op_profiler.measure.statistics import median_interval, summarize
 from op_profiler.measure.steadiness import PROBE_NAMES
 from op_profiler.operators.operator import Operator
@@ -86,7 +87,7 @@ class Session:
         self._counted: Counted = {}
         self._known = known or {}
         self._states: dict[int, MachineState] = {}
-        self._distance: CoreDistance | None = None
+        self._host: HostState | None = None
 
     def check_kernels(self, step: Callable[[Operator], None]) -> None:
         """Run every kernel once with TVM's own checks, in order; remember what fails.
@@ -109,8 +110,7 @@ class Session:
         """
         threads = self.request.build.threads
         probe = self.machine.steadiness_probe()
-        if probe is not None and max(threads) > 1:
-            self._distance = CoreDistance(probe, self.machine.device, max(threads))
+        self._host = HostState(probe, self.machine.device, threads) if probe is not None else None
         rounds = Rounds(
             self.model,
             self.pool,
@@ -122,7 +122,7 @@ class Session:
             limits=self.limits,
             meter=self.machine.meter(max(threads)),
             probe=probe,
-            distance=self._distance,
+            host=self._host,
         )
         before, settings = {}, {}
         for n in threads:
@@ -133,8 +133,8 @@ class Session:
             return [self._result(n, settings[n], samples[n], None, before[n], None) for n in threads]
 
         outcome = rounds.run(samples, lambda share: checkpoint(share, so_far))
-        if self._distance is not None:
-            self._distance.keep()
+        if self._host is not None:
+            self._host.keep()
         after = {n: rounds.whole_model_us(n) for n in threads}
         self._states = {n: state for n in threads if (state := self._state(n, samples[n])) is not None}
         self._measure_energy(samples)
@@ -290,8 +290,8 @@ class Session:
             details["gauge_us"] = dict(zip(PROBE_NAMES, np.median(samples.probe_us, axis=0).round(3).tolist()))
             probe = self.machine.steadiness_probe()
             details["gauge_bytes"] = dict(zip(PROBE_NAMES, probe.sizes_bytes)) if probe is not None else None
-        if self._distance is not None:
-            details |= self._distance.told(samples.exchange_us)
+        if self._host is not None:
+            details |= self._host.told(threads, samples.exchange_us)
         state = self._states.get(threads)
         if state is not None and state.runs_before >= FEWEST_RUNS:
             details["off_usual"] = dict(zip(PROBE_NAMES, np.expm1(state.deviation).round(4).tolist()))

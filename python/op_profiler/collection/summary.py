@@ -185,7 +185,7 @@ def _times(threads: int, report: ThreadReport | None) -> dict[str, Any]:
         "reused": report.reused if report else 0,
         "failed": report.failed if report else 0,
         "foreign_load": whole.foreign_load if whole else None,
-        "cores_apart": timing.cores_apart if timing else None,
+        "disturbed_by": timing.disturbed_by if timing else None,
         "settled": whole.settled if whole else None,
         "rounds": timing.details.get("rounds") if timing else None,
         "running_seconds": timing.details.get("running_seconds") if timing else None,

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from op_profiler.comparison.changes import half_width, of_pairs
-from op_profiler.measure.rounds import no_garbage_collection, per_operator
+from op_profiler.measure.rounds import no_garbage_collection
+from op_profiler.measure.samples import per_operator
 
 if TYPE_CHECKING:
     from op_profiler.measure.load import LoadMeter

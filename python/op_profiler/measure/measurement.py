@@ -19,7 +19,9 @@ RESOURCE_FIELDS = ("governor", "cache_ways", "numa_node", "sm_share_percent", "g
 back stands in ``<name>_effective``; None where it could not be read."""
 APART = 2.0
 """Where data takes so many times as long from core to core as usual, the cores are apart; while they are near its time
-differs by half at most (`op_profiler.measure.distance`)."""
+differs by half at most (`op_profiler.measure.host_state`)."""
+SHARED = 1.1
+"""Where arithmetic takes so many times as long as usual, a core is shared; while none is its time differs by 1 %."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -215,10 +217,17 @@ _PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet
 _READINGS_APART = 1.1
 
 
-def cores_were_apart(details: Mapping[str, Any]) -> bool:
-    """Whether the cores were further apart than usual for most of a run, by the `details` of its `ModelTiming`."""
-    time_us, near_us = details.get("exchange_us"), details.get("exchange_near_us")
-    return time_us is not None and near_us is not None and bool(time_us > APART * near_us)
+def disturbed_by(details: Mapping[str, Any]) -> str | None:
+    """What the host did to the cores for most of a run, by the `details` of its `ModelTiming`; None: nothing known."""
+    if _over(details.get("exchange_us"), details.get("exchange_near_us"), APART):
+        return "cores further apart than usual"
+    if _over((details.get("gauge_us") or {}).get("compute"), details.get("compute_usual_us"), SHARED):
+        return "cores slower than usual"
+    return None
+
+
+def _over(time_us: float | None, usual_us: float | None, factor: float) -> bool:
+    return time_us is not None and usual_us is not None and bool(time_us > factor * usual_us)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -259,9 +268,9 @@ class ModelTiming:
         return self.sum_of_operators_us / self.whole_model.median_us
 
     @property
-    def cores_apart(self) -> bool:
-        """Whether the cores were further apart than usual for most of the run."""
-        return cores_were_apart(self.details)
+    def disturbed_by(self) -> str | None:
+        """What the host did to the cores for most of the run; None: nothing that is known."""
+        return disturbed_by(self.details)
 
     @property
     def not_a_pair(self) -> str | None:

@@ -5,8 +5,8 @@ Thread counts are visited in turn, another one first each time: the model runs o
 rounds, as many at each. Whole model and operators, and all thread counts, therefore see the same minute of the machine.
 Rounds go on until the 95 % interval of the median is narrower than +-1 % for the whole model and for every heavy
 operator at every thread count, or until a limit. After every window of at least 0.25 s the load that others put on the
-machine is read, and how far apart its cores are; rounds of a window under foreign load, or with cores further apart
-than usual, are thrown away and repeated, and kept and marked when that lasts too long.
+machine is read, and how far apart and how fast its cores are; rounds of a window under foreign load, or with cores
+further apart or slower than usual, are thrown away and repeated, and kept and marked when that lasts too long.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from op_profiler.errors import UsageError
-from op_profiler.measure.distance import CoreDistance
+from op_profiler.measure.host_state import HostState
 from op_profiler.measure.load import LoadMeter
 from op_profiler.measure.measurement import Cache
+from op_profiler.measure.samples import Samples, heavy_operators, per_operator
 from op_profiler.measure.statistics import relative_half_width
 from op_profiler.measure.steadiness import SteadinessProbe
 from op_profiler.targets.machine import Threads, TimedModel
@@ -59,8 +60,8 @@ class Limits:
         maximum_rounds: rounds at most.
         maximum_seconds: seconds at most, once `minimum_rounds` are done.
         window_seconds: shortest time over which foreign load is read.
-        repeat_seconds: time spent on repeating before foreign load, or cores that are apart, are accepted and marked;
-            ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
+        repeat_seconds: time spent on repeating before foreign load, or what the host does to the cores, is accepted and
+            marked; ``OP_PROFILER_PATIENCE_SECONDS``, else 20.
         readings: runs of the whole model before the first and after the last round; fewer of a long model.
     """
 
@@ -85,53 +86,6 @@ class Limits:
         )
 
 
-@dataclasses.dataclass
-class Samples:
-    """What was timed at one thread count so far.
-
-    Attributes:
-        whole_us: whole model, one entry a round.
-        kernels_us: one row a round, one column a kernel; NaN where a kernel failed or was not timed.
-        foreign: for each round, whether it was taken under foreign load that did not go away.
-        probe_us: one row a window, one column a kernel of the probe; empty where there is none.
-        window_rounds: for each of these windows, how many rounds followed the reading.
-        exchange_us: one entry a window, the longer of the readings of `CoreDistance` before and after its rounds; empty
-            at one thread, which exchanges nothing.
-        call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
-            is nothing.
-    """
-
-    whole_us: list[float] = dataclasses.field(default_factory=list)
-    kernels_us: list[list[float]] = dataclasses.field(default_factory=list)
-    foreign: list[bool] = dataclasses.field(default_factory=list)
-    probe_us: list[tuple[float, ...]] = dataclasses.field(default_factory=list)
-    window_rounds: list[int] = dataclasses.field(default_factory=list)
-    exchange_us: list[float] = dataclasses.field(default_factory=list)
-    call_overhead_us: list[float] = dataclasses.field(default_factory=list)
-
-    @property
-    def rounds(self) -> int:
-        return len(self.whole_us)
-
-    def extend(self, new: Samples, foreign: bool) -> None:
-        """Append the rounds of a window, all marked alike."""
-        self.whole_us += new.whole_us
-        self.kernels_us += new.kernels_us
-        self.foreign += [foreign] * new.rounds
-        self.probe_us += new.probe_us
-        self.window_rounds += [new.rounds] * len(new.probe_us)
-        self.exchange_us += new.exchange_us
-        self.call_overhead_us += new.call_overhead_us
-
-    def matrix(self) -> np.ndarray:
-        """Times as they were taken, shape (rounds, kernels)."""
-        return np.asarray(self.kernels_us, dtype=np.float64)
-
-    def overhead_us(self) -> float | None:
-        """Median over the windows, in whole nanoseconds like the clock; None where times hold no call."""
-        return round(float(np.median(self.call_overhead_us)), 3) if self.call_overhead_us else None
-
-
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """How the rounds ended: `settled` tells whether every interval that counts became narrow enough; the loads are the
@@ -145,42 +99,6 @@ class Outcome:
     load_after: float | None
 
 
-def per_operator(matrix: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Mean over the occurrences of each operator, round by round.
-
-    Args:
-        matrix: shape (rounds, kernels); NaN where a kernel was not timed.
-        groups: shape (kernels,); for each kernel the number of its operator, 0 to operators - 1.
-
-    Returns:
-        Shape (rounds, operators); NaN where any occurrence has no time.
-    """
-    count = np.bincount(groups)
-    sums = np.zeros((len(matrix), len(count)))
-    np.add.at(sums.T, groups, matrix.T)
-    return sums / count
-
-
-def heavy_operators(matrix: np.ndarray, groups: np.ndarray, coverage: float) -> np.ndarray:
-    """Which operators make up `coverage` of the summed time, taken from the largest down until it is reached.
-
-    Args:
-        matrix: shape (rounds, kernels), at least one round.
-        groups: as in `per_operator`.
-        coverage: share of the time, 0 to 1.
-
-    Returns:
-        Boolean array, shape (operators,).
-    """
-    medians = np.nan_to_num(np.median(per_operator(matrix, groups), axis=0), nan=0.0)
-    totals = medians * np.bincount(groups)
-    order = np.argsort(totals)[::-1]
-    reached = np.cumsum(totals[order]) - totals[order]
-    heavy = np.zeros(len(totals), dtype=bool)
-    heavy[order[reached < coverage * totals.sum()]] = True
-    return heavy
-
-
 class Rounds:
     """Times one loaded model.
 
@@ -190,7 +108,7 @@ class Rounds:
         coverage: share of the time whose operators have to settle.
         meter: of foreign load; None where it cannot be read.
         probe: kernels that are timed once a window; None for none.
-        distance: tells how far apart the cores are, at the largest thread count; None where that is one, or not known.
+        host: tells how far apart and how fast the cores are; None where nothing does.
     """
 
     def __init__(
@@ -206,11 +124,11 @@ class Rounds:
         limits: Limits,
         meter: LoadMeter | None,
         probe: SteadinessProbe | None = None,
-        distance: CoreDistance | None = None,
+        host: HostState | None = None,
     ) -> None:
         self._meter = meter
         self._probe = probe
-        self._distance = distance
+        self._host = host
         self._loaded = self._model = model
         self._pool = pool
         self._threads = tuple(threads)
@@ -259,8 +177,7 @@ class Rounds:
                 after = self._meter.read() if self._meter is not None else None
                 seconds = time.perf_counter() - started
                 foreign = after is not None and after.disturbs
-                apart = self._distance is not None and self._distance.apart(window[self._main].exchange_us[0])
-                if (foreign or apart) and repeated_seconds < self._limits.repeat_seconds:
+                if (foreign or self._disturbed(window)) and repeated_seconds < self._limits.repeat_seconds:
                     repeated += window[self._main].rounds
                     repeated_seconds += seconds
                     continue
@@ -296,13 +213,21 @@ class Rounds:
             samples_of_window.exchange_us = exchanged_us if count > 1 else []
         return window
 
+    def _disturbed(self, window: dict[int, Samples]) -> bool:
+        """Whether the host disturbed a window."""
+        if self._host is None:
+            return False
+        computed_us = {count: new.probe_us[0][0] for count, new in window.items() if new.probe_us}
+        self._host.add(computed_us)
+        return self._host.disturbs(computed_us, window[self._main].exchange_us)
+
     def _exchanged_us(self) -> list[float]:
         """A reading of how far apart the cores are; empty where nothing tells. Its data lies in the caches then."""
-        if self._distance is None:
+        if self._host is None or self._main == 1:
             return []
         self._use(self._main)
         self._settled_in = False
-        return [self._distance.read_us()]
+        return self._host.exchanged_us()
 
     def _order(self) -> tuple[int, ...]:
         """The thread counts of a pass: the one that the pass before ended with is still set, and comes first."""

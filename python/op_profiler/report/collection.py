@@ -261,8 +261,8 @@ def _remarks(report: ModelReport, count: int) -> str:
     if thread.timing is not None:
         if thread.timing.whole_model.foreign_load:
             remarks.append("under foreign load")
-        if thread.timing.cores_apart:
-            remarks.append("cores further apart than usual; repeat it with --remeasure noisy")
+        if thread.timing.disturbed_by:
+            remarks.append(f"{thread.timing.disturbed_by}; repeat it with --remeasure noisy")
         if thread.timing.whole_model.settled is False:
             remarks.append("not all intervals under 1 %")
         if thread.timing.not_a_pair:

@@ -1,0 +1,90 @@
+"""What was timed so far, and which operators make up most of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass
+class Samples:
+    """What was timed at one thread count so far.
+
+    Attributes:
+        whole_us: whole model, one entry a round.
+        kernels_us: one row a round, one column a kernel; NaN where a kernel failed or was not timed.
+        foreign: for each round, whether it was taken under foreign load that did not go away.
+        probe_us: one row a window, one column a kernel of the probe; empty where there is none.
+        window_rounds: for each of these windows, how many rounds followed the reading.
+        exchange_us: one entry a window, the longer of the readings of `HostState` before and after its rounds; empty
+            at one thread, which exchanges nothing.
+        call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
+            is nothing.
+    """
+
+    whole_us: list[float] = dataclasses.field(default_factory=list)
+    kernels_us: list[list[float]] = dataclasses.field(default_factory=list)
+    foreign: list[bool] = dataclasses.field(default_factory=list)
+    probe_us: list[tuple[float, ...]] = dataclasses.field(default_factory=list)
+    window_rounds: list[int] = dataclasses.field(default_factory=list)
+    exchange_us: list[float] = dataclasses.field(default_factory=list)
+    call_overhead_us: list[float] = dataclasses.field(default_factory=list)
+
+    @property
+    def rounds(self) -> int:
+        return len(self.whole_us)
+
+    def extend(self, new: Samples, foreign: bool) -> None:
+        """Append the rounds of a window, all marked alike."""
+        self.whole_us += new.whole_us
+        self.kernels_us += new.kernels_us
+        self.foreign += [foreign] * new.rounds
+        self.probe_us += new.probe_us
+        self.window_rounds += [new.rounds] * len(new.probe_us)
+        self.exchange_us += new.exchange_us
+        self.call_overhead_us += new.call_overhead_us
+
+    def matrix(self) -> np.ndarray:
+        """Times as they were taken, shape (rounds, kernels)."""
+        return np.asarray(self.kernels_us, dtype=np.float64)
+
+    def overhead_us(self) -> float | None:
+        """Median over the windows, in whole nanoseconds like the clock; None where times hold no call."""
+        return round(float(np.median(self.call_overhead_us)), 3) if self.call_overhead_us else None
+
+
+def per_operator(matrix: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Mean over the occurrences of each operator, round by round.
+
+    Args:
+        matrix: shape (rounds, kernels); NaN where a kernel was not timed.
+        groups: shape (kernels,); for each kernel the number of its operator, 0 to operators - 1.
+
+    Returns:
+        Shape (rounds, operators); NaN where any occurrence has no time.
+    """
+    count = np.bincount(groups)
+    sums = np.zeros((len(matrix), len(count)))
+    np.add.at(sums.T, groups, matrix.T)
+    return sums / count
+
+
+def heavy_operators(matrix: np.ndarray, groups: np.ndarray, coverage: float) -> np.ndarray:
+    """Which operators make up `coverage` of the summed time, taken from the largest down until it is reached.
+
+    Args:
+        matrix: shape (rounds, kernels), at least one round.
+        groups: as in `per_operator`.
+        coverage: share of the time, 0 to 1.
+
+    Returns:
+        Boolean array, shape (operators,).
+    """
+    medians = np.nan_to_num(np.median(per_operator(matrix, groups), axis=0), nan=0.0)
+    totals = medians * np.bincount(groups)
+    order = np.argsort(totals)[::-1]
+    reached = np.cumsum(totals[order]) - totals[order]
+    heavy = np.zeros(len(totals), dtype=bool)
+    heavy[order[reached < coverage * totals.sum()]] = True
+    return heavy
