@@ -217,9 +217,14 @@ _PAIR_TOLERANCE = 0.03  # sums of models of every size were within it on a quiet
 _READINGS_APART = 1.1
 
 
+def cores_were_apart(details: Mapping[str, Any]) -> bool:
+    """Whether the cores were further apart than usual for most of a run, by the `details` of its `ModelTiming`."""
+    return _over(details.get("exchange_us"), details.get("exchange_near_us"), APART)
+
+
 def disturbed_by(details: Mapping[str, Any]) -> str | None:
     """What the host did to the cores for most of a run, by the `details` of its `ModelTiming`; None: nothing known."""
-    if _over(details.get("exchange_us"), details.get("exchange_near_us"), APART):
+    if cores_were_apart(details):
         return "cores further apart than usual"
     if _over((details.get("gauge_us") or {}).get("compute"), details.get("compute_usual_us"), SHARED):
         return "cores slower than usual"

@@ -76,13 +76,17 @@ class Limits:
     readings: int = 5
 
     def of_rounds(self, rounds: int | None) -> Limits:
-        """Limits that end after a number of rounds, settled or not, and sooner where these take long; None leaves them
-        as they are."""
+        """Limits that end after a number of rounds, settled or not, and sooner where these take long. Nothing is repeated
+        for longer than it may take. None leaves them as they are."""
         if rounds is None:
             return self
         fewest = min(rounds, _FEWEST_ROUNDS)
         return dataclasses.replace(
-            self, minimum_rounds=fewest, maximum_rounds=rounds, maximum_seconds=_SECONDS_OF_ROUNDS
+            self,
+            minimum_rounds=fewest,
+            maximum_rounds=rounds,
+            maximum_seconds=_SECONDS_OF_ROUNDS,
+            repeat_seconds=min(self.repeat_seconds, _SECONDS_OF_ROUNDS),
         )
 
 

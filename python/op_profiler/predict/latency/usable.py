@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from op_profiler.frontends.sample import shares_inputs
-from op_profiler.measure.measurement import RESOURCE_FIELDS, disturbed_by
+from op_profiler.measure.measurement import RESOURCE_FIELDS, cores_were_apart
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -39,8 +39,8 @@ def reason_against(row: Mapping[str, Any], schedules: str) -> str | None:
         return "not complete"
     if row["foreign_load"]:
         return "under foreign load"
-    if (disturbed := disturbed_by(row["timing_details"] or {})) is not None:
-        return f"with {disturbed}"
+    if cores_were_apart(row["timing_details"] or {}):  # slow ones are corrected: `steady_times`
+        return "with cores further apart than usual"
     if any(row[name] is not None for name in RESOURCE_FIELDS):
         return "of a sweep"
     if row["model_source"] == "sample" and row["op_names"] in _AROUND_SAMPLED:
