@@ -76,8 +76,8 @@ class Limits:
     readings: int = 5
 
     def of_rounds(self, rounds: int | None) -> Limits:
-        """Limits that end after a number of rounds, settled or not, and sooner where these take long. Nothing is repeated
-        for longer than it may take. None leaves them as they are."""
+        """Limits that end after a number of rounds, settled or not, and sooner where these take long. Nothing is
+        repeated for longer than it may take. None leaves them as they are."""
         if rounds is None:
             return self
         fewest = min(rounds, _FEWEST_ROUNDS)
