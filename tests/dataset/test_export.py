@@ -17,6 +17,7 @@ from sqlalchemy import Text, type_coerce
 from op_profiler.dataset import COLUMNS, FORMATS, Dataset, export_table, flat_rows, import_table, read_parquet, schema
 from op_profiler.dataset.flat import parse_where
 from op_profiler.dataset.formats.flat_format import FlatFormat
+from op_profiler.dataset.formats.parquet import parquet_rows
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
 from op_profiler.shipped import shipped_processors
 
@@ -37,6 +38,18 @@ def test_columns_are_documented_once() -> None:
     assert all(column.description for column in COLUMNS)
     times = [c for c in COLUMNS if c.name.endswith("_us")]
     assert all("microseconds" in c.description for c in times)
+
+
+def test_only_rows_that_are_wanted_are_read_of_a_parquet_file(varied: Dataset, tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    export_table(varied, path, format="parquet")
+    columns = ["threads", "cache", "model_source", "operator_key"]
+    everything = read_parquet(path, columns)
+    for where in ([("threads", "=", 1)], [("cache", "!=", "hot"), ("threads", ">", 1)]):
+        signs = {"=": lambda one, other: one == other, "!=": lambda one, other: one != other, ">": lambda a, b: a > b}
+        wanted = [row for row in everything if all(signs[sign](row[name], value) for name, sign, value in where)]
+        assert 0 < len(wanted) < len(everything)
+        assert list(parquet_rows(path, columns, where)) == wanted
 
 
 def test_rows_hold_everything_that_belongs_to_a_measurement(varied: Dataset, example: Any) -> None:

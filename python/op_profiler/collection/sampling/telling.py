@@ -12,6 +12,7 @@ of one operator in the time of fifty.
 from __future__ import annotations
 
 import functools
+import heapq
 import itertools
 import random
 from collections.abc import Iterator
@@ -74,22 +75,29 @@ def _small(seed: int) -> Iterator[Batch]:
 
 def nearest_first(wanted: np.ndarray, weight: np.ndarray, pool: np.ndarray) -> Iterator[int]:
     """Indices of the pool, each the one that lowers the weighted sum of distances most from what is wanted to the
-    nearest that was taken; ends where none lowers it.
+    nearest that was taken; ends where none lowers it. What one gains only ever shrinks, so it is asked again of those
+    alone that may be the best (Minoux, Accelerated greedy algorithms for maximizing submodular set functions, 1978).
 
     Args:
         wanted: places, shape (wanted, dimensions); `weight`: one each.
         pool: places, shape (candidates, dimensions).
     """
-    squares = (wanted**2).sum(axis=1)[:, None] - 2 * wanted @ pool.T + (pool**2).sum(axis=1)
+    squares = (pool**2).sum(axis=1)[:, None] - 2 * pool @ wanted.T + (wanted**2).sum(axis=1)
     distance = np.sqrt(np.maximum(squares, 0.0))
-    nearest = distance.max(axis=1)
-    while True:
-        gain = weight @ np.maximum(nearest[:, None] - distance, 0.0)
-        best = int(np.argmax(gain))
-        if gain[best] <= 0:
-            return
-        yield best
-        nearest = np.minimum(nearest, distance[:, best])
+    nearest = distance.max(axis=0)
+    gains = [(-gain, at) for at, gain in enumerate(((nearest - distance) @ weight).tolist())]
+    heapq.heapify(gains)
+    while gains:
+        _, at = gains[0]
+        gain = float(np.maximum(nearest - distance[at], 0.0) @ weight)
+        if gain <= 0:
+            heapq.heappop(gains)
+            continue
+        heapq.heapreplace(gains, (-gain, at))
+        if gains[0][1] == at:
+            heapq.heappop(gains)
+            yield at
+            nearest = np.minimum(nearest, distance[at])
 
 
 def _representatives(seed: int) -> Iterator[Point]:
@@ -109,10 +117,10 @@ def _operators_of_networks(file: Path) -> tuple[np.ndarray, np.ndarray]:
     """Places of the operators of the networks of a dataset, and the root of each one's share of its network's time:
     what takes most counts most, and the rest too."""
     from op_profiler.predict.latency.adapt import places_of
-    from op_profiler.predict.latency.examples import load_examples
+    from op_profiler.predict.latency.devices import rows_of_file
+    from op_profiler.predict.latency.examples import COLUMNS, examples_of
 
-    examples = load_examples(file=file)
-    examples = examples.where(~examples.sampled[examples.model] & (examples.threads == examples.threads.min()))
+    examples = examples_of(rows_of_file(file, COLUMNS, [("model_source", "!=", "sample"), ("threads", "=", 1)]))
     spent = examples.latency_us * examples.occurrences
     share = spent / np.bincount(examples.model, spent)[examples.model]
     weight = np.bincount(examples.operator, share, minlength=len(examples.operators))

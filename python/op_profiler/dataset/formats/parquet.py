@@ -24,6 +24,8 @@ from op_profiler.files import atomic_folder, explained, whole_file
 if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
 
+Condition = tuple[str, str, Any]
+"""A column, ``=``, ``!=``, ``<`` or another that `pyarrow.parquet.filters_to_expression` knows, and a value."""
 _BATCH = 2000
 _ROW_GROUP = 20_000  # what is held of each part that is being written
 _GROUP_BYTES = 64 * 2**20
@@ -181,27 +183,32 @@ def read_parquet(path: str | os.PathLike[str], columns: Sequence[str] | None = N
     return list(parquet_rows(path, columns))
 
 
-def parquet_rows(path: str | os.PathLike[str], columns: Sequence[str] | None = None) -> Iterator[FlatRow]:
+def parquet_rows(
+    path: str | os.PathLike[str], columns: Sequence[str] | None = None, where: Sequence[Condition] = ()
+) -> Iterator[FlatRow]:
     """The rows of a file or folder of this format, with the same values as `flat_rows`; in constant memory.
 
     Rows share nested values, which are for reading only. Columns that came after the file was written are None.
 
     Args:
         columns: names of those that are wanted; None for all.
+        where: what holds for the rows that are wanted, all of it.
 
     Raises:
         DatasetError: the file is missing or no Parquet file.
         MissingPackageError: pyarrow is not installed.
     """
-    pyarrow, _ = _pyarrow()
+    pyarrow, parquet = _pyarrow()
     source = _opened(path)
     there = source.schema.names
     later = [] if columns is None else [name for name in columns if name not in there]
     wanted = there if columns is None else [name for name in columns if name in there]
     texts = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
     parsed = nested(json.loads)
+    kept = parquet.filters_to_expression(list(where)) if where else None
+    sizes = {"batch_size": _BATCH, "batch_readahead": 1, "fragment_readahead": 1}
     try:
-        for batch in source.to_batches(columns=wanted, batch_size=_BATCH, batch_readahead=1, fragment_readahead=1):
+        for batch in source.to_batches(columns=wanted, filter=kept, **sizes):
             for row in batch.to_pylist():
                 yield {k: parsed(v) if k in texts and v is not None else v for k, v in row.items()} | dict.fromkeys(
                     later
