@@ -7,6 +7,8 @@ is fitted without a group's networks, without what was sampled from them, and wi
 those were measured. It answers twice: as it is (known: nothing), and looking up what other families and sampled
 operators measured of the same operators (known: look-ups), as a user's would. Measured times are those at the machine's
 usual state (`op_profiler.predict.latency.steady_times`), since on a shared host a network takes longer for minutes.
+Where other processors teach the predictor that ships (`op_profiler.predict.latency.fit.teachers`), they teach here too,
+and nothing of the families and operators that are held out.
 
 Whoever works on the predictor looks at the networks of `LOOKED_AT` without `NOT_YET` alone, which is what this prints.
 --final is for the end: it shows the others too, which nothing was chosen by, and stores the result.
@@ -96,12 +98,13 @@ def looked_at(network: str) -> bool:
     return family_of(network) in LOOKED_AT and network not in NOT_YET
 
 
-def scored(examples: Examples, processor: str, *, final: bool) -> Iterator[Scored]:
+def scored(examples: Examples, processor: str, *, final: bool, others: Sequence[Examples] = ()) -> Iterator[Scored]:
     """Every network at each thread count, as both predictors see it.
 
     Args:
         examples: of one processor, at the usual state of the machine.
         final: also those that nothing was chosen by.
+        others: of other processors, which teach beside it.
     """
     import numpy as np
 
@@ -117,7 +120,7 @@ def scored(examples: Examples, processor: str, *, final: bool) -> Iterator[Score
         shown = held & (final | seen[examples.model])
         if not (shown & ~examples.sampled[examples.model]).any():
             continue
-        plain = fitted_without(examples, held, "default")
+        plain = fitted_without(examples, held, "default", others=others)
         for known, predictor in ((NOTHING, plain), (LOOK_UPS, looking_up(plain, examples.where(~held)))):
             for found in predicted_networks(predictor, once_each(examples.where(shown))):
                 yield Scored(processor, known, found)
@@ -310,7 +313,8 @@ def main() -> None:
     parser.add_argument("--device", nargs="+", help="processors that ship, or a device of --db; default: all that ship")
     parser.add_argument("--db", help="a dataset in place of what ships")
     arguments = parser.parse_args()
-    from op_profiler.predict.latency.open_predictor import examples_for
+    from op_profiler.predict.latency.fit import teachers
+    from op_profiler.predict.latency.open_predictor import examples_for, shipped_examples
     from op_profiler.predict.latency.steady_times import steady
     from op_profiler.shipped import shipped_processors
 
@@ -324,7 +328,8 @@ def main() -> None:
         processor = examples.devices[int(examples.device[0])].processor
         print(f"# {processor}: {len(examples)} measurements of {len(examples.operators)} operators", flush=True)
         others += by_other_networks(examples, processor)
-        for one in scored(examples, processor, final=arguments.final):
+        taught_by = [] if arguments.db else [steady(one) for one in teachers(examples, shipped_examples(print))]
+        for one in scored(examples, processor, final=arguments.final, others=taught_by):
             found.append(one)
             said = one.found.prediction
             print(

@@ -122,15 +122,18 @@ def write_loops_and_predictor(folder: Path) -> None:
     """Beside the Parquet file of a folder: what is fitted to it."""
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.examples import load_examples
-    from op_profiler.predict.latency.fit import fit
+    from op_profiler.predict.latency.fit import fit, teachers
     from op_profiler.predict.latency.loops import loops_of, write_loops
+    from op_profiler.predict.latency.open_predictor import shipped_examples
 
     examples = load_examples(file=folder / DATASET)
     (device,) = examples.devices
     told = loops_of(examples.operators, device.target, note)
     write_loops(folder / "operator_loops.npz", examples.operators, told, device.target)
-    note(f"fitting a predictor to {len(examples):,} measurements")
-    predictor_files.save(fit(dataclasses.replace(examples, loops=told)), folder / "predictor.zip")
+    others = teachers(examples, shipped_examples(note))
+    of_others = f", and to those of {len(others)} other processors" if others else ""
+    note(f"fitting a predictor to {len(examples):,} measurements{of_others}")
+    predictor_files.save(fit(dataclasses.replace(examples, loops=told), others=others), folder / "predictor.zip")
 
 
 def main() -> None:

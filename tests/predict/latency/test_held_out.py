@@ -100,3 +100,23 @@ def test_operators_of_what_is_held_out_are_looked_up_but_nothing_is_fitted_to_th
     assert plain.predict(asked).tier[0] != MEASURED
     found = looking_up(plain, examples.where(~held)).predict(asked)
     assert found.tier[0] == MEASURED and found.latency_us[0] == examples.latency_us[outside]
+
+
+def test_other_devices_teach_nothing_of_what_is_held_out(two_families: Examples) -> None:
+    names = [f"network{chr(97 + n)}-{n}" for n in range(len(two_families.models))]
+    other = dataclasses.replace(two_families, models=names)
+    left = held_out._without(other, {two_families.operators[0].key}, {"networka"})
+    assert 0 < len(left) < len(other)
+    assert 0 not in left.operator and not (left.model == 0).any()
+    kept = (other.operator != 0) & (other.model != 0)
+    assert len(left) == kept.sum()
+
+
+def test_few_networks_are_taught_by_the_others_that_ship(
+    two_families: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (device,) = two_families.devices
+    other = dataclasses.replace(two_families, devices=[dataclasses.replace(device, processor="another")])
+    assert fitting.teachers(two_families, [two_families, other]) == [other]
+    monkeypatch.setattr(fitting, "_FEW_NETWORKS", 1)
+    assert fitting.teachers(two_families, [two_families, other]) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from op_profiler.predict.library.scoring import Score, score
 
 HEAVY_US = 20.0
 """Operators of held-out models are scored from this latency on: below it a time is mostly the cost of a call."""
-_FOLDS = 3
 _GROUPS = 7
 """Of families that are held out together: a fit takes minutes."""
 _FEWEST_CONVOLUTIONS = 50
@@ -124,7 +123,7 @@ def evaluate(examples: Examples, split: str, predictor: str, seed: int = 0) -> l
         return [_score_networks(found, predictor, seconds), _score_operators(found, predictor, seconds)]
     held = held_out(examples, split, seed)
     train = ~np.isin(examples.operator, np.unique(examples.operator[held]))
-    fitted = fit(examples.where(train), choice=predictor, seed=seed, folds=_FOLDS)
+    fitted = fit(examples.where(train), choice=predictor, seed=seed)
     test = examples.where(held)
     answer = fitted.predict(query_of(test))
     predicted = LibraryPrediction(answer.latency_us, answer.low_us, answer.high_us)
@@ -181,14 +180,27 @@ def family_groups(examples: Examples) -> list[np.ndarray]:
     return [np.isin(families[examples.model], wanted[n::_GROUPS]) for n in range(min(_GROUPS, len(wanted)))]
 
 
-def fitted_without(examples: Examples, held: np.ndarray, predictor: str, seed: int = 0) -> Predictor:
+def fitted_without(
+    examples: Examples, held: np.ndarray, predictor: str, seed: int = 0, others: Sequence[Examples] = ()
+) -> Predictor:
     """Fitted to what is not held out, and not to the operators of what is, wherever else they were measured.
 
     Args:
         held: mask of the entries.
+        others: of other devices, as in `fit`; they too teach nothing of the families and operators that are held out.
     """
-    known = np.isin(examples.operator, np.unique(examples.operator[held]))
-    return fit(examples.where(~known), choice=predictor, seed=seed, folds=_FOLDS)
+    operators = np.unique(examples.operator[held])
+    keys = {examples.operators[at].key for at in operators}
+    families = {family_of(examples.models[at]) for at in np.unique(examples.model[held])}
+    taught = [_without(one, keys, families) for one in others]
+    return fit(examples.where(~np.isin(examples.operator, operators)), choice=predictor, seed=seed, others=taught)
+
+
+def _without(examples: Examples, keys: Set[str], families: Set[str]) -> Examples:
+    """What is neither of these operators nor of these families of networks."""
+    operators = np.array([operator.key in keys for operator in examples.operators], dtype=bool)
+    models = np.array([family_of(name) in families for name in examples.models], dtype=bool)
+    return examples.where(~operators[examples.operator] & ~models[examples.model])
 
 
 def looking_up(fitted: Predictor, examples: Examples) -> Predictor:
