@@ -31,7 +31,7 @@ class Measuring:
         resources: values that resources of this machine are given meanwhile, by their names in `Settings`.
         rounds: how often everything is timed; None until the times settle.
         remeasure: what is measured again although the dataset has it: ``failed``, ``noisy`` (under foreign load,
-            with cores apart, or not settled) or ``all``; empty for nothing.
+            with cores further apart or slower than usual, or not settled) or ``all``; empty for nothing.
         counters: read the kernel's counters too, in walks of their own after the rounds.
     """
 

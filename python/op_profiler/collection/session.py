@@ -110,7 +110,8 @@ class Session:
         """
         threads = self.request.build.threads
         probe = self.machine.steadiness_probe()
-        self._host = HostState(probe, self.machine.device, threads) if probe is not None else None
+        if probe is not None and not self.request.measuring.resources:  # else nobody knows what is usual
+            self._host = HostState(probe, self.machine.device, threads)
         rounds = Rounds(
             self.model,
             self.pool,
