@@ -238,3 +238,15 @@ def test_measuring_again_what_was_under_foreign_load(collected: Any) -> None:
     assert summary(folder)[0]["measured"] == 4
     done = run(folder, *options, "--remeasure=everything")
     assert done.returncode == 2 and "failed" in done.stderr
+
+
+def test_measuring_again_what_was_measured_on_slow_cores(collected: Any) -> None:
+    folder, _ = collected
+    options = ["--modelname=mlp", "--threads=1", "--summary-json=summary.json"]
+    usual_us = "json_extract(details, '$.gauge_us.compute') / 1.2"
+    rows(folder, f"UPDATE model_timings SET details = json_set(details, '$.compute_usual_us', {usual_us})")
+    done = run(folder, *options)
+    assert done.returncode == 0 and "slower" in done.stdout
+    assert (summary(folder)[0]["measured"], summary(folder)[0]["disturbed_by"]) == (0, "cores slower than usual")
+    assert run(folder, *options, "--remeasure=noisy").returncode == 0
+    assert (summary(folder)[0]["measured"], summary(folder)[0]["disturbed_by"]) == (4, None)
