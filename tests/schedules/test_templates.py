@@ -140,6 +140,7 @@ def test_equal_tasks_have_equal_keys() -> None:
 
 def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_path: Path) -> None:
     """A product of one row, broadcast over a batch by the addition behind it, under a record of ours."""
+    from op_profiler.compilers.relay.relay_compiler import RELAY
     from op_profiler.schedules import records
 
     relay = tvm.relay
@@ -147,7 +148,7 @@ def test_what_is_fused_behind_may_have_other_axes(tvm: Any, target: Any, tmp_pat
     weight = np.random.default_rng(0).standard_normal((64, 48)).astype("float32")
     total = relay.add(relay.nn.dense(data, relay.const(weight)), other)
     module = tvm.IRModule.from_expr(relay.Function([data, other], total))
-    spec = tasks.dense(4, 64, 48, 32)
+    spec = tasks.dense(4, 64, 48, 2 * RELAY.vector_lanes(target))  # TVM packs a weight so by itself
     task = spec.create(target)
     index = tasks.points(task, 1)[0]
     assert task.point(task.schedule(index).knobs) == index

@@ -9,6 +9,7 @@ from op_profiler.compilers.tvm_types import Target
 
 _FLOAT_BITS = 32
 _MANY, _FEW = 32, 16
+_LANES_OF_X86 = (("avx512f", 16), ("avx2", 8))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +31,19 @@ def vectors_of(target: Target) -> Vectors:
     Args:
         target: `tvm.target.Target`.
     """
-    load_tvm()
-    from tvm.target.codegen import llvm_get_vector_width
-
-    lanes = max(int(llvm_get_vector_width(target)) // _FLOAT_BITS, 4)
+    lanes = _lanes(target)
     many = lanes >= 16 or "aarch64" in str(getattr(target, "attrs", ""))
     return Vectors(lanes, (_MANY if many else _FEW) - 4)
+
+
+def _lanes(target: Target) -> int:
+    """float32 values in a vector. Of all x86 this TVM says 512 bits, whatever the processor has."""
+    load_tvm()
+    from tvm.target.codegen import llvm_get_vector_width, target_has_features
+
+    if not target_has_features(["sse2"], target):
+        return max(int(llvm_get_vector_width(target)) // _FLOAT_BITS, 4)
+    return next((lanes for feature, lanes in _LANES_OF_X86 if target_has_features([feature], target)), 4)
 
 
 def divisor(size: int, most: int) -> int:

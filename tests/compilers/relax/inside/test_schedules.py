@@ -12,6 +12,7 @@ from networks import Body, constant, module, quickly_built, small_network
 
 from op_profiler.compilers.relax.describe import occurrences_of
 from op_profiler.compilers.relax.pipeline import finish, lower, scheduled
+from op_profiler.compilers.relax.vectors import vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.targets.target import resolve_target
 
@@ -400,3 +401,11 @@ def test_a_convolution_that_a_batch_norm_and_another_op_read_is_computed_once() 
 
 def test_a_network() -> None:
     check(small_network(), (1, 16, 12, 12), BLOCKED, "reduction", "matmul", "rows")
+
+
+@pytest.mark.parametrize(
+    ("processor", "lanes"), [("sapphirerapids", 16), ("znver4", 16), ("znver3", 8), ("haswell", 8), ("nehalem", 4)]
+)
+def test_schedules_reckon_with_the_vectors_of_the_processor(processor: str, lanes: int) -> None:
+    target = load_tvm().target.Target({"kind": "llvm", "mcpu": processor})
+    assert vectors_of(target).lanes == lanes
