@@ -130,7 +130,7 @@ def write_loops_and_predictor(folder: Path) -> None:
     (device,) = examples.devices
     told = loops_of(examples.operators, device.target, note)
     write_loops(folder / "operator_loops.npz", examples.operators, told, device.target)
-    others = teachers(examples, shipped_examples(note))
+    others = teachers(examples, lambda: shipped_examples(note))
     of_others = f", and to those of {len(others)} other processors" if others else ""
     note(f"fitting a predictor to {len(examples):,} measurements{of_others}")
     predictor_files.save(fit(dataclasses.replace(examples, loops=told), others=others), folder / "predictor.zip")

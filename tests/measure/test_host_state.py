@@ -99,9 +99,8 @@ def test_a_window_in_which_the_cores_are_slow_is_repeated(target: Any, tvm: Any,
     _, outcome, host = timed(target, tvm, compiled_small, slow=(1,), repeat_seconds=5.0)
     assert outcome.repeated_rounds > 0 and host.windows >= 3
     usual_us = host.told(2, [])["compute_usual_us"]
-    assert HostState.disturbs(host, {2: SHARED * usual_us + 1.0}, []) and not HostState.disturbs(
-        host, {2: usual_us}, []
-    )
+    assert HostState.disturbs(host, {2: SHARED * usual_us + 1.0}, [])
+    assert not HostState.disturbs(host, {2: usual_us}, [])
 
 
 @two_cores

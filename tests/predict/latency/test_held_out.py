@@ -117,6 +117,6 @@ def test_few_networks_are_taught_by_the_others_that_ship(
 ) -> None:
     (device,) = two_families.devices
     other = dataclasses.replace(two_families, devices=[dataclasses.replace(device, processor="another")])
-    assert fitting.teachers(two_families, [two_families, other]) == [other]
+    assert fitting.teachers(two_families, lambda: [two_families, other]) == [other]
     monkeypatch.setattr(fitting, "_FEW_NETWORKS", 1)
-    assert fitting.teachers(two_families, [two_families, other]) == []
+    assert fitting.teachers(two_families, lambda: pytest.fail("they are not wanted")) == []

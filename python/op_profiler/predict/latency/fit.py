@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -100,17 +100,17 @@ def fit(
     )
 
 
-def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
+def teachers(examples: Examples, ships: Callable[[], Sequence[Examples]]) -> list[Examples]:
     """Which of the processors that ship teach the predictor of one that ships: all others where it has few networks.
 
     Args:
-        ships: of one processor each, that of `examples` among them.
+        ships: gives those of one processor each, that of `examples` among them; called where they are wanted.
     """
     own = examples.devices[int(examples.device[0])].processor
     networks = {examples.models[at] for at in np.unique(examples.model) if not examples.sampled[at]}
     if len(networks) >= _FEW_NETWORKS:
         return []
-    return [one for one in ships if one.devices[int(one.device[0])].processor != own]
+    return [one for one in ships() if one.devices[int(one.device[0])].processor != own]
 
 
 def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
