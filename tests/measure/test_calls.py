@@ -47,8 +47,9 @@ def test_a_call_costs_less_than_python_takes_for_it(tvm: Any) -> None:
 def test_kernels_of_half_a_microsecond_add_up(tvm: Any, target: Any) -> None:
     """Of a model whose 32 kernels take 0.1 to 2 us each; with Python around each call they took half as much again.
 
-    Least times over many rounds, of the calls as well, since a machine that runs tests is never quiet; and the nearest
-    of three times, since some never are for so long.
+    As in `Rounds` what a call costs is read apart from the rounds, since that pushes 33 us of work out of the nearest
+    caches, and the whole model and its kernels take turns in coming first. Least times over many rounds, since a
+    machine that runs tests is never quiet; and the nearest of three times, since some never are for so long.
     """
     model = FRONTENDS.get("local").load(ModelRequest(source="local", name="rnn"))
     rng = np.random.default_rng(0)
@@ -57,11 +58,14 @@ def test_kernels_of_half_a_microsecond_add_up(tvm: Any, target: Any) -> None:
     everything = [True] * len(graph.kernels)
     ratios = []
     for _ in range(3):
-        whole, kernels, overhead = [], [], []
-        for _ in range(_ROUNDS):
+        overhead_us = np.median([graph.call_overhead_us() for _ in range(30)])
+        whole, kernels = [], []
+        for turn in range(_ROUNDS):
             graph.run_model()
-            whole.append(graph.time_model())
+            if turn % 2:
+                whole.append(graph.time_model())
             kernels.append(graph.walk("model", everything))
-            overhead.append(graph.call_overhead_us())
-        ratios.append(float(np.sum(np.min(kernels, axis=0) - np.min(overhead)) / np.min(whole)))
+            if not turn % 2:
+                whole.append(graph.time_model())
+        ratios.append(float(np.sum(np.min(kernels, axis=0) - overhead_us) / np.min(whole)))
     assert min(ratios, key=lambda ratio: abs(ratio - 1.0)) == pytest.approx(1.0, abs=0.15)
