@@ -17,14 +17,15 @@ import numpy as np
 from op_profiler.predict.latency.features import NAMES
 from op_profiler.predict.latency.query import Query
 
-_AXES = ("rows", "columns", "reduction", "batch", "width", "traffic")
-_FIXED = tuple(
-    name
-    for name in NAMES
+_AXES = [NAMES.index(name) for name in ("rows", "columns", "reduction", "batch", "width")]
+"""Beside these what the network around moves."""
+_FIXED = [
+    at
+    for at, name in enumerate(NAMES)
     if name.startswith("is_")
     or name in ("window", "stride", "in_block", "out_block", "transposed_a", "transposed_b")
     or name in ("inputs", "ops", "transcendental", "roots", "moves", "rank")
-)
+]
 _MULTIPLIERS = np.random.default_rng(0).integers(1, 2**63, size=len(_FIXED) + 2, dtype=np.uint64) | np.uint64(1)
 _MOST_AXES = 4
 _POINTS_PER_AXIS = 8
@@ -37,7 +38,7 @@ def families_of(query: Query) -> np.ndarray:
 
     A multiply-shift hash (Dietzfelbinger et al., 1997) of all that a family has in common.
     """
-    fixed = np.stack([*(query.column(name) for name in _FIXED), query.network], axis=1)
+    fixed = np.column_stack([query.features[:, _FIXED], query.network])
     words = np.array([_digest(ops) for ops in query.op_sets], dtype=np.uint64)[query.vocabulary]
     parts = np.ascontiguousarray(fixed, dtype=np.float32).view(np.uint32).astype(np.uint64)
     families: np.ndarray = (parts * _MULTIPLIERS[:-1]).sum(axis=1, dtype=np.uint64)
@@ -106,5 +107,5 @@ class Interpolation:
 
 
 def _axes(query: Query) -> np.ndarray:
-    names = [query.column(name) for name in _AXES if name in NAMES]
-    return np.stack([*names, np.log2(np.maximum(query.traffic_bytes, 1.0))], axis=1).astype(np.float64)
+    traffic = np.log2(np.maximum(query.traffic_bytes, 1.0))
+    return np.column_stack([query.features[:, _AXES], traffic]).astype(np.float64)

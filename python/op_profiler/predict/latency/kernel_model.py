@@ -32,6 +32,7 @@ _LOADS = [TERMS.index(name) for name in ("loads", "scalar_loads")]
 _BUSY = [at for at, name in enumerate(TERMS) if name != "chain" and at not in _LOADS]
 _GROUPS = [_BUSY, _LOADS, [TERMS.index("chain")], *([at] for at in range(len(TERMS), len(TERMS) + len(MOVED)))]
 """Costs of what adds up; what stands in different groups goes on side by side."""
+_IN_GROUP = np.array([[float(at in group) for group in _GROUPS] for at in range(len(TERMS) + len(MOVED))])
 _AT = {name: at for at, name in enumerate((*TERMS, *MOVED))}
 _SECOND, _LAST = ("past_1m", "past_2m"), "past_32m"
 _NOTHING_US = 1e-12
@@ -150,8 +151,8 @@ class _Parts:
         for amounts in (self.parallel, self.serial):
             times = amounts * costs[:-2]
             whole = np.maximum(_norm(times), _NOTHING_US)
-            for names, part in zip(_GROUPS, _overlapping(times)):
-                found[:, names] += times[:, names] * ((part / whole) ** (_NORM - 1))[:, None]
+            counts = (_overlapping(times) / whole[:, None]) ** (_NORM - 1)
+            found[:, :-2] += times * (counts @ _IN_GROUP.T)
         found[:, -2:] = np.column_stack([np.full(len(found), costs[-2]), costs[-1] * self.splits])
         return found
 
@@ -159,7 +160,7 @@ class _Parts:
         costs = np.exp(log_costs)
         times = (self.parallel + self.serial) * costs[: len(TERMS) + len(MOVED)]
         called = np.full(len(times), costs[-2])
-        parts = np.column_stack([*_overlapping(times), called, costs[-1] * self.splits]) ** 2
+        parts = np.column_stack([_overlapping(times), called, costs[-1] * self.splits]) ** 2
         shares: np.ndarray = parts / parts.sum(axis=1, keepdims=True)
         return shares
 
@@ -224,13 +225,14 @@ def _threads_used(query: Query) -> np.ndarray:
 
 
 def _norm(times: np.ndarray) -> np.ndarray:
-    found: np.ndarray = (sum(part**_NORM for part in _overlapping(times)) + 1e-30) ** (1 / _NORM)
+    found: np.ndarray = ((_overlapping(times) ** _NORM).sum(axis=1) + 1e-30) ** (1 / _NORM)
     return found
 
 
-def _overlapping(times: np.ndarray) -> list[np.ndarray]:
-    """Times of what goes on side by side: instructions of all sorts, which add up, loads, chains of sums, caches."""
-    return [times[:, names].sum(axis=1) for names in _GROUPS]
+def _overlapping(times: np.ndarray) -> np.ndarray:
+    """Times of what goes on side by side: instructions of all sorts, which add up, loads, chains of sums, caches; shape
+    (kernels, len(_GROUPS))."""
+    return np.asarray(times @ _IN_GROUP)
 
 
 def _parts(query: Query, threads: int) -> _Parts:
