@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -112,4 +111,4 @@ class Description:
 
 def signature(op: str, attrs: dict[str, Any], inputs: Sequence[TensorSpec]) -> str:
     """What a compiler chooses an implementation by: the op, its attributes, and the tensors that it reads."""
-    return json.dumps([op, attrs, [dataclasses.astuple(t) for t in inputs]], sort_keys=True)
+    return json.dumps([op, attrs, [(t.shape, t.dtype) for t in inputs]], sort_keys=True)

@@ -59,9 +59,7 @@ class Operator:
         identity = json.dumps(
             [
                 self.op_names,
-                [dataclasses.astuple(t) for t in self.inputs],
-                [dataclasses.astuple(t) for t in self.params],
-                [dataclasses.astuple(t) for t in self.outputs],
+                *([(t.shape, t.dtype) for t in tensors] for tensors in (self.inputs, self.params, self.outputs)),
                 self.attrs,
                 self.layouts,
                 self.structure,

@@ -203,16 +203,19 @@ def parquet_rows(
     there = source.schema.names
     later = [] if columns is None else [name for name in columns if name not in there]
     wanted = there if columns is None else [name for name in columns if name in there]
-    texts = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
+    missing = dict.fromkeys(later)
+    nested_columns = {column.name for table in TABLES.values() for column in table.columns if column.type == "json"}
+    texts = nested_columns.intersection(wanted)
     parsed = nested(json.loads)
     kept = parquet.filters_to_expression(list(where)) if where else None
     sizes = {"batch_size": _BATCH, "batch_readahead": 1, "fragment_readahead": 1}
     try:
         for batch in source.to_batches(columns=wanted, filter=kept, **sizes):
             for row in batch.to_pylist():
-                yield {k: parsed(v) if k in texts and v is not None else v for k, v in row.items()} | dict.fromkeys(
-                    later
-                )
+                for name in texts:
+                    if row[name] is not None:
+                        row[name] = parsed(row[name])
+                yield row | missing
     except (OSError, pyarrow.ArrowInvalid) as error:
         raise DatasetError(f"cannot read {path} as Parquet: {error}") from error
 

@@ -20,6 +20,7 @@ _OF_DEVICE = (
     *("device_key", "device_kind", "processor", "cores", "target", "compiler", "device_properties", "l2_bytes"),
     *("l3_bytes", "memory_bytes"),
 )
+_OF_KIND = ("host_fingerprint", "device_key", "target", "compiler")
 _COLUMNS = (*_OF_DEVICE, *usable.COLUMNS)
 
 
@@ -67,10 +68,15 @@ def devices_in(*, db: str | None = None, file: Path | None = None, schedules: st
     found = list(_of_dataset(db, schedules)) if db is not None else []
     if file is not None:
         known = {device.key for device in found}
+        left = _kinds_in(file)
         for row in rows_of_file(file, _COLUMNS):
-            if row["device_key"] not in known and usable.reason_against(row, schedules) is None:
-                known.add(row["device_key"])
-                found.append(device_of(row))
+            if _kind(row) in left and usable.reason_against(row, schedules) is None:
+                left.discard(_kind(row))
+                if row["device_key"] not in known:
+                    known.add(row["device_key"])
+                    found.append(device_of(row))
+            if not left:
+                break  # the rest is of the same devices
     return found
 
 
@@ -86,8 +92,21 @@ def rows_of_file(file: Path, columns: Sequence[str], where: Sequence[Condition] 
 
     first: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in parquet_rows(file, (*columns, "host_fingerprint"), where):
-        kind = (row.get("host_fingerprint") or row["device_key"], row["target"], row.get("compiler"))
-        yield {**row, **first.setdefault(kind, {name: row.get(name) for name in _OF_DEVICE})}
+        kind = _kind(row)
+        if kind not in first:
+            first[kind] = {name: row.get(name) for name in _OF_DEVICE}
+        yield {**row, **first[kind]}
+
+
+def _kinds_in(file: Path) -> set[tuple[Any, ...]]:
+    from op_profiler.dataset.formats.parquet import parquet_rows
+
+    return {_kind(row) for row in parquet_rows(file, _OF_KIND)}
+
+
+def _kind(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What machines have in common that are one device."""
+    return row.get("host_fingerprint") or row["device_key"], row["target"], row.get("compiler")
 
 
 def _of_dataset(db: str, schedules: str) -> Iterable[DeviceName]:

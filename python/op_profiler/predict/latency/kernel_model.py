@@ -1,10 +1,10 @@
 """The time that a kernel takes, from what it executes and what its loops move: a base for regressions.
 
 Instructions, loads and what each cache hands on overlap, so the largest of them decides; where several are close, none
-hides the other wholly. That is a norm of high order over the parts (as in Stevens & Klöckner, A mechanism for balancing
-accuracy and scope in cross-machine black-box GPU performance modeling, IJHPCA 34, 2020). What cannot be measured apart,
-the cost of each part, is fitted to measured kernels, at each thread count by itself: to all of them, and from there to
-those of each kind. What the calls around a kernel leave in the caches is not fetched again.
+hides the other wholly. That is a norm of third order over the parts (Stevens & Klöckner take norms too: A mechanism for
+balancing accuracy and scope in cross-machine black-box GPU performance modeling, IJHPCA 34, 2020). What cannot be
+measured apart, the cost of each part, is fitted to measured kernels, at each thread count by itself: to all of them,
+and from there to those of each kind. What the calls around a kernel leave in the caches is not fetched again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from op_profiler.predict.latency.features import KINDS
 from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.traffic import LEVELS, MOVED, NAMES, TERMS, CacheLevel
 
-_NORM = 3.0
 _INSTRUCTION_US = 1e-4
 _START_US = {
     **dict.fromkeys(TERMS, _INSTRUCTION_US),
@@ -151,7 +150,7 @@ class _Parts:
         for amounts in (self.parallel, self.serial):
             times = amounts * costs[:-2]
             whole = np.maximum(_norm(times), _NOTHING_US)
-            counts = (_overlapping(times) / whole[:, None]) ** (_NORM - 1)
+            counts = (_overlapping(times) / whole[:, None]) ** 2
             found[:, :-2] += times * (counts @ _IN_GROUP.T)
         found[:, -2:] = np.column_stack([np.full(len(found), costs[-2]), costs[-1] * self.splits])
         return found
@@ -215,7 +214,9 @@ def _fitted(
         return np.concatenate([each @ moves, np.eye(len(moved)) * (_ONE_OFF / near)])
 
     nothing = np.zeros(moves.shape[1])
-    found = least_squares(off, nothing, slopes, loss="soft_l1", f_scale=_ONE_OFF, max_nfev=_STEPS).x
+    loss = {"loss": "soft_l1", "f_scale": _ONE_OFF}
+    # By conjugate gradients: few costs and many kernels, of which it would decompose the whole matrix at each step.
+    found = least_squares(off, nothing, slopes, tr_solver="lsmr", max_nfev=_STEPS, **loss).x
     return np.asarray(start + moves @ found)
 
 
@@ -225,8 +226,9 @@ def _threads_used(query: Query) -> np.ndarray:
 
 
 def _norm(times: np.ndarray) -> np.ndarray:
-    found: np.ndarray = ((_overlapping(times) ** _NORM).sum(axis=1) + 1e-30) ** (1 / _NORM)
-    return found
+    """Of third order, by products: numpy's powers are slow."""
+    parts = _overlapping(times)
+    return np.asarray(np.cbrt((parts * parts * parts).sum(axis=1) + 1e-30))
 
 
 def _overlapping(times: np.ndarray) -> np.ndarray:
