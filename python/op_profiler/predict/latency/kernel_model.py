@@ -32,6 +32,7 @@ _BUSY = [at for at, name in enumerate(TERMS) if name != "chain" and at not in _L
 _GROUPS = [_BUSY, _LOADS, [TERMS.index("chain")], *([at] for at in range(len(TERMS), len(TERMS) + len(MOVED)))]
 """Costs of what adds up; what stands in different groups goes on side by side."""
 _IN_GROUP = np.array([[float(at in group) for group in _GROUPS] for at in range(len(TERMS) + len(MOVED))])
+"""1 where a cost is in a group, shape (costs, groups)."""
 _AT = {name: at for at, name in enumerate((*TERMS, *MOVED))}
 _SECOND, _LAST = ("past_1m", "past_2m"), "past_32m"
 _NOTHING_US = 1e-12
@@ -215,7 +216,7 @@ def _fitted(
 
     nothing = np.zeros(moves.shape[1])
     loss = {"loss": "soft_l1", "f_scale": _ONE_OFF}
-    # By conjugate gradients: few costs and many kernels, of which it would decompose the whole matrix at each step.
+    # Without lsmr each step decomposes a matrix with a row a kernel.
     found = least_squares(off, nothing, slopes, tr_solver="lsmr", max_nfev=_STEPS, **loss).x
     return np.asarray(start + moves @ found)
 
