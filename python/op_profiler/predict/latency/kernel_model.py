@@ -140,8 +140,8 @@ class _Parts:
         """With costs of all kernels, or of each, shape ([kernels,] costs)."""
         costs = np.exp(np.minimum(log_costs, _LARGEST_LOG_COST))
         apart = costs[..., : len(TERMS) + len(MOVED)]
-        found: np.ndarray = _norm(self.parallel * apart) + _norm(self.serial * apart)
-        return found + costs[..., -2] + costs[..., -1] * self.splits
+        parallel, serial = (_norm(_overlapping(amounts * apart)) for amounts in (self.parallel, self.serial))
+        return parallel + serial + costs[..., -2] + costs[..., -1] * self.splits
 
     def slopes_us(self, log_costs: np.ndarray) -> np.ndarray:
         """Microseconds that a kernel takes more for each logarithm of a cost, shape (kernels, costs), with costs of all
@@ -150,8 +150,8 @@ class _Parts:
         found = np.zeros((len(self.splits), len(log_costs)))
         for amounts in (self.parallel, self.serial):
             times = amounts * costs[:-2]
-            whole = np.maximum(_norm(times), _NOTHING_US)
-            counts = (_overlapping(times) / whole[:, None]) ** 2
+            parts = _overlapping(times)
+            counts = (parts / np.maximum(_norm(parts), _NOTHING_US)[:, None]) ** 2
             found[:, :-2] += times * (counts @ _IN_GROUP.T)
         found[:, -2:] = np.column_stack([np.full(len(found), costs[-2]), costs[-1] * self.splits])
         return found
@@ -226,9 +226,8 @@ def _threads_used(query: Query) -> np.ndarray:
     return np.where(query.loops[:, NAMES.index("parallel_stages")] == 0, 1, query.threads)
 
 
-def _norm(times: np.ndarray) -> np.ndarray:
-    """Of third order, by products: numpy's powers are slow."""
-    parts = _overlapping(times)
+def _norm(parts: np.ndarray) -> np.ndarray:
+    """Of third order over the columns, by products: numpy's powers are slow."""
     return np.asarray(np.cbrt((parts * parts * parts).sum(axis=1) + 1e-30))
 
 
