@@ -10,7 +10,7 @@ import pytest
 from op_profiler.predict.latency import calibration, open_predictor
 from op_profiler.predict.latency import fit as fitting
 from op_profiler.predict.latency.examples import Examples
-from op_profiler.predict.latency.predictor import Predictor
+from op_profiler.predict.latency.predictor import Predictor, query_of
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
 
@@ -41,7 +41,11 @@ def test_an_unknown_processor_learns_with_what_ships(
     again = calibration._learned(lambda: predictor, calibrated_here, said.append)
     assert taught == [[there]], "fitted once, then kept"
     assert found.device == again.device == calibrated_here.devices[0]
-    assert found.base.correction is None and found.base.kernels is not None
+    assert found.base.kernels is not None
+    assert found.base.correction is not None and found.base.correction.plain is None, "what was held out corrects it"
+    query = query_of(calibrated_here)
+    kept, made = (one.base.regressed(one.method, one.models, query) for one in (again, found))
+    assert np.array_equal(kept, made)
     assert said[-1].startswith("learned from") and "ships of others" in said[-1]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
 from op_profiler.operators.operator import Operator
-from op_profiler.predict.latency.correction import Correction
+from op_profiler.predict.latency.correction import MOST_LEARNED, Correction
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import KINDS, NAMES
 from op_profiler.predict.latency.fit import fingerprint, measured_of, weights_of
@@ -25,8 +25,6 @@ from op_profiler.predict.latency.query import SETTING_NAMES, Query
 from op_profiler.predict.latency.vectors import vector_ratio
 
 _FEWEST = 5
-MOST_LEARNED = 1500
-"""Measurements that the correction is learned from; what that takes grows with their cube."""
 _COLUMNS = [*NAMES, *SETTING_NAMES]
 _USED = [
     _COLUMNS.index(name) for name in ("flops", "input_bytes", "weight_bytes", "output_bytes", "last_out", "threads")

@@ -28,7 +28,8 @@ class Base:
 
     Attributes:
         kernels: None where the loops of too few measured operators are known.
-        correction: for another device than the one that it was fitted to; None: there is none.
+        correction: for another device than the one that it was fitted to, or for one that few measurements are of;
+            None: there is none.
         vector_ratio: how much longer the vectors are in which regressions see operators, see
             `op_profiler.predict.latency.vectors`.
     """
@@ -77,7 +78,7 @@ class Base:
 
     def regressed(self, method: Method, models: Sequence[Fitted], query: Query) -> np.ndarray:
         """What the regressions say, shape (entries,): those that see loops where these are known, else the others; NaN
-        where there are none. Corrected where they are of another device."""
+        where there are none; corrected, where there is a correction."""
         if self.correction is None:
             return self._regressed(method, models, query)
         said = self._regressed(method, models, self.correction.seen(query))

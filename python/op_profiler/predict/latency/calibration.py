@@ -91,8 +91,9 @@ def calibrated(
 def _learned(source: Callable[[], Predictor], examples: Examples, note: Callable[[str], None]) -> Predictor:
     """Fitted together with what ships, or adapted from `source`; kept in the cache folder."""
     from op_profiler.predict.latency import predictor_files
-    from op_profiler.predict.latency.adapt import MOST_LEARNED, adapted
+    from op_profiler.predict.latency.adapt import adapted
     from op_profiler.predict.latency.base import FEWEST_WITH_LOOPS
+    from op_profiler.predict.latency.correction import MOST_LEARNED
     from op_profiler.predict.latency.fit import fingerprint, fit
     from op_profiler.predict.latency.open_predictor import digest_of_loops, digest_of_what_ships, shipped_examples
 

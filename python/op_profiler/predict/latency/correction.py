@@ -1,4 +1,4 @@
-"""What a new device changes about another one's predictions, learned from few measurements.
+"""What a device changes about predictions that know it hardly or not at all, learned from few measurements.
 
 The rest that is learned is the logarithm of measured over predicted. All operators have a part of it in common, those
 that are as parallel, those of one kind, those that are computed the same way, and those whose time goes into the same:
@@ -22,6 +22,8 @@ from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 from op_profiler.predict.latency.traffic import PARTS
 from op_profiler.predict.latency.vectors import in_other_vectors
 
+MOST_LEARNED = 1500
+"""Measurements that a correction is learned from at most; what that takes grows with their cube."""
 _APART, _NEAR = 10.0, 3.0
 """Between what says nothing of each other, and what says a little."""
 _SHARE = 0.3
@@ -32,22 +34,25 @@ _BLOCKED_RANK, _PLAIN_RANK = 5, 4
 _CONTIGUOUS_BYTES = 4
 _ODD_SHARE = 0.1
 """Of a kernel's instructions that makes it one of odd vectors."""
+_OF_HELD_OUT = 0.5
+"""How much of what was left of held-out measurements is left once all are learned from: regressions then say a part of
+it. On the processors that ship, each taken for a new one, all of it was too much."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Correction:
-    """Of one device's predictions for another one.
+    """Of predictions for another device, or for one that was hardly measured.
 
     Attributes:
         ratio: how much longer the vectors of the device are that is known, see `op_profiler.predict.latency.vectors`.
         looped: what is added where loops are known; None where they were not.
-        plain: what is added where they are not.
+        plain: what is added where they are not; None: nothing is.
         loop_spreads: standard deviations of the loops of what it was fitted to, shape (len(LOOP_NAMES),).
     """
 
     ratio: float
     looped: GaussianProcess | None
-    plain: GaussianProcess
+    plain: GaussianProcess | None
     loop_spreads: np.ndarray
 
     @classmethod
@@ -72,10 +77,29 @@ class Correction:
         spreads = np.ones(len(LOOP_NAMES))
         if kernels is not None and known.any():
             seen = query.take(known)
-            spreads = _spreads(seen.loops)
-            looped = GaussianProcess.fit(_looped_places(seen, kernels, spreads), rest[0][known], weight[known])
+            spreads = spreads_of(seen.loops)
+            looped = GaussianProcess.fit(looped_places(seen, kernels, spreads), rest[0][known], weight[known])
         plain = GaussianProcess.fit(_plain_places(query, roofline), rest[1], weight)
         return cls(ratio, looped, plain, spreads)
+
+    @classmethod
+    def of_held_out(
+        cls, query: Query, rest: np.ndarray, weight: np.ndarray, kernels: KernelModel
+    ) -> tuple[Correction, np.ndarray]:
+        """Of a device's own predictor, which few measurements and other devices taught.
+
+        Args:
+            query: measurements whose loops are known.
+            rest: logarithm of measured over predicted where each was held out.
+
+        Returns:
+            The correction, and what it leaves of the rest where all measurements of an operator are left out.
+        """
+        spreads = spreads_of(query.loops)
+        process = GaussianProcess.fit(looped_places(query, kernels, spreads), rest, weight)
+        left = rest + _OF_HELD_OUT * (process.off_if_left_out(query.keys) - rest)
+        part = dataclasses.replace(process, coefficients=_OF_HELD_OUT * process.coefficients)
+        return cls(1.0, part, None, spreads), left
 
     def seen(self, query: Query) -> Query:
         """The operators as the other device's predictor takes them."""
@@ -90,6 +114,7 @@ class Correction:
 
     def off_if_left_out(self, query: Query, group: np.ndarray) -> np.ndarray:
         """How far off it is of each measurement that it was fitted to, if all of its group were left out."""
+        assert self.plain is not None, "of `fit`"
         found = self.plain.off_if_left_out(group)
         if self.looped is not None:
             found[query.has_loops] = self.looped.off_if_left_out(group[query.has_loops])
@@ -97,22 +122,22 @@ class Correction:
 
     def predict(self, query: Query, roofline: Roofline, kernels: KernelModel | None) -> np.ndarray:
         """What is added to the logarithm of a time, shape (entries,)."""
-        found = np.empty(len(query))
+        found = np.zeros(len(query))
         known = query.has_loops if self.looped is not None else np.zeros(len(query), dtype=bool)
         if self.looped is not None and kernels is not None and known.any():
-            found[known] = self.looped.predict(_looped_places(query.take(known), kernels, self.loop_spreads))
-        if not known.all():
+            found[known] = self.looped.predict(looped_places(query.take(known), kernels, self.loop_spreads))
+        if self.plain is not None and not known.all():
             found[~known] = self.plain.predict(_plain_places(query.take(~known), roofline))
         return found
 
 
-def _spreads(loops: np.ndarray) -> np.ndarray:
+def spreads_of(loops: np.ndarray) -> np.ndarray:
     """Standard deviation of each column; what is the same everywhere tells nothing apart."""
     found = loops.std(axis=0, dtype=np.float64)
     return np.where(found > 0, found, np.inf)
 
 
-def _looped_places(query: Query, kernels: KernelModel, spreads: np.ndarray) -> list[np.ndarray]:
+def looped_places(query: Query, kernels: KernelModel, spreads: np.ndarray) -> list[np.ndarray]:
     """By what the model of kernels says that the time goes into, and by the loops: two are near whose columns differ by
     a standard deviation in the mean of squares."""
     done = query.loops / (spreads * np.sqrt(len(spreads)))

@@ -11,6 +11,7 @@ import numpy as np
 from op_profiler.errors import DatasetError
 from op_profiler.predict.latency import PREDICTORS
 from op_profiler.predict.latency.base import Base, Lesson, trained
+from op_profiler.predict.latency.correction import MOST_LEARNED, Correction
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import WITHOUT_LOOPS, Spread, conformal_quantile, first_half
@@ -52,7 +53,8 @@ def fit(
         choice: one of `PREDICTORS`.
         folds: into which the models are divided for the held-out errors.
         others: of one other device each, under targets with vectors of one length: what the regressions learn beside
-            the device's own times. None of these is looked up or interpolated, nor is a law fitted to it.
+            the device's own times. None of these is looked up or interpolated, nor is a law fitted to it. Where own
+            times are few, what is held out of them corrects the regressions.
 
     Raises:
         DatasetError: no or too few measurements, or several devices.
@@ -70,6 +72,9 @@ def fit(
     query, target = own.query, own.target
     families = families_of(query)
     errors = _held_out(examples, own, elsewhere, families, method, seed, folds)
+    base = own.base
+    if elsewhere and len(examples) <= MOST_LEARNED:
+        base, errors["regressed"] = _corrected(own, errors["regressed"])
     # Families are chosen on one half of the operators, and how far off they are is told by the other.
     chosen_on = first_half(query)
     trusted = _better_interpolated(
@@ -86,7 +91,7 @@ def fit(
     return Predictor(
         device=examples.devices[int(devices[0])],
         choice=choice,
-        base=own.base,
+        base=base,
         measured=measured_of(examples, query),
         models=trained(method, seed, [own, *elsewhere]),
         interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
@@ -217,6 +222,19 @@ def _held_out(
     if base.kernels is None:
         errors[WITHOUT_LOOPS] = errors["regressed"]
     return errors
+
+
+def _corrected(own: Lesson, errors: np.ndarray) -> tuple[Base, np.ndarray]:
+    """What regressions say that others taught most of, corrected by what they were off by where own measurements were
+    held out; and the errors that are left of those."""
+    known = np.isfinite(errors) & own.query.has_loops
+    if own.base.kernels is None or not known.any():
+        return own.base, errors
+    taught = own.take(known)
+    correction, left = Correction.of_held_out(taught.query, -errors[known], taught.weight, own.base.kernels)
+    found = errors.copy()
+    found[known] = -left
+    return dataclasses.replace(own.base, correction=correction), found
 
 
 def _better_interpolated(families: np.ndarray, interpolated: np.ndarray, regressed: np.ndarray) -> np.ndarray:

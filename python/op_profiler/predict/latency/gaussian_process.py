@@ -49,7 +49,7 @@ class GaussianProcess:
         """
         from scipy.optimize import minimize
 
-        kernels = np.array([_alike(one, one) for one in places])
+        kernels = np.array([alike(one, one) for one in places])
         relative = weight.mean() / weight
         start = np.log([*[_START] * len(kernels), _NOISE])
 
@@ -78,8 +78,8 @@ class GaussianProcess:
         kernels = list(zip(self.variances, places, self.places, strict=True))
         for begin in range(0, len(found), _AT_ONCE):
             part = slice(begin, begin + _AT_ONCE)
-            alike = sum(v * _alike(here[part], mine) for v, here, mine in kernels)
-            found[part] = alike @ self.coefficients
+            shared = sum(v * alike(here[part], mine) for v, here, mine in kernels)
+            found[part] = shared @ self.coefficients
         return found
 
     def off_if_left_out(self, group: np.ndarray) -> np.ndarray:
@@ -87,7 +87,7 @@ class GaussianProcess:
 
         Of the inverse of the covariance alone (Rasmussen & Williams, section 5.4.2), with the same variances.
         """
-        kernels = np.array([_alike(one, one) for one in self.places])
+        kernels = np.array([alike(one, one) for one in self.places])
         inverse, _ = _inverse(kernels, self.variances, self.noise)
         off = np.empty(len(group))
         for one in np.unique(group):
@@ -96,7 +96,7 @@ class GaussianProcess:
         return off
 
 
-def _alike(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+def alike(here: np.ndarray, there: np.ndarray) -> np.ndarray:
     """1 at one place, less with the distance; shape (rows here, rows there)."""
     squares = (here**2).sum(axis=1)[:, None] - 2 * here @ there.T + (there**2).sum(axis=1)
     found: np.ndarray = np.exp(-0.5 * np.maximum(squares, 0.0))

@@ -256,8 +256,8 @@ def _correction(arrays: dict[str, np.ndarray]) -> Correction | None:
         places = (arrays[key] for key in sorted(arrays) if key.startswith(f"{start}places_"))
         return GaussianProcess(tuple(places), **{part: arrays[start + part] for part in _PROCESS})
 
-    looped = process("looped") if "correction_looped_noise" in arrays else None
-    return Correction(float(arrays["correction_ratio"]), looped, process("plain"), arrays["correction_loop_spreads"])
+    looped, plain = (process(name) if f"correction_{name}_noise" in arrays else None for name in ("looped", "plain"))
+    return Correction(float(arrays["correction_ratio"]), looped, plain, arrays["correction_loop_spreads"])
 
 
 def _models(choice: str, members: dict[str, bytes]) -> list[Regressor]:
