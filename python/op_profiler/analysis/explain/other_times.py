@@ -108,4 +108,4 @@ def _rows(db: str | None, *, shipped: bool) -> Iterator[Mapping[str, Any]]:
             yield from flat_rows(dataset, where=_WHERE, columns=_COLUMNS)
     file = shipped_trials() if shipped else None
     if file is not None and file.is_file():
-        yield from (row for row in parquet_rows(file, _COLUMNS) if row["origin"] in _ORIGINS)
+        yield from parquet_rows(file, _COLUMNS, [("origin", "in", _ORIGINS)])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from op_profiler.dataset.store import Dataset
 
 Condition = tuple[str, str, Any]
-"""A column, ``=``, ``!=``, ``<`` or another that `pyarrow.parquet.filters_to_expression` knows, and a value."""
+"""A column, ``=``, ``in``, ``<`` or another that `pyarrow.parquet.filters_to_expression` knows, and a value."""
 _BATCH = 2000
 _ROW_GROUP = 20_000  # what is held of each part that is being written
 _GROUP_BYTES = 64 * 2**20

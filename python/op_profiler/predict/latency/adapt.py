@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-from collections.abc import Sequence
 
 import numpy as np
 
 from op_profiler.errors import DatasetError, MissingPackageError, OpProfilerError, UsageError
-from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.correction import MOST_LEARNED, Correction
 from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.features import KINDS, NAMES
@@ -133,11 +131,7 @@ def _need_sklearn() -> None:
         raise MissingPackageError("scikit-learn", "adapting a predictor", extra="predict")
 
 
-def places_of(operators: Sequence[Operator]) -> np.ndarray:
-    """Operators as points, those that behave alike near each other; shape (operators, dimensions)."""
-    return _places(Query.of(operators).columns)
-
-
 def _places(columns: np.ndarray) -> np.ndarray:
+    """Operators as points, those that behave alike near each other; shape (operators, dimensions)."""
     kinds = columns[:, _KINDS] * _KIND_DISTANCE
     return np.concatenate([columns[:, _USED], kinds], axis=1).astype(np.float64)

@@ -6,15 +6,12 @@ import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from op_profiler.compilers import DEFAULT_COMPILER
 from op_profiler.predict.latency import usable
 from op_profiler.schedules.records import slug
 from op_profiler.targets.target import kind_of
-
-if TYPE_CHECKING:
-    from op_profiler.dataset.formats.parquet import Condition
 
 _OF_DEVICE = (
     *("device_key", "device_kind", "processor", "cores", "target", "compiler", "device_properties", "l2_bytes"),
@@ -80,18 +77,17 @@ def devices_in(*, db: str | None = None, file: Path | None = None, schedules: st
     return found
 
 
-def rows_of_file(file: Path, columns: Sequence[str], where: Sequence[Condition] = ()) -> Iterator[Mapping[str, Any]]:
+def rows_of_file(file: Path, columns: Sequence[str]) -> Iterator[Mapping[str, Any]]:
     """Rows of a Parquet file as it ships. Machines of one kind are one device, the first one's: their times can be
     compared (`host_fingerprint`), and the steadiness probe tells which of them is slower.
 
     Args:
         columns: with those that `device_of` reads.
-        where: as in `parquet_rows`.
     """
     from op_profiler.dataset.formats.parquet import parquet_rows
 
     first: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in parquet_rows(file, (*columns, "host_fingerprint"), where):
+    for row in parquet_rows(file, (*columns, "host_fingerprint")):
         kind = _kind(row)
         if kind not in first:
             first[kind] = {name: row.get(name) for name in _OF_DEVICE}

@@ -217,4 +217,4 @@ def _trials(db: str | None, shipped: Path | None, warn: Callable[[str], None]) -
             with dataset:
                 yield from flat_rows(dataset, where="origin = 'trial'", columns=_COLUMNS)
     if shipped is not None and shipped.is_file():
-        yield from (row for row in parquet_rows(shipped, _COLUMNS) if row["origin"] == "trial")
+        yield from parquet_rows(shipped, _COLUMNS, [("origin", "=", "trial")])
