@@ -63,7 +63,7 @@ def metadata(wheel: Path) -> email.message.Message:
 
 def test_the_wheel_holds_the_package_and_what_ships(tree: Path, wheel: Path) -> None:
     package = tree / "python" / "op_profiler"
-    there = {path for pattern in ("*.py", "*.c", "py.typed") for path in package.rglob(pattern)}
+    there = {path for pattern in ("*.py", "*.c", "py.typed", "telling_points.json") for path in package.rglob(pattern)}
     there |= {path for folder in ("assets", "vendored") for path in (package / "report" / "page" / folder).iterdir()}
     wanted = {f"op_profiler/{path.relative_to(package)}": path.read_bytes() for path in there}
     for folder in ("results", "schedules"):

@@ -33,7 +33,14 @@ Exit codes: as those of sample; 5 where too little could be measured.
 def calibrate(
     budget: Annotated[str, typer.Option(help="Time to spend: 90s, 3m, 1h.", rich_help_panel="How much")] = "3m",
     rounds: Annotated[int, typer.Option(help="Times that each operator is run.", rich_help_panel="How much")] = 7,
-    seed: Annotated[int, typer.Option(min=0, help="Of the operators.", rich_help_panel="How much")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Of small operators, and of those that follow when all that were chosen are measured.",
+            rich_help_panel="How much",
+        ),
+    ] = 0,
     target: options.Target = "llvm",
     threads: options.Threads = None,
     remeasure: options.Remeasure = "",

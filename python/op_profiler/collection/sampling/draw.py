@@ -23,7 +23,7 @@ class Draw:
         kinds: of random operators; empty for the usual ones.
         grid: measured in place of random operators, by `rules`.
         models: measured in place of random operators.
-        telling: those that stand for what networks are made of come first (`telling.py`).
+        telling: those that tell most about what networks are made of come first (`telling.py`).
         cached: random operators in batches whose weights stay in the cache, see `batch.batches_of_points`.
     """
 

@@ -24,7 +24,7 @@ from op_profiler.predict.latency.query import Query
 _VARIANCES = (0.02, 0.01, 0.02, 0.01, 0.03, 0.002, 0.02, 0.3)
 """Of the parts of the covariance, of logarithms of times: about what fits to the processors that ship came to."""
 _NOISE = 0.1
-"""Variance of one measurement, of its logarithm."""
+"""Variance of one measurement, of its logarithm: more than the 0.03 of those fits, so that none is trusted alone."""
 
 
 def most_telling(candidates: Query, wanted: Query, weight: np.ndarray, kernels: KernelModel, count: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -72,14 +72,10 @@ def fit(
     query, target = own.query, own.target
     families = families_of(query)
     errors = _held_out(examples, own, elsewhere, families, method, seed, folds)
-    base = own.base
-    if elsewhere and len(examples) <= MOST_LEARNED:
-        base, errors["regressed"] = _corrected(own, errors["regressed"])
+    base, errors["regressed"] = _corrected(own, elsewhere, errors["regressed"])
     # Families are chosen on one half of the operators, and how far off they are is told by the other.
     chosen_on = first_half(query)
-    trusted = _better_interpolated(
-        families[chosen_on], errors["interpolated"][chosen_on], errors["regressed"][chosen_on]
-    )
+    trusted = _better_interpolated(families, errors, chosen_on)
     if not method.regressor_types and method.interpolates != "nowhere":
         errors["regressed"] = errors["interpolated"]
     selects = method.interpolates == "where better"
@@ -224,11 +220,11 @@ def _held_out(
     return errors
 
 
-def _corrected(own: Lesson, errors: np.ndarray) -> tuple[Base, np.ndarray]:
+def _corrected(own: Lesson, elsewhere: Sequence[Lesson], errors: np.ndarray) -> tuple[Base, np.ndarray]:
     """What regressions say that others taught most of, corrected by what they were off by where own measurements were
-    held out; and the errors that are left of those."""
+    held out; and the errors that are left of those. Without others, or with many own ones, they stay as they are."""
     known = np.isfinite(errors) & own.query.has_loops
-    if own.base.kernels is None or not known.any():
+    if not elsewhere or len(own.query) > MOST_LEARNED or own.base.kernels is None or not known.any():
         return own.base, errors
     taught = own.take(known)
     correction, left = Correction.of_held_out(taught.query, -errors[known], taught.weight, own.base.kernels)
@@ -237,10 +233,10 @@ def _corrected(own: Lesson, errors: np.ndarray) -> tuple[Base, np.ndarray]:
     return dataclasses.replace(own.base, correction=correction), found
 
 
-def _better_interpolated(families: np.ndarray, interpolated: np.ndarray, regressed: np.ndarray) -> np.ndarray:
-    """Families in which interpolation was closer on what was held out; the errors have signs."""
-    interpolated, regressed = np.abs(interpolated), np.abs(regressed)
-    both = np.isfinite(interpolated) & np.isfinite(regressed)
+def _better_interpolated(families: np.ndarray, errors: Mapping[str, np.ndarray], judged: np.ndarray) -> np.ndarray:
+    """Families in which interpolation was closer on the judged part of what was held out."""
+    interpolated, regressed = np.abs(errors["interpolated"]), np.abs(errors["regressed"])
+    both = np.isfinite(interpolated) & np.isfinite(regressed) & judged
     better = []
     for family in np.unique(families[both]):
         mine = both & (families == family)
