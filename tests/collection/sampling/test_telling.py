@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 
-from op_profiler.collection.sampling.batch import CACHED_SIZE
 from op_profiler.collection.sampling.telling import POINTS_FILE, digest, pool, telling_batches
 
 
@@ -25,8 +24,7 @@ def test_what_was_chosen_comes_first_and_random_ones_go_on_without_end() -> None
     assert len(points) > len(numbers) == len(set(numbers))
     kinds = [kind for kind, _ in points[:200]]  # in three minutes or so
     assert {"Conv2d", "Dense", "BatchMatmul", "Softmax", "Elementwise", "Pool2d"} <= set(kinds)
-    assert "cached" in batches[1].label, "what a call costs is known early"
-    assert len(batches[1].identity) > 2 * CACHED_SIZE, "of many small kernels"  # type: ignore[arg-type]
+    assert ["cached" in batch.label for batch in batches[:4]] == [False, True] * 2, "what a call costs is known early"
     assert len({batch.label for batch in batches}) == len(batches)
 
 

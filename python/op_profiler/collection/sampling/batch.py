@@ -55,19 +55,16 @@ class Batch:
     steps: int = 1
 
 
-def batches_of_points(
-    points: Iterator[P], label: str, seed: int, *, cached: bool = False, cached_size: int = CACHED_SIZE
-) -> Iterator[Batch]:
+def batches_of_points(points: Iterator[P], label: str, seed: int, *, cached: bool = False) -> Iterator[Batch]:
     """Points in batches of changing size, each of one precision; those of a precision come in their order.
 
     Args:
         cached: batches are so small that their weights stay in the second-level cache, as those of a recurrent cell do
             between its calls; points that are too large for that are left out.
-        cached_size: points of such a batch at most.
     """
     if cached:
         points = (point for point in points if point.work()[1] <= _CACHED_ELEMENTS)
-    cut = (batch for pool in _pools(points) for batch in (_cut_cached(pool, cached_size) if cached else _cut(pool)))
+    cut = (batch for pool in _pools(points) for batch in (_cut_cached(pool) if cached else _cut(pool)))
     for number, chunk in enumerate(cut):
         identity: list[object] = [point.identity() for point in chunk]
         steps = CACHED_STEPS[number % len(CACHED_STEPS)] if cached else 1
@@ -99,13 +96,13 @@ def _cut(pool: list[P]) -> Iterator[list[P]]:
             yield chunk
 
 
-def _cut_cached(pool: list[P], size: int) -> Iterator[list[P]]:
-    """A pool in the order of size, in pieces of `size` at most that hold `_CACHED_ELEMENTS` at most."""
+def _cut_cached(pool: list[P]) -> Iterator[list[P]]:
+    """A pool in the order of size, in pieces of `CACHED_SIZE` at most that hold `_CACHED_ELEMENTS` at most."""
     chunk: list[P] = []
     held = 0.0
     for point in sorted(pool, key=lambda point: point.work()[1]):
         elements = point.work()[1]
-        if chunk and (len(chunk) == size or held + elements > _CACHED_ELEMENTS):
+        if chunk and (len(chunk) == CACHED_SIZE or held + elements > _CACHED_ELEMENTS):
             yield chunk
             chunk, held = [], 0.0
         chunk.append(point)

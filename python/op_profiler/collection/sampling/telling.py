@@ -26,11 +26,10 @@ POINTS_FILE = Path(__file__).with_name("telling_points.json")
 _POINTS = 40
 """Of a batch."""
 _PRECISION = "float32"
-_CACHED_KINDS, _CACHED_EVERY = ("gates", "dense", "elementwise"), 3
-"""Of small operators in batches that stay in the cache, one behind so many others: networks of microseconds."""
-_CACHED_POINTS = 24
-"""Of such a batch at most. The smallest come first: kernels of a tenth of a microsecond, of which a network of
-microseconds is made, take as long as a call and tell what it costs, and three minutes have time for two batches."""
+_CACHED_KINDS = ("gates", "dense", "elementwise")
+"""Of small operators in batches that stay in the cache, one behind each other batch. Kernels of a tenth of a
+microsecond, of which a network of microseconds is made, take as long as a call and tell what it costs; in a larger batch
+they take longer, since their code does not stay in the nearest cache."""
 _MOST_OPERATIONS, _MOST_ELEMENTS = 6e8, 8e6
 _SEED = 0
 
@@ -41,14 +40,13 @@ def telling_batches(seed: int) -> Iterator[Batch]:
     points = itertools.chain(_chosen(), pool(seed + 1))
     small = _small(seed)
     for number in itertools.count():
-        if number % _CACHED_EVERY == 1:
-            yield next(small)
         chunk = list(itertools.islice(points, _POINTS))
         yield Batch(
             f"calibrate{seed}-{number:04d}",
             ["telling", [point.identity() for point in chunk]],
             functools.partial(operators_of_chunk, chunk, seed + number),
         )
+        yield next(small)
 
 
 def pool(seed: int = _SEED) -> Iterator[Point]:
@@ -72,7 +70,7 @@ def _chosen() -> list[Point]:
 def _small(seed: int) -> Iterator[Batch]:
     """Batches that stay in the cache, the smallest first."""
     points = spaces.draw(random.Random(seed), _CACHED_KINDS)
-    return batches_of_points(points, f"calibrate{seed}{CACHED}", seed, cached=True, cached_size=_CACHED_POINTS)
+    return batches_of_points(points, f"calibrate{seed}{CACHED}", seed, cached=True)
 
 
 def _is_short(point: Point) -> bool:
