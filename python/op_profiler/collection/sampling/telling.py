@@ -28,8 +28,7 @@ _POINTS = 40
 _PRECISION = "float32"
 _CACHED_KINDS = ("gates", "dense", "elementwise")
 """Of small operators in batches that stay in the cache, one behind each other batch. Kernels of a tenth of a
-microsecond, of which a network of microseconds is made, take as long as a call and tell what it costs. In a larger
-batch they take longer, since their code does not stay in the nearest cache."""
+microsecond, of which a network of microseconds is made, take as long as a call and tell what it costs."""
 _MOST_OPERATIONS, _MOST_ELEMENTS = 6e8, 8e6
 _SEED = 0
 
