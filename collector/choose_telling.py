@@ -3,7 +3,7 @@
 
     python collector/choose_telling.py
 
-A quarter of an hour or so, of which lowering takes most; nothing is measured. Taken are the random operators that
+Forty minutes the first time, of which lowering and reading loops take most; nothing is measured. Taken are the random operators that
 tell most about those of the networks that ship (`op_profiler.predict.latency.design`). Run it again where what is
 drawn, what loops are described by, or what ships has changed; what nobody changed is chosen again.
 """
