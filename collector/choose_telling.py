@@ -3,9 +3,9 @@
 
     python collector/choose_telling.py
 
-Forty minutes the first time, of which lowering and reading loops take most; nothing is measured. Taken are the random operators that
-tell most about those of the networks that ship (`op_profiler.predict.latency.design`). Run it again where what is
-drawn, what loops are described by, or what ships has changed; what nobody changed is chosen again.
+Forty minutes the first time, of which lowering and reading loops take most; nothing is measured. Taken are the random
+operators that tell most about those of the networks that ship (`op_profiler.predict.latency.design`). Run it again
+where what is drawn, what loops are described by, or what ships has changed; what nobody changed is chosen again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Operators that tell most about a machine of which nothing is known.
 
-Those that come first were chosen among random ones by ``collector/choose_telling.py``, in the order in which they tell
-most about the operators of the networks that ship: however early the time is up, what was measured tells about as much
-as so many operators can. `telling_points.json` holds their numbers in the order in which they are drawn. Small operators that
-stay in the cache are measured beside them and tell what a call costs. Behind the last that was chosen random ones
-follow. What takes long to run once is left out: it would tell of one operator in the time of fifty.
+Those that come first were chosen among random ones by ``collector/choose_telling.py``, in the order in which they
+tell most about the operators of the networks that ship: however early the time is up, what was measured tells about
+as much as so many operators can. `telling_points.json` holds their numbers in the order in which they are drawn.
+Small operators that stay in the cache are measured beside them and tell what a call costs. Behind the last that was
+chosen random ones follow. What takes long to run once is left out: it would tell of one operator in the time of
+fifty.
 """
 
 from __future__ import annotations
