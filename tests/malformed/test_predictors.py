@@ -46,9 +46,9 @@ CHANGES: dict[str, Callable[[Members], Members]] = {
     "pickle for arrays": lambda members: members | {"arrays.npz": pickle.dumps(_Runs())},
     "pickle for a model": lambda members: members | {"model0.skops": pickle.dumps(_Runs())},
     "unknown model": lambda members: members | {"model9.pkl": pickle.dumps(_Runs())},
-    "empty model": lambda members: {n: b"" if n.endswith(".ubj") else c for n, c in members.items()},
-    "damaged models": lambda members: {n: c[: len(c) // 2] if n.endswith(".ubj") else c for n, c in members.items()},
-    "random models": lambda members: {n: b"\x7b\x4c" * 99 if n.endswith(".ubj") else c for n, c in members.items()},
+    "empty model": lambda members: {n: b"" if n.startswith("model") else c for n, c in members.items()},
+    "damaged models": lambda members: {n: c[: len(c) // 2] if n.startswith("model") else c for n, c in members.items()},
+    "random models": lambda members: {n: b"\x7b\x4c" * 99 if n.startswith("model") else c for n, c in members.items()},
     "no arrays": lambda members: {n: c for n, c in members.items() if n != "arrays.npz"},
     "empty arrays": lambda members: members | {"arrays.npz": b""},
 }

@@ -1,4 +1,4 @@
-"""Predictors as files: a zip archive of arrays, xgboost's own format, skops' format, and a table of contents.
+"""Predictors as files: a zip archive of arrays, trees among them, skops' format, and a table of contents.
 
 No pickle is read: arrays are loaded with ``allow_pickle=False``, and what skops holds has to be of types that it trusts
 by itself. Every member is checked against its digest in the table of contents, and its size before it is unpacked, as
@@ -38,7 +38,7 @@ from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
 _FORMAT = "op_profiler predictor"
-_VERSION = 10
+_VERSION = 11
 _CONTENTS = "contents.json"
 _LARGEST_CONTENTS_BYTES = 1 << 24
 _LARGEST_BYTES = 1 << 30
@@ -51,7 +51,7 @@ def save(predictor: Predictor, path: Path) -> None:
     for number, model in enumerate(predictor.models):
         members[f"model{number}{model.suffix}"] = model.to_bytes()
     if predictor.spread.scale is not None:
-        members["scale.ubj"] = predictor.spread.scale.to_bytes()
+        members["scale.npz"] = predictor.spread.scale.to_bytes()
     arrays: dict[str, np.ndarray] = {
         "limits": predictor.limits,
         "interpolated_families": predictor.interpolated_families,
@@ -200,7 +200,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
         op_sets = tuple(frozenset(words) for words in contents["op_sets"])
         query = Query(**points, loops=unknown_loops(len(points["keys"])), op_sets=op_sets)
         interpolation = Interpolation(query, arrays["points_families"], arrays["points_target"])
-    scale = Boosted.from_bytes(members["scale.ubj"]) if "scale.ubj" in members else None
+    scale = Boosted.from_bytes(members["scale.npz"]) if "scale.npz" in members else None
     spread = Spread(scale, contents["quantiles"], contents["typical_above_bound"], contents["bound_width"])
     return Predictor(
         device=DeviceName(**contents["device"]),

@@ -12,6 +12,7 @@ import numpy as np
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MissingPackageError
 from op_profiler.lean_imports import load_xgboost
+from op_profiler.predict.latency.trees import Trees
 
 _TREES = {
     "max_depth": 8,
@@ -27,8 +28,6 @@ _TREES = {
 """One thread each: threads wait for each other at every node, which takes ten times as long on cores that others use.
 `fit_all` fits several beside each other."""
 _ROUNDS = 120
-_ROWS_WORTH_THREADS = 1000
-"""Rows are independent, but waking other threads takes longer than answering for fewer."""
 _TRUSTED = ["sklearn.tree._tree.Tree"]
 """Arrays of nodes, which skops does not trust by itself since the type is compiled."""
 
@@ -70,43 +69,39 @@ def fit_all(
 
 
 class Boosted:
-    """Gradient-boosted trees (Chen & Guestrin, XGBoost, KDD 2016); also kept in xgboost's own format."""
+    """Gradient-boosted trees (Chen & Guestrin, XGBoost, KDD 2016); xgboost learns them and is not needed afterwards."""
 
-    suffix: ClassVar[str] = ".ubj"
+    suffix: ClassVar[str] = ".npz"
 
     def __init__(self, seed: int = 0, rounds: int = _ROUNDS, **parameters: Any) -> None:
         self._parameters = _TREES | {"seed": seed, "verbosity": 0} | parameters
         self._rounds = rounds
-        self.booster: Any = None
-        self._threads = 0
+        self._trees: Trees | None = None
 
     def fit(self, columns: np.ndarray, target: np.ndarray, weight: np.ndarray) -> None:
         xgboost = load_xgboost()
 
         data = xgboost.DMatrix(columns, target, weight=weight)
-        self.booster, self._threads = xgboost.train(self._parameters, data, self._rounds), 1
+        self._trees = Trees.of_xgboost(xgboost.train(self._parameters, data, self._rounds))
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
-        threads = usable_cores() if len(columns) >= _ROWS_WORTH_THREADS else 1
-        if threads != self._threads:
-            self.booster.set_param({"nthread": threads})
-            self._threads = threads
-        return np.asarray(self.booster.inplace_predict(columns), dtype=np.float64)
+        return self.trees.predict(columns)
+
+    @property
+    def trees(self) -> Trees:
+        """Of what was fitted."""
+        assert self._trees is not None, "it is not fitted"
+        return self._trees
 
     def to_bytes(self) -> bytes:
-        """In xgboost's binary JSON."""
-        return bytes(self.booster.save_raw("ubj"))
+        """See `Trees.to_bytes`."""
+        return self.trees.to_bytes()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Boosted:
-        """What `to_bytes` wrote; raises ValueError or xgboost's error for anything else."""
-        if content[:1] != b"{" or content[-1:] != b"}":
-            raise ValueError("it is empty or cut off")  # xgboost would end the process
-        xgboost = load_xgboost()
-
+        """What `to_bytes` wrote; for errors see `Trees.from_bytes`."""
         found = cls()
-        found.booster = xgboost.Booster()
-        found.booster.load_model(bytearray(content))
+        found._trees = Trees.from_bytes(content)
         return found
 
 
