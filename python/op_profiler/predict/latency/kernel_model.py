@@ -107,10 +107,10 @@ class KernelModel:
         """
         found = np.full((len(query), 2), np.nan)
         used = _threads_used(query)
-        for count in np.unique(used):
+        for count in set(used.tolist()):  # np.unique imports numpy.ma, which takes some hundredths of a second
             at = int(np.argmin(np.abs(self.threads - count)))
             mine = query.has_loops & (used == count)
-            parts = _parts(query.take(mine), int(count))
+            parts = _parts(query.take(mine), count)
             found[mine, 0] = parts.time_us(self.log_costs[at])
             found[mine, 1] = parts.time_us(self.log_costs_of_kinds[at, query.kinds[mine]])
         return found
@@ -121,10 +121,10 @@ class KernelModel:
         not known."""
         found = np.zeros((len(query), len(MOVED) + 5))
         used = _threads_used(query)
-        for count in np.unique(used):
+        for count in set(used.tolist()):
             costs = self.log_costs[np.argmin(np.abs(self.threads - count))]
             mine = np.flatnonzero(query.has_loops & (used == count))
-            found[mine] = _parts(query.take(mine), int(count)).shares(costs)
+            found[mine] = _parts(query.take(mine), count).shares(costs)
         return found
 
 

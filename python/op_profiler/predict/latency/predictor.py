@@ -274,8 +274,9 @@ class Predictor:
             UsageError: tells which were.
         """
         asked = np.asarray(threads)
-        strange = np.unique(asked[~np.isin(asked, self.roofline.threads)])
-        if len(strange):
+        unknown = ~np.isin(asked, self.roofline.threads)
+        if unknown.any():
+            strange = np.unique(asked[unknown])
             raise UsageError(
                 f"there are no measurements at {', '.join(map(str, strange))} threads on {self.device.processor}; "
                 f"there are at {', '.join(map(str, self.thread_counts))}. Measure with: op-profiler sample --threads "
