@@ -242,6 +242,21 @@ def test_weights_that_the_call_before_left_in_a_cache_are_not_fetched_again(thre
     assert often < 0.15 * once
 
 
+def test_a_call_costs_more_where_much_is_moved_until_the_next() -> None:
+    query = query_of([traffic_features([copy(16)])] * 3, [1] * 3, calls=[1, 1, 1000])
+    moved, apart = np.array([1e4, 1e9, 1e9]), np.array([1e4, 1e9, 1e9])
+    query = dataclasses.replace(query, traffic_bytes=moved, working_set_bytes=apart)
+    few_layers = dataclasses.replace(query, working_set_bytes=np.full(3, 1e4))  # called often, all of them are kept
+    model = KernelModel.fit(query.without_loops(), np.ones(3), np.ones(3))
+    only = np.full_like(model.log_costs, -50.0)
+    only[:, -3:-1] = np.log([[0.1, 2.0]])
+    little, much, often = model_of(model.threads, only).times_us(query)[:, 0]
+    assert little == pytest.approx(0.1, abs=0.01)
+    assert much == pytest.approx(2.1, abs=0.1)
+    assert often == pytest.approx(0.1, abs=0.1)
+    np.testing.assert_allclose(model_of(model.threads, only).times_us(few_layers)[:, 0], little, rtol=1e-3)
+
+
 def model_of(threads: np.ndarray, log_costs: np.ndarray) -> KernelModel:
     """Every kind has the costs of all."""
     return KernelModel(threads, log_costs, np.repeat(log_costs[:, None], len(KINDS), axis=1))

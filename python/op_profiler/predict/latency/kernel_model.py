@@ -4,7 +4,9 @@ Instructions, loads and what each cache hands on overlap, so the largest of them
 hides the other wholly. That is a norm of third order over the parts (Stevens & Klöckner take norms too: A mechanism for
 balancing accuracy and scope in cross-machine black-box GPU performance modeling, IJHPCA 34, 2020). What cannot be
 measured apart, the cost of each part, is fitted to measured kernels, at each thread count by itself: to all of them,
-and from there to those of each kind. What the calls around a kernel leave in the caches is not fetched again.
+and from there to those of each kind. What the calls around a kernel leave in the caches is not fetched again. A call
+costs the more, the more is moved until the kernel is called again: its code and what it is told then come from farther
+away.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _START_US = {
     **dict(zip(MOVED, (1e-5, 1e-5, 2e-5, 2e-5, 3e-5, 1e-3, 1e-2, 1e-4))),
 }
 """Where the fit begins: some cycles an instruction, by its class."""
-_CALL_US, _SPLIT_US = 0.3, 1.0
+_CALL_US, _COLD_CALL_US, _SPLIT_US = 0.1, 1.0, 1.0
+_CALLS = 3
+"""Costs behind those of `TERMS` and `MOVED`."""
 _LOADS = [TERMS.index(name) for name in ("loads", "scalar_loads")]
 _BUSY = [at for at, name in enumerate(TERMS) if name != "chain" and at not in _LOADS]
 _GROUPS = [_BUSY, _LOADS, [TERMS.index("chain")], *([at] for at in range(len(TERMS), len(TERMS) + len(MOVED)))]
@@ -38,7 +42,6 @@ _SECOND, _LAST = ("past_1m", "past_2m"), "past_32m"
 _NOTHING_US = 1e-12
 _LARGEST_LOG_COST = 50.0
 """What a fit tries beyond this is as wrong as this, and infinite times nothing is no number."""
-_LEAST = 0.1
 _MOST_FITTED, _MOST_OF_KIND = 6000, 3000
 _FEWEST_OF_KIND = 60
 _STEPS = 60
@@ -46,7 +49,7 @@ _ONE_OFF = 0.3
 """Errors beyond this, on a logarithmic scale, count less than by their square."""
 _FARTHEST = 3.0
 """Kernels that are more than a factor of twenty off count no more than those."""
-_TOGETHER = np.repeat(np.eye(3), (len(TERMS), len(MOVED), 2), axis=0)
+_TOGETHER = np.repeat(np.eye(3), (len(TERMS), len(MOVED), _CALLS), axis=0)
 """Devices differ in all instructions, in all that is moved, and in calls, before each cost differs by itself."""
 _NEAR_OTHERS = 0.2
 """How far costs are from the mean of other devices', on a logarithmic scale, where no kernel tells."""
@@ -60,8 +63,9 @@ class KernelModel:
 
     Attributes:
         threads: thread counts, rising.
-        log_costs: logarithms of microseconds for one of each of `TERMS` and a byte of each of `MOVED`, for a call, and
-            for a loop that is split over threads; shape (thread counts, len(TERMS) + len(MOVED) + 2).
+        log_costs: logarithms of microseconds for one of each of `TERMS` and a byte of each of `MOVED`, for a call, for
+            what one takes more whose code is in no cache, and for a loop that is split over threads; shape (thread
+            counts, len(TERMS) + len(MOVED) + 3).
         log_costs_of_kinds: the same of kernels of each kind; shape (thread counts, len(KINDS), ...).
     """
 
@@ -130,37 +134,38 @@ class KernelModel:
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
-    """Amounts of kernels: in loops over threads and in others, shape (kernels, len(TERMS) + len(MOVED))."""
+    """Amounts of kernels: in loops over threads and in others, shape (kernels, len(TERMS) + len(MOVED)); and of their
+    calls: 1, how cold it is, and loops over threads, shape (kernels, _CALLS)."""
 
     parallel: np.ndarray
     serial: np.ndarray
-    splits: np.ndarray
+    calls: np.ndarray
 
     def time_us(self, log_costs: np.ndarray) -> np.ndarray:
         """With costs of all kernels, or of each, shape ([kernels,] costs)."""
         costs = np.exp(np.minimum(log_costs, _LARGEST_LOG_COST))
-        apart = costs[..., : len(TERMS) + len(MOVED)]
+        apart = costs[..., :-_CALLS]
         parallel, serial = (_norm(_overlapping(amounts * apart)) for amounts in (self.parallel, self.serial))
-        return parallel + serial + costs[..., -2] + costs[..., -1] * self.splits
+        return np.asarray(parallel + serial + (self.calls * costs[..., -_CALLS:]).sum(axis=1))
 
     def slopes_us(self, log_costs: np.ndarray) -> np.ndarray:
         """Microseconds that a kernel takes more for each logarithm of a cost, shape (kernels, costs), with costs of all
         kernels. The derivative of a norm: a part counts the more, the more of the time it is."""
         costs = np.exp(np.minimum(log_costs, _LARGEST_LOG_COST))
-        found = np.zeros((len(self.splits), len(log_costs)))
+        found = np.zeros((len(self.calls), len(log_costs)))
         for amounts in (self.parallel, self.serial):
-            times = amounts * costs[:-2]
+            times = amounts * costs[:-_CALLS]
             parts = _overlapping(times)
             counts = (parts / np.maximum(_norm(parts), _NOTHING_US)[:, None]) ** 2
-            found[:, :-2] += times * (counts @ _IN_GROUP.T)
-        found[:, -2:] = np.column_stack([np.full(len(found), costs[-2]), costs[-1] * self.splits])
+            found[:, :-_CALLS] += times * (counts @ _IN_GROUP.T)
+        found[:, -_CALLS:] = self.calls * costs[-_CALLS:]
         return found
 
     def shares(self, log_costs: np.ndarray) -> np.ndarray:
         costs = np.exp(log_costs)
-        times = (self.parallel + self.serial) * costs[: len(TERMS) + len(MOVED)]
-        called = np.full(len(times), costs[-2])
-        parts = np.column_stack([_overlapping(times), called, costs[-1] * self.splits]) ** 2
+        times = (self.parallel + self.serial) * costs[:-_CALLS]
+        call, cold, split = (self.calls * costs[-_CALLS:]).T
+        parts = np.column_stack([_overlapping(times), call + cold, split]) ** 2
         shares: np.ndarray = parts / parts.sum(axis=1, keepdims=True)
         return shares
 
@@ -168,7 +173,7 @@ class _Parts:
 def _start(like: Sequence[KernelModel], threads: int) -> tuple[np.ndarray, np.ndarray]:
     """Where the fit of a thread count begins: logarithms of costs of all kernels, and how far those of each kind are
     from these. Means over other devices, each at the thread count that comes nearest."""
-    start = np.log([*_START_US.values(), _CALL_US, _SPLIT_US])
+    start = np.log([*_START_US.values(), _CALL_US, _COLD_CALL_US, _SPLIT_US])
     if not like:
         return start, np.zeros((len(KINDS), len(start)))
     found = [(one, int(np.argmin(np.abs(one.threads - threads)))) for one in like]
@@ -251,7 +256,8 @@ def _parts(query: Query, threads: int) -> _Parts:
     blocks = np.maximum(np.round(2.0 ** traffic[:, NAMES.index("main_parallel")].astype(np.float64) - 1.0), 1.0)
     parallel *= (np.ceil(blocks / threads) / blocks)[:, None]
     splits = traffic[:, NAMES.index("parallel_stages")] * (threads > 1)
-    return _Parts(parallel, serial, splits)
+    cold = _cold(np.minimum(query.between_bytes, query.working_set_bytes), LEVELS[_LAST])
+    return _Parts(parallel, serial, np.column_stack([np.ones(len(splits)), cold, splits]))
 
 
 def _kept(query: Query, fetched: np.ndarray, level: CacheLevel) -> np.ndarray:
@@ -266,7 +272,7 @@ def _kept(query: Query, fetched: np.ndarray, level: CacheLevel) -> np.ndarray:
 
 
 def _cold(around: np.ndarray, level: CacheLevel) -> np.ndarray:
-    """Which part of what a kernel needs is no longer in a cache, by the bytes that went through it."""
+    """Which part of what a kernel needs is no longer in a cache, by the bytes that went through it: half once these
+    fill it."""
     octaves = np.log2(np.maximum(around, 1.0) / level.size_bytes)
-    found: np.ndarray = _LEAST + (1 - _LEAST) / (1 + np.exp(-octaves))
-    return found
+    return np.asarray(1 / (1 + np.exp(-octaves)))

@@ -38,7 +38,7 @@ from op_profiler.predict.latency.roofline import Roofline
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
 _FORMAT = "op_profiler predictor"
-_VERSION = 11
+_VERSION = 12
 _CONTENTS = "contents.json"
 _LARGEST_CONTENTS_BYTES = 1 << 24
 _LARGEST_BYTES = 1 << 30
