@@ -1,7 +1,7 @@
 """Boosted trees that xgboost has learned, as arrays that numpy asks.
 
-A network has some tens of operators. For so few rows a call of xgboost spends more time around its trees than in them,
-and in these it waits for memory: a node there takes six times as many bytes. Importing it takes half a second more.
+A network has some tens of operators. For so few rows a call of xgboost takes several times as long, most of it around its
+trees. Importing it takes half a second more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from op_profiler.cores import usable_cores
 
 _ROWS_AT_ONCE = 512
-"""What is known of their nodes stays in a cache."""
+"""So that what is known of them stays in a cache."""
 _DEEPEST = 16
 
 
