@@ -328,7 +328,7 @@ def main() -> None:
         processor = examples.devices[int(examples.device[0])].processor
         print(f"# {processor}: {len(examples)} measurements of {len(examples.operators)} operators", flush=True)
         others += by_other_networks(examples, processor)
-        taught_by = [] if arguments.db else [steady(one) for one in teachers(examples, shipped_examples)]
+        taught_by = [] if arguments.db else [steady(one) for one in teachers(examples, shipped_examples())]
         for one in scored(examples, processor, final=arguments.final, others=taught_by):
             found.append(one)
             said = one.found.prediction

@@ -130,9 +130,8 @@ def write_loops_and_predictor(folder: Path) -> None:
     (device,) = examples.devices
     told = loops_of(examples.operators, device.target, note)
     write_loops(folder / "operator_loops.npz", examples.operators, told, device.target)
-    others = teachers(examples, lambda: shipped_examples(note))
-    of_others = f", and to those of {len(others)} other processors" if others else ""
-    note(f"fitting a predictor to {len(examples):,} measurements{of_others}")
+    others = teachers(examples, shipped_examples(note))
+    note(f"fitting a predictor to {len(examples):,} measurements; {len(others)} other processors teach what it lacks")
     predictor_files.save(fit(dataclasses.replace(examples, loops=told), others=others), folder / "predictor.zip")
 
 

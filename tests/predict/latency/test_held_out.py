@@ -112,11 +112,27 @@ def test_other_devices_teach_nothing_of_what_is_held_out(two_families: Examples)
     assert len(left) == kept.sum()
 
 
-def test_few_networks_are_taught_by_the_others_that_ship(
+def test_all_others_that_ship_teach(two_families: Examples) -> None:
+    (device,) = two_families.devices
+    other = dataclasses.replace(two_families, devices=[dataclasses.replace(device, processor="another")])
+    assert fitting.teachers(two_families, [two_families, other]) == [other]
+
+
+def test_who_has_many_networks_is_taught_rare_ops_alone(
     two_families: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (device,) = two_families.devices
-    other = dataclasses.replace(two_families, devices=[dataclasses.replace(device, processor="another")])
-    assert fitting.teachers(two_families, lambda: [two_families, other]) == [other]
+    rare = [
+        dataclasses.replace(operator, op_names=(*operator.op_names, "einsum")) if n == 0 else operator
+        for n, operator in enumerate(two_families.operators)
+    ]
+    other = dataclasses.replace(
+        two_families, operators=rare, devices=[dataclasses.replace(device, processor="another")]
+    )
+    assert len(fitting._lessons(two_families, [other])[1].query) == len(other), "few networks: all is taught"
     monkeypatch.setattr(fitting, "_FEW_NETWORKS", 1)
-    assert fitting.teachers(two_families, lambda: pytest.fail("they are not wanted")) == []
+    monkeypatch.setattr(fitting, "_FEW_WITH_OP", 2)
+    own, taught = fitting._lessons(two_families, [other])
+    assert len(own.query) == len(two_families)
+    assert 0 < len(taught.query) == (other.operator == 0).sum()
+    assert all("einsum" in taught.query.op_sets[at] for at in taught.query.vocabulary)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -35,8 +36,10 @@ _LEAST_WEIGHT, _IN_NETWORK, _MOST_OF_PART = 0.3, 3.0, 3.0
 _ELSEWHERE = 0.3
 """How much a measurement on another device counts beside one on the device itself."""
 _FEW_NETWORKS = 40
-"""A processor of which fewer were measured is taught by others too: that helped one with 18 much, and one with 66 no
-more."""
+"""A processor of which fewer were measured is taught all by others too: that helped one with 18 much, and one with 66
+no more."""
+_FEW_WITH_OP = 50
+"""Operators with an op; of an op that fewer measured ones have, others teach any processor."""
 
 
 def fit(
@@ -53,8 +56,9 @@ def fit(
         choice: one of `PREDICTORS`.
         folds: into which the models are divided for the held-out errors.
         others: of one other device each, under targets with vectors of one length: what the regressions learn beside
-            the device's own times. None of these is looked up or interpolated, nor is a law fitted to it. Where own
-            times are few, what is held out of them corrects the regressions.
+            the device's own times, all of it where few networks were measured, else what has ops that few own
+            operators have. None of these is looked up or interpolated, nor is a law fitted to it. Where own times are
+            few, what is held out of them corrects the regressions.
 
     Raises:
         DatasetError: no or too few measurements, or several devices.
@@ -92,7 +96,9 @@ def fit(
         models=trained(method, seed, [own, *elsewhere]),
         interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
         interpolated_families=trusted,
-        vocabulary=frozenset().union(*query.op_sets, *map(_ops, elsewhere)),
+        vocabulary=frozenset().union(
+            *query.op_sets, *(_ops(words) for one in elsewhere for words in one.query.op_sets)
+        ),
         limits=np.stack([query.features.min(axis=0), query.features.max(axis=0)]),
         spread=spread,
         network_scale=_network_scale(examples, query, final, spread),
@@ -101,26 +107,34 @@ def fit(
     )
 
 
-def teachers(examples: Examples, ships: Callable[[], Sequence[Examples]]) -> list[Examples]:
-    """Which of the processors that ship teach the predictor of one that ships: all others where it has few networks.
-
-    Args:
-        ships: gives those of one processor each, that of `examples` among them; called where they are wanted.
-    """
+def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
+    """Which of the processors that ship, one each, teach the predictor of `examples`: all but its own."""
     own = examples.devices[int(examples.device[0])].processor
-    networks = {examples.models[at] for at in np.unique(examples.model) if not examples.sampled[at]}
-    if len(networks) >= _FEW_NETWORKS:
-        return []
-    return [one for one in ships() if one.devices[int(one.device[0])].processor != own]
+    return [one for one in ships if one.devices[int(one.device[0])].processor != own]
 
 
 def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
     """Of the device that will be asked about, in its usual state, and behind it of the others."""
     others = [steady(one) for one in others if len(one)]
     first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
+    ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
     elsewhere = [_lesson(one, weight=_ELSEWHERE) for one in others]
+    if len({examples.models[at] for at in np.unique(examples.model) if not examples.sampled[at]}) >= _FEW_NETWORKS:
+        own = _lesson(examples, ratio)
+        return [own, *(one.take(_has_rare_op(one.query, own.query)) for one in elsewhere)]
     like = [one.base.kernels for one in elsewhere if one.base.kernels is not None]
-    return [_lesson(examples, vector_ratio(first, examples.devices[int(examples.device[0])]), like=like), *elsewhere]
+    return [_lesson(examples, ratio, like=like), *elsewhere]
+
+
+def _has_rare_op(query: Query, own: Query) -> np.ndarray:
+    """Mask of the entries of `query` with an op that fewer than `_FEW_WITH_OP` operators of `own` have."""
+    _, first = np.unique(own.keys, return_index=True)
+    operators = np.bincount(own.vocabulary[first], minlength=len(own.op_sets))
+    counts: Counter[str] = Counter()
+    for words, count in zip(own.op_sets, operators):
+        counts.update(dict.fromkeys(words, int(count)))
+    rare = [any(counts[op] < _FEW_WITH_OP for op in _ops(words)) for words in query.op_sets]
+    return np.array(rare, dtype=bool)[query.vocabulary]
 
 
 def _lesson(
@@ -136,9 +150,8 @@ def _lesson(
     return Lesson(base, query, target, weight * weights)
 
 
-def _ops(lesson: Lesson) -> set[str]:
-    """Words for ops that another device teaches; dtypes have to be measured on the device itself."""
-    words = set().union(*lesson.query.op_sets)
+def _ops(words: Set[str]) -> set[str]:
+    """Without dtypes, which have to be measured on the device itself."""
     return {word for word in words if not word.startswith(("dtype ", "dynamic"))}
 
 

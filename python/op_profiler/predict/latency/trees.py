@@ -1,7 +1,7 @@
 """Boosted trees that xgboost has learned, as arrays that numpy asks.
 
-A network has some tens of operators. For so few rows a call of xgboost takes several times as long, most of it around its
-trees. Importing it takes half a second more.
+A network has some tens of operators. For so few rows a call of xgboost takes several times as long, most of it around
+its trees. Importing it takes half a second more.
 """
 
 from __future__ import annotations
