@@ -7,7 +7,7 @@ is fitted without a group's networks, without what was sampled from them, and wi
 those were measured. It answers twice: as it is (known: nothing), and looking up what other families and sampled
 operators measured of the same operators (known: look-ups), as a user's would. Measured times are those at the machine's
 usual state (`op_profiler.predict.latency.steady_times`), since on a shared host a network takes longer for minutes.
-Where other processors teach the predictor that ships (`op_profiler.predict.latency.fit.teachers`), they teach here too,
+The other processors that ship teach here what they teach the predictor that ships (`op_profiler.predict.latency.fit`),
 and nothing of the families and operators that are held out.
 
 Whoever works on the predictor looks at the networks of `LOOKED_AT` without `NOT_YET` alone, which is what this prints.

@@ -39,7 +39,7 @@ _FEW_NETWORKS = 40
 """A processor of which fewer were measured is taught all by others too: that helped one with 18 much, and one with 66
 no more."""
 _FEW_WITH_OP = 50
-"""Operators with an op; of an op that fewer measured ones have, others teach any processor."""
+"""Ops that fewer operators of a processor have are taught to it by others, however many networks it has."""
 
 
 def fit(

@@ -85,17 +85,13 @@ class Boosted:
         self._trees = Trees.of_xgboost(xgboost.train(self._parameters, data, self._rounds))
 
     def predict(self, columns: np.ndarray) -> np.ndarray:
-        return self.trees.predict(columns)
-
-    @property
-    def trees(self) -> Trees:
-        """Of what was fitted."""
         assert self._trees is not None, "it is not fitted"
-        return self._trees
+        return self._trees.predict(columns)
 
     def to_bytes(self) -> bytes:
         """See `Trees.to_bytes`."""
-        return self.trees.to_bytes()
+        assert self._trees is not None, "it is not fitted"
+        return self._trees.to_bytes()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Boosted:
