@@ -26,7 +26,7 @@ def alike(strangers: list[Operator]) -> tuple[Query, np.ndarray, KernelModel]:
     loops = 6 + causes @ rng.normal(size=(_CAUSES, len(LOOP_NAMES)))
     loops[:, 7] = 1.0  # the same everywhere: no distance may follow from it
     query = Query.of(strangers[: len(causes)], loops=loops.astype(np.float32))
-    costs = np.zeros((1, len(KINDS), len(TERMS) + len(MOVED) + 2))
+    costs = np.zeros((1, len(KINDS), len(TERMS) + len(MOVED) + 3))
     return query, 0.5 + 0.4 * causes[:, 0], KernelModel(np.array([1]), costs[:, 0], costs)
 
 

@@ -15,7 +15,7 @@ from op_profiler.predict.latency.query import Query
 from op_profiler.predict.latency.traffic import MOVED, TERMS
 from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
-_COSTS = np.zeros((1, len(KINDS), len(TERMS) + len(MOVED) + 2))
+_COSTS = np.zeros((1, len(KINDS), len(TERMS) + len(MOVED) + 3))
 _KERNELS = KernelModel(np.array([1]), _COSTS[:, 0], _COSTS)
 
 

@@ -71,7 +71,7 @@ def test_they_are_kept_as_bytes() -> None:
     ids=lambda change: "-".join(f"{name}-{value.dtype}-{value.shape}" for name, value in change.items()),
 )
 def test_others_are_refused(change: dict[str, np.ndarray]) -> None:
-    whole = {
+    whole: dict[str, np.ndarray] = {
         "columns": np.zeros(6, dtype=np.int16),
         "bounds": np.zeros(6, dtype=np.float32),
         "leaves": np.ones((2, 4), dtype=np.float32),

@@ -56,9 +56,8 @@ def fit(
         choice: one of `PREDICTORS`.
         folds: into which the models are divided for the held-out errors.
         others: of one other device each, under targets with vectors of one length: what the regressions learn beside
-            the device's own times, all of it where few networks were measured, else what has ops that few own
-            operators have. None of these is looked up or interpolated, nor is a law fitted to it. Where own times are
-            few, what is held out of them corrects the regressions.
+            the device's own times, see `_lessons`. None of these is looked up or interpolated, nor is a law fitted to
+            it. Where own times are few, what is held out of them corrects the regressions.
 
     Raises:
         DatasetError: no or too few measurements, or several devices.
@@ -96,9 +95,7 @@ def fit(
         models=trained(method, seed, [own, *elsewhere]),
         interpolation=Interpolation(query, families, target) if method.interpolates != "nowhere" else None,
         interpolated_families=trusted,
-        vocabulary=frozenset().union(
-            *query.op_sets, *(_ops(words) for one in elsewhere for words in one.query.op_sets)
-        ),
+        vocabulary=_vocabulary(own, elsewhere),
         limits=np.stack([query.features.min(axis=0), query.features.max(axis=0)]),
         spread=spread,
         network_scale=_network_scale(examples, query, final, spread),
@@ -114,7 +111,8 @@ def teachers(examples: Examples, ships: Sequence[Examples]) -> list[Examples]:
 
 
 def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
-    """Of the device that will be asked about, in its usual state, and behind it of the others."""
+    """Of the device that will be asked about, in its usual state, and behind it of the others: all of them where few of
+    its networks were measured, else what has ops that few of its operators have."""
     others = [steady(one) for one in others if len(one)]
     first, *_ = [one.devices[int(one.device[0])] for one in (*others, examples)]
     ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
@@ -148,6 +146,12 @@ def _lesson(
     base = dataclasses.replace(Base.fit(roofline, query, examples.latency_us, weights, like), vector_ratio=vector_ratio)
     target = np.log(examples.latency_us / roofline.bound_us(query.amounts, query.threads))
     return Lesson(base, query, target, weight * weights)
+
+
+def _vocabulary(own: Lesson, elsewhere: Sequence[Lesson]) -> frozenset[str]:
+    """Ops and dtypes that were learned of."""
+    ops = (_ops(words) for one in elsewhere for words in one.query.op_sets)
+    return frozenset().union(*own.query.op_sets, *ops)
 
 
 def _ops(words: Set[str]) -> set[str]:
