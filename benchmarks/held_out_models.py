@@ -320,6 +320,7 @@ def main() -> None:
 
     print(provenance())
     ships = [one.folder.name for one in shipped_processors() if one.operators is not None]
+    teach = [] if arguments.db else shipped_examples()
     found: list[Scored] = []
     others: list[dict[str, Any]] = []
     runs: list[dict[str, Any]] = []
@@ -328,7 +329,7 @@ def main() -> None:
         processor = examples.devices[int(examples.device[0])].processor
         print(f"# {processor}: {len(examples)} measurements of {len(examples.operators)} operators", flush=True)
         others += by_other_networks(examples, processor)
-        taught_by = [] if arguments.db else [steady(one) for one in teachers(examples, shipped_examples())]
+        taught_by = [steady(one) for one in teachers(examples, teach)]
         for one in scored(examples, processor, final=arguments.final, others=taught_by):
             found.append(one)
             said = one.found.prediction

@@ -136,3 +136,6 @@ def test_who_has_many_networks_is_taught_rare_ops_alone(
     assert len(own.query) == len(two_families)
     assert 0 < len(taught.query) == (other.operator == 0).sum()
     assert all("einsum" in taught.query.op_sets[at] for at in taught.query.vocabulary)
+    monkeypatch.setattr(fitting, "vector_ratio", lambda first, own: 0.5)
+    (own,) = fitting._lessons(two_families, [other])
+    assert own.base.vector_ratio == 1.0, "it stays in its own vectors, so who has others teaches nothing"

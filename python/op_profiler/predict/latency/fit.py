@@ -118,8 +118,9 @@ def _lessons(examples: Examples, others: Sequence[Examples]) -> list[Lesson]:
     ratio = vector_ratio(first, examples.devices[int(examples.device[0])])
     elsewhere = [_lesson(one, weight=_ELSEWHERE) for one in others]
     if len({examples.models[at] for at in np.unique(examples.model) if not examples.sampled[at]}) >= _FEW_NETWORKS:
-        own = _lesson(examples, ratio)
-        return [own, *(one.take(_has_rare_op(one.query, own.query)) for one in elsewhere)]
+        own = _lesson(examples)
+        alike = elsewhere if ratio == 1.0 else []  # what own operators tell is not put in vectors of others for a few
+        return [own, *(one.take(_has_rare_op(one.query, own.query)) for one in alike)]
     like = [one.base.kernels for one in elsewhere if one.base.kernels is not None]
     return [_lesson(examples, ratio, like=like), *elsewhere]
 
