@@ -1,88 +1,154 @@
-"""On a GPU: do the operators add up to the model, and do their times agree with a profiler that reads the device?
+"""On a GPU: do the operators add up to the model, and do their times and the energy agree with what others read?
 
-    python benchmarks/gpu.py [--models resnet-18 resnet-50 mobilenet squeezenet_v1.1 bert] [--batch 1 8]
+    python benchmarks/gpu.py [--db FILE] [--jobs 12]
 
-The second figure compares the kernel times of `--cache hot` with those that torch's profiler (CUPTI) reports for the
-same launches, in the same process; it needs torch with CUDA beside the driver, and is left out, which is said, without.
+Models of TVM's zoo at batch 1, four at batches of 8 and 32, three in half precision and int8: the sum of their
+operators, and of what the GPU waits for launches, over the whole model. Kernel times beside those that CUPTI reports
+(torch's profiler) for the very same launches; it needs torch with CUDA. The energy that NVML counts beside its mean
+power times the time.
+
+`--db` keeps what was collected, so that an interrupted run goes on. Models are built side by side, and measured in
+turn.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import json
 import statistics
 import sys
 import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from common import collect, provenance, store
+import numpy as np
+from common import collect, in_own_process, provenance, store
 
-SOURCES = {"bert": "transformers"}
-
-
-def additivity(model: str, batch: int, folder: Path) -> dict[str, Any] | None:
-    """Sum of operators over whole model, from one collection."""
-    arguments = ["--modelsource", SOURCES.get(model, "local"), "--modelname", model, "--batchsize", str(batch)]
-    db = f"sqlite:///{folder / 'gpu.db'}"
-    _, entries = collect([*arguments, "--target", "cuda", "--schedules", "none", "--db", db], folder)
-    if not entries or entries[0]["ratio"] is None:
-        print(f"{model:18}{batch:6}  failed: {entries[0]['error'] if entries else 'no summary'}", flush=True)
-        return None
-    entry = entries[0]
-    energy = "-" if entry["energy_mj"] is None else f"{entry['energy_mj']:.1f}"
-    print(f"{model:18}{batch:6}{entry['whole_model_us']:12.1f}{entry['ratio']:8.3f}{energy:>12}", flush=True)
-    return {
-        "model": model,
-        "batch": batch,
-        "whole_model_us": round(entry["whole_model_us"], 1),
-        "ratio": round(entry["ratio"], 3),
-        "energy_mj": entry["energy_mj"] and round(entry["energy_mj"], 1),
-    }
+LARGER = ("resnet-50", "mobilenet", "squeezenet_v1.1", "bert")
+PRECISIONS = ("resnet-18", "resnet-50", "bert")
+PROFILED = ("resnet-18", "resnet-50", "mobilenet", "squeezenet_v1.1", "bert")
+_SHORT_US = 10.0  # below, the begin and end of a kernel are a large part of it
+_WALKS, _ENERGY_SECONDS = 15, 1.5
 
 
-def against_profiler(model: str) -> dict[str, Any] | None:
-    """Kernel times of this project beside CUPTI's, kernel by kernel in order; None where it cannot be asked."""
+class Case(NamedTuple):
+    """One collection."""
+
+    model: str
+    batch: int = 1
+    precision: str = "float32"
+
+
+def cases() -> list[Case]:
+    """All of the first table, long ones first."""
+    from op_profiler.frontends import FRONTENDS
+
+    larger = [Case(model, batch) for batch in (32, 8) for model in LARGER]
+    precise = [Case(model, 1, precision) for model in PRECISIONS for precision in ("float16", "int8")]
+    return [*larger, *precise, Case("bert"), *(Case(name) for name in FRONTENDS.get("local").default_names())]
+
+
+def additivity(case: Case, db: Path) -> dict[str, Any]:
+    """Sum of operators and gaps over whole model, from one collection."""
+    source = "transformers" if case.model == "bert" else "local"
+    told = ["--modelsource", source, "--modelname", case.model, "--batchsize", str(case.batch)]
+    told += ["--precision", case.precision, "--target", "cuda", "--schedules", "none", "--energy", "model"]
+    with tempfile.TemporaryDirectory() as folder:
+        _, entries = collect([*told, "--db", f"sqlite:///{db}"], Path(folder))
+    entry = entries[0] if entries else {"error": "no summary"}
+    numbers = {name: entry.get(name) for name in ("whole_model_us", "sum_of_operators_us", "launch_gap_us")}
+    row = case._asdict() | {name: value and round(value, 1) for name, value in numbers.items()}
+    row["ratio"] = entry.get("ratio") and round(entry["ratio"], 4)
+    row["energy_mj"] = entry.get("energy_mj") and round(entry["energy_mj"], 2)
+    row["remark"] = entry.get("error") or entry.get("not_a_pair") or ", ".join(entry.get("held_back_by") or ())
+    print(" ".join(f"{value!s:>14}" for value in row.values()), flush=True)
+    return row
+
+
+def profiled(name: str) -> dict[str, Any]:
+    """Kernel times of this project beside CUPTI's, of the same launches, and energies; one model, in this process."""
     import torch
 
-    if not torch.cuda.is_available():
-        print("torch here has no CUDA, so its profiler cannot be asked: kernel times are not compared")
-        return None
-    from op_profiler.targets.target import resolve_target, use_build_for
-
-    use_build_for("cuda")
-    from op_profiler.building.requested_model import random_inputs
-    from op_profiler.compilers.relay.lower import compile_model
-    from op_profiler.frontends import FRONTENDS
+    from op_profiler.building.build import build_model
+    from op_profiler.building.request import BuildRequest
+    from op_profiler.building.requested_model import load_model, random_inputs
     from op_profiler.frontends.frontend import ModelRequest
+    from op_profiler.measure.turns import measuring
+    from op_profiler.targets import TARGETS
     from op_profiler.targets.open_machine import open_machine
 
-    target = resolve_target("cuda")
-    lowered = FRONTENDS.get("local").load(ModelRequest(source="local", name=model))
-    machine = open_machine("cuda", target, None)
-    loaded: Any = machine.load(compile_model(lowered, target), random_inputs(list(lowered.inputs)))
-    ours = [loaded.walk("hot", [True] * len(loaded.labels)) for _ in range(15)]
-    medians = [statistics.median(times) for times in zip(*ours)]
+    source = "transformers" if name == "bert" else "local"
+    request = BuildRequest(model=ModelRequest(source=source, name=name), target="cuda", schedules="none", threads=(0,))
+    model, _, target = load_model(request)
+    compiled = build_model(request, model, target).compiled
+    launches = [len(compiled.launches.get(call.label, ())) for call in compiled.calls]
+    with measuring([TARGETS.get("cuda").lock()]):
+        machine = open_machine("cuda", target, None)
+        loaded: Any = machine.load(compiled, random_inputs(list(model.inputs)))
+        everything = [True] * len(loaded.labels)
+        ours = np.median([loaded.walk("model", everything) for _ in range(_WALKS)], axis=0) - loaded.call_overhead_us()
+        torch.zeros(1, device="cuda")
+        theirs = [_by_cupti(torch, lambda: loaded.walk("model", everything), launches) for _ in range(3)]
+        energies = _energies(machine, loaded)
+    return {"model": name, **_compared(ours, np.median([one for one in theirs if one], axis=0)), **energies}
+
+
+def _by_cupti(torch: Any, run: Any, launches: list[int]) -> list[float]:
+    """From the begin of the first kernel of each operator to the end of its last; empty where kernels are missing."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        loaded.run_model()
-    theirs = [event.device_time for event in profile.events() if event.device_time > 0]
-    ours_us, theirs_us, ratio = sum(medians), sum(theirs), sum(medians) / sum(theirs)
-    print(f"{model}: sum of kernels {ours_us:.1f} us, by CUPTI {theirs_us:.1f} us: {ratio:.3f}")
+        run()
+        torch.cuda.synchronize()
+    found = [event.time_range for event in profile.events() if str(event.device_type).endswith("CUDA")]
+    spans = sorted((span.start, span.end) for span in found)
+    if len(spans) != sum(launches):
+        return []
+    ends = np.cumsum(launches)
+    return [spans[end - 1][1] - spans[end - count][0] for end, count in zip(ends, launches)]
+
+
+def _compared(ours: np.ndarray, theirs: np.ndarray) -> dict[str, Any]:
+    if theirs.ndim == 0:
+        return {"kernels": len(ours), "sum_us": round(float(ours.sum()), 1), "by_cupti_us": None}
+    long = theirs > _SHORT_US
+    off = np.abs(ours / theirs - 1)[long] * 100
     return {
-        "model": model,
-        "sum_of_kernels_us": round(ours_us, 1),
-        "by_cupti_us": round(theirs_us, 1),
-        "ratio": round(ratio, 3),
+        "kernels": len(ours),
+        "sum_us": round(float(ours.sum()), 1),
+        "by_cupti_us": round(float(theirs.sum()), 1),
+        "over_10_us": int(long.sum()),
+        "median_off_percent": round(float(np.median(off)), 2) if long.any() else None,
+        "within_3_percent": round(float((off <= 3).mean()) * 100, 1) if long.any() else None,
+        "worst_off_percent": round(float(off.max()), 2) if long.any() else None,
+        "shorter_off_us": round(float(np.median(np.abs(ours - theirs)[~long])), 2) if (~long).any() else None,
     }
+
+
+def _energies(machine: Any, loaded: Any) -> dict[str, Any]:
+    """Energy of one run by NVML's counter, and by its power."""
+    if machine.energy_mj() is None:
+        return {"counter_mj": None, "power_mj": None}
+    watts, runs, started, before = [], 0, time.perf_counter(), machine.energy_mj()
+    while (seconds := time.perf_counter() - started) < _ENERGY_SECONDS:
+        for _ in range(20):
+            loaded.run_model()
+        runs += 20
+        watts.append((machine.conditions() or {}).get("power_w", float("nan")))
+    counter_mj = (machine.energy_mj() - before) / runs
+    power_mj = statistics.mean(watts[len(watts) // 4 :]) * seconds * 1e3 / runs  # its mean is over a second or less
+    return {"counter_mj": round(counter_mj, 3), "power_mj": round(power_mj, 3)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--models", nargs="+", default=["resnet-18", "resnet-50", "mobilenet", "squeezenet_v1.1", "bert"]
-    )
-    parser.add_argument("--batch", nargs="+", type=int, default=[1, 8])
+    parser.add_argument("--db", type=Path, help="dataset that is gone on from")
+    parser.add_argument("--jobs", type=int, default=12, help="models that are built at once")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(profiled(arguments.one)))
+        return
     print(provenance())
     from op_profiler.targets.cuda import tvm_build
 
@@ -90,19 +156,21 @@ def main() -> None:
     if lacking:
         sys.exit(f"this needs a GPU; this machine lacks {'; '.join(lacking)}")
     print(f"# {tvm_build.device_name()}")
-    print(f"{'model':18}{'batch':>6}{'whole us':>12}{'ratio':>8}{'energy mJ':>12}")
-    with tempfile.TemporaryDirectory() as name:
-        found = [additivity(model, batch, Path(name)) for model in arguments.models for batch in arguments.batch]
-    tables = {"models": [row for row in found if row is not None]}
-    profiled = against_profiler(arguments.models[0]) if importlib.util.find_spec("torch") is not None else None
-    if profiled is not None:
-        tables["against_a_profiler"] = [profiled]
-    if tables["models"]:
-        distances = [abs(row["ratio"] - 1) for row in tables["models"]]
-        headline = f"distance from 1: median {statistics.median(distances):.1%}, worst {max(distances):.1%}"
-        print(headline)
-        tables["device"] = [{"gpu": tvm_build.device_name()}]
-        store(__file__, headline, tables, whole=len(sys.argv) == 1)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
+        db = (arguments.db or Path(folder, "gpu.db")).resolve()
+        rows = list(pool.map(lambda case: additivity(case, db), cases()))
+        beside = list(pool.map(lambda name: in_own_process(__file__, ["--one", name]), PROFILED))
+    tables: dict[str, list[dict[str, Any]]] = {"models": rows, "device": [{"gpu": tvm_build.device_name()}]}
+    if any(beside):
+        tables["against_a_profiler"] = [row for row in beside if row is not None]
+        print(json.dumps(tables["against_a_profiler"], indent=1))
+    distances = [abs(row["ratio"] - 1) for row in rows if row["ratio"]]
+    headline = (
+        f"{len(distances)} of {len(rows)} models, sum of operators and gaps over the whole: median off "
+        f"{statistics.median(distances):.2%}, worst {max(distances):.2%}"
+    )
+    print(headline)
+    store(__file__, headline, tables, whole=all(row["ratio"] for row in rows))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def calibrate(
         threads=values.thread_counts(threads, target, place) if threads or not cluster else (),
         schedules="none",
     )
-    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure), db=db)
+    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure, energy="none"), db=db)
     if cluster:
         request.check_for_cluster()
     else:

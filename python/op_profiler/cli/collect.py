@@ -136,6 +136,14 @@ def collect(  # noqa: PLR0913 - the options are the interface
         ),
     ] = None,
     remeasure: options.Remeasure = "",
+    energy: Annotated[
+        str,
+        typer.Option(
+            help="Energy, where the machine has a counter: of the model and its heavy operators (operators), of the "
+            "model, or none. Each takes half a second.",
+            rich_help_panel="Measuring",
+        ),
+    ] = "operators",
     counters: Annotated[
         bool,
         typer.Option(
@@ -301,7 +309,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     )
     request = CollectRequest(
         build=build,
-        measuring=Measuring(coverage=coverage, remeasure=remeasure, counters=counters),
+        measuring=Measuring(coverage=coverage, remeasure=remeasure, counters=counters, energy=energy),
         studies=studies,
         db=db,
         dry_run=dry_run,

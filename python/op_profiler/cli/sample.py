@@ -146,7 +146,7 @@ def sample(  # noqa: PLR0913 - the options are the interface
         threads=values.thread_counts(threads, target, place) if threads or not cluster else (),
         schedules=schedules,
     )
-    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure), db=db)
+    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, remeasure=remeasure, energy="none"), db=db)
     if cluster:
         request.check_for_cluster()
     else:

@@ -19,6 +19,7 @@ from op_profiler.tuning.tuners import TUNERS
 ResourceValue = str | int | tuple[int, ...]
 TRIALS = (10, 3000)
 REMEASURE = ("failed", "noisy", "all")
+ENERGY = ("operators", "model", "none")
 _LABEL = re.compile(r"\w([\w./+-]{0,62}\w)?")
 
 
@@ -33,6 +34,8 @@ class Measuring:
         remeasure: what is measured again although the dataset has it: ``failed``, ``noisy`` (under foreign load,
             with cores further apart or slower than usual, or not settled) or ``all``; empty for nothing.
         counters: read the kernel's counters too, in walks of their own after the rounds.
+        energy: of the model and of its heavy ``operators``, of the ``model`` alone, or ``none``: half a second each,
+            where the machine has a counter.
     """
 
     coverage: float = 0.95
@@ -40,6 +43,7 @@ class Measuring:
     rounds: int | None = None
     remeasure: str = ""
     counters: bool = False
+    energy: str = ENERGY[0]
 
     def check(self, build: BuildRequest) -> None:
         """Refuse what cannot work for a build.
@@ -57,6 +61,7 @@ class Measuring:
         """Refuse what no machine can do; raises UsageError as `check`."""
         if self.remeasure:
             one_of("--remeasure", self.remeasure, REMEASURE)
+        one_of("--energy", self.energy, ENERGY)
         if not 0.0 < self.coverage <= 1.0:
             raise UsageError(f"--coverage {self.coverage} is out of range; give a share above 0 and up to 1")
         if self.resources and build.place is not None:

@@ -124,6 +124,7 @@ class Session:
             meter=self.machine.meter(max(threads)),
             probe=probe,
             host=self._host,
+            conditions=self.machine.conditions,
         )
         before, settings = {}, {}
         for n in threads:
@@ -171,14 +172,14 @@ class Session:
         A counter moves every few milliseconds at best, so an operator is called many times in a row: its energy is that
         of hot caches, whatever state its times are of.
         """
-        counter = self.machine.energy_mj
-        if counter() is None:
+        counter, wanted = self.machine.energy_mj, self.request.measuring.energy
+        if wanted == "none" or counter() is None:
             return
         heavy = heavy_operators(samples[max(samples)].matrix(), self.groups, self.request.measuring.coverage)
         for threads in self.request.build.threads:
             self.pool.use(threads)
             self._energy[threads, None] = energy_per_call_mj(counter, self._run_model_once)
-            for group in np.flatnonzero(heavy):
+            for group in np.flatnonzero(heavy) if wanted == "operators" else ():
                 if int(group) not in self.errors:
                     first = int(np.flatnonzero(self.groups == group)[0])
                     run = partial(self._run_for_a_while, first, samples[threads])
@@ -281,7 +282,12 @@ class Session:
         counts = np.bincount(self.groups)
         total = None if missing else sum(float(times[o.key] or 0) * int(n) for o, n in zip(self.operators, counts))
         details: dict[str, Any] = {"rounds": samples.rounds, "running_seconds": self.machine.running_seconds()}
-        ratios = matrix.sum(axis=1) / np.asarray(samples.whole_us)
+        gap_us = samples.gap_us()
+        if gap_us is not None:
+            details["launch_gap_us"] = gap_us
+        if samples.conditions:
+            details["conditions_windows"] = samples.conditions
+        ratios = (matrix.sum(axis=1) + (gap_us or 0.0)) / np.asarray(samples.whole_us)
         if total is not None and not np.isnan(ratios).any():  # every kernel was timed in every round
             details["ratio_per_round"] = float(np.median(ratios))
             details["ratio_per_round_ci"] = [end if np.isfinite(end) else None for end in median_interval(ratios)]

@@ -18,7 +18,7 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from op_profiler.cache import cache_folder
 from op_profiler.compilers import COMPILERS
@@ -27,6 +27,9 @@ from op_profiler.compilers.tvm_types import RuntimeDevice, Target
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError, OpProfilerError
 from op_profiler.lean_imports import hidden
+
+if TYPE_CHECKING:
+    from op_profiler.targets.target_kind import TargetKind
 
 DEFAULT_BUILD = "default"
 _BUILD = "OP_PROFILER_TVM_BUILD"
@@ -65,12 +68,16 @@ def _build_in_use() -> str:
     return os.environ.get(_BUILD, DEFAULT_BUILD)
 
 
+def _kind_of_build() -> TargetKind:
+    from op_profiler.targets import TARGETS
+
+    return TARGETS.get(_build_in_use())
+
+
 def _select_build() -> None:
     """Put the build that ``TVM_HOME`` names, that of a kind of targets, or the compiler's in front of others."""
     if _build_in_use() != DEFAULT_BUILD:
-        from op_profiler.targets import TARGETS
-
-        TARGETS.get(_build_in_use()).activate_build(cache_folder())
+        _kind_of_build().activate_build(cache_folder())
         return
     home = os.environ.get("TVM_HOME")
     if not home:
@@ -112,6 +119,8 @@ def load_tvm() -> ModuleType:
             import tvm
 
             compiler.prepare_tvm(tvm)
+            if _build_in_use() != DEFAULT_BUILD:
+                _kind_of_build().prepare_build(tvm)
     except (ImportError, OSError, RuntimeError) as error:
         raise OpProfilerError(f"this build of TVM cannot be used ({error}). {compiler.needs}") from error
     return tvm

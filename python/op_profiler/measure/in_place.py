@@ -133,6 +133,10 @@ class InPlaceKernels(abc.ABC, Generic[Kernel]):
             calls.append(kernel)
         return self._timed(calls), rows
 
+    def launch_gap_us(self) -> None:
+        """A processor runs what it calls."""
+        return
+
     def repeat_kernel(self, index: int, calls: int) -> bool:
         return all(self.kernels[index].run() for _ in range(calls))
 

@@ -257,7 +257,8 @@ class ModelTiming:
 
     @property
     def ratio(self) -> float | None:
-        """Sum of operators over whole model; None where one of them is missing, or both are no pair (`not_a_pair`).
+        """Sum of operators, and of what a device waits for launches, over whole model; None where one of them is missing,
+        or both are no pair (`not_a_pair`).
 
         Where every kernel was timed in every round it is the median of the rounds' ratios: on a machine whose speed
         changes, medians of operators come from other rounds than that of the whole model, and do not add up to it.
@@ -270,7 +271,20 @@ class ModelTiming:
             return float(self.details["ratio_per_round"])
         if self.sum_of_operators_us is None or not self.whole_model.median_us:
             return None
-        return self.sum_of_operators_us / self.whole_model.median_us
+        return (self.sum_of_operators_us + (self.launch_gap_us or 0.0)) / self.whole_model.median_us
+
+    @property
+    def launch_gap_us(self) -> float | None:
+        """What of the whole model is waiting for launches, as kernels and launches one by one tell; None where nothing is
+        launched."""
+        found = self.details.get("launch_gap_us")
+        return None if found is None else float(found)
+
+    @property
+    def held_back_by(self) -> tuple[str, ...]:
+        """What held the clock of a GPU back in any window of the rounds, in NVIDIA's words."""
+        windows = self.details.get("conditions_windows") or ()
+        return tuple(sorted({reason for window in windows for reason in window.get("held_back_by", ())}))
 
     @property
     def disturbed_by(self) -> str | None:

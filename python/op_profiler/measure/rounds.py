@@ -16,6 +16,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -113,6 +114,7 @@ class Rounds:
         meter: of foreign load; None where it cannot be read.
         probe: kernels that are timed once a window; None for none.
         host: tells how far apart and how fast the cores are; None where nothing does.
+        conditions: what the machine tells of its state, asked behind each window.
     """
 
     def __init__(
@@ -129,10 +131,12 @@ class Rounds:
         meter: LoadMeter | None,
         probe: SteadinessProbe | None = None,
         host: HostState | None = None,
+        conditions: Callable[[], dict[str, Any] | None] = lambda: None,
     ) -> None:
         self._meter = meter
         self._probe = probe
         self._host = host
+        self._conditions = conditions
         self._loaded = self._model = model
         self._pool = pool
         self._threads = tuple(threads)
@@ -211,6 +215,9 @@ class Rounds:
                 for number in range(rounds):
                     self._add_round(count, window[count], wanted[count], number)
             self._passes += 1
+        told = self._conditions()
+        if told is not None:
+            window[self._main].conditions.append(told)
         if exchanged_us:
             exchanged_us = [max(exchanged_us + self._exchanged_us())]
         for count, samples_of_window in window.items():
@@ -283,6 +290,9 @@ class Rounds:
             overhead_us = self._model.call_overhead_us()
             if overhead_us is not None:
                 samples.call_overhead_us.append(overhead_us)
+            gap_us = self._model.launch_gap_us()
+            if gap_us is not None:
+                samples.launch_gap_us.append(gap_us)
         for _ in range(self._runs_before if self._probe is not None else 0):
             self._settle()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,8 @@ class Samples:
             at one thread, which exchanges nothing.
         call_overhead_us: one entry a window, what each time in `kernels_us` holds besides the kernel; empty where that
             is nothing.
+        launch_gap_us: one entry a window, what of the whole model is waiting for launches; empty where nothing is.
+        conditions: one entry a window, what the machine told of its state (`Machine.conditions`); empty where nothing.
     """
 
     whole_us: list[float] = dataclasses.field(default_factory=list)
@@ -30,6 +33,8 @@ class Samples:
     window_rounds: list[int] = dataclasses.field(default_factory=list)
     exchange_us: list[float] = dataclasses.field(default_factory=list)
     call_overhead_us: list[float] = dataclasses.field(default_factory=list)
+    launch_gap_us: list[float] = dataclasses.field(default_factory=list)
+    conditions: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @property
     def rounds(self) -> int:
@@ -44,6 +49,8 @@ class Samples:
         self.window_rounds += [new.rounds] * len(new.probe_us)
         self.exchange_us += new.exchange_us
         self.call_overhead_us += new.call_overhead_us
+        self.launch_gap_us += new.launch_gap_us
+        self.conditions += new.conditions
 
     def matrix(self) -> np.ndarray:
         """Times as they were taken, shape (rounds, kernels)."""
@@ -52,6 +59,10 @@ class Samples:
     def overhead_us(self) -> float | None:
         """Median over the windows, in whole nanoseconds like the clock; None where times hold no call."""
         return round(float(np.median(self.call_overhead_us)), 3) if self.call_overhead_us else None
+
+    def gap_us(self) -> float | None:
+        """Median of `launch_gap_us` over the windows; None where nothing is launched."""
+        return round(float(np.median(self.launch_gap_us)), 3) if self.launch_gap_us else None
 
 
 def per_operator(matrix: np.ndarray, groups: np.ndarray) -> np.ndarray:

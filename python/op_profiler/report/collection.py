@@ -218,8 +218,12 @@ def _model_table(report: ModelReport) -> object:
 
     table = Table(title="whole model beside its operators", title_justify="left")
     energy = any(t.timing is not None and t.timing.whole_model.energy_mj is not None for t in report.threads.values())
-    for name in ("threads", "whole model us", "+-", "another run", "before", "after", "sum of operators us", "ratio"):
+    for name in ("threads", "whole model us", "+-", "another run", "before", "after", "sum of operators us"):
         table.add_column(name, justify="right")
+    gaps = any(t.timing is not None and t.timing.launch_gap_us is not None for t in report.threads.values())
+    if gaps:
+        table.add_column("waits for launches us", justify="right")
+    table.add_column("ratio", justify="right")
     for name in ("measured", "reused", "failed", "rounds"):
         table.add_column(name, justify="right")
     if energy:
@@ -243,6 +247,9 @@ def _model_table(report: ModelReport) -> object:
                 f"{timing.ratio:.3f}" if timing.ratio is not None else "none" if timing.not_a_pair else "-",
             ]
             rounds = str(timing.details.get("rounds", "-"))
+        if gaps:
+            gap_us = timing.launch_gap_us if timing is not None else None
+            cells.insert(6, "-" if gap_us is None else f"{gap_us:.1f}")
         counted = [str(n) for n in (thread.measured, thread.reused, thread.failed)]
         used = (
             [f"{whole.energy_mj:.2f}" if whole is not None and whole.energy_mj is not None else "-"] if energy else []
@@ -263,6 +270,8 @@ def _remarks(report: ModelReport, count: int) -> str:
             remarks.append("under foreign load")
         if thread.timing.disturbed_by:
             remarks.append(f"{thread.timing.disturbed_by}; repeat it with --remeasure noisy")
+        if thread.timing.held_back_by:
+            remarks.append(f"the GPU's clock was held back: {', '.join(thread.timing.held_back_by)}")
         if thread.timing.whole_model.settled is False:
             remarks.append("not all intervals under 1 %")
         if thread.timing.not_a_pair:

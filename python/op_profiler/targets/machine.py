@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +77,10 @@ class TimedModel(Protocol):
         """What each time of `walk` holds that the model does not spend when it runs as a whole, microseconds, as it is
         now; None where times are taken so that they hold no such thing."""
 
+    def launch_gap_us(self) -> float | None:
+        """What a device waits for launches while the model runs as a whole, microseconds, as it is now: told by its
+        kernels and their launches one by one, not by the time of the whole. None where nothing is launched."""
+
     def repeat_kernel(self, index: int, calls: int) -> bool:
         """Call one kernel so often in a row as `walk` calls it, and wait for the last; False where it failed or cannot
         be called alone."""
@@ -139,6 +143,10 @@ class Machine(Protocol):
         Args:
             threads: None for all that may be used.
         """
+
+    def conditions(self) -> dict[str, Any] | None:
+        """What it tells of its state at this moment, by names with units: of a GPU clocks, temperature, power, and what
+        holds its clock back. None where it tells nothing."""
 
     def energy_mj(self) -> float | None:
         """A counter of the energy used so far, millijoules; None where there is none."""

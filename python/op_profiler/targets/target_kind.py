@@ -15,6 +15,7 @@ from op_profiler.errors import MissingPackageError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from types import ModuleType
 
     from op_profiler.compilers.tvm_types import RemoteSession, RuntimeDevice, Target
     from op_profiler.measure.measurement import Device
@@ -66,6 +67,10 @@ class TargetKind(abc.ABC):
             OpProfilerError: something is missing; says what.
         """
         raise NotImplementedError
+
+    def prepare_build(self, tvm: ModuleType) -> None:
+        """After `tvm_build` was imported; never called for ``default``."""
+        return
 
     def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
         """Refuse a target of this kind that cannot be used, without importing TVM.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from op_profiler.collection.studies.study import Study
+from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError, ModelError
 from op_profiler.measure.measurement import Cache, Device, Measurement, Settings
 
@@ -25,9 +28,14 @@ if TYPE_CHECKING:
     from op_profiler.tuning.trials.runner import TrialRunner
     from op_profiler.tuning.tunable import Tunable
 
+    _Found = tuple[Tunable, Search, Candidate | None]
+
 PARTIAL = (100, 300, 500, 1000)
 """Trials after which ``--ifpartial`` reports the best."""
 _BUFFERED = 16
+_GPU_BUILD_SECONDS = 10.0  # as AutoTVM has it: what takes longer is unrolled far too much
+_CORES_OF_SEARCH = 3
+"""On a GPU: a batch waits for its slowest build, and meanwhile the cores build for another search."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +90,16 @@ class ModelTuner(Study):
         place = self._in_model(model)
         self.decided_in = "model" if place is not None else None
         states = place.cache_states(items) if place is not None else {}
-        found: list[tuple[Tunable, Search, Candidate | None]] = []
+        if self.build.place is None and self.build.kind.on_gpu:
+            found = self._searched_at_once(items, states)
+        else:
+            found = self._searched_in_turn(items, states)
+        self.announce(stage="tuning", share=1.0, detail="the finalists in the model")
+        decisions = place.decide([self._entry(*one) for one in found]) if place is not None else {}
+        return [dataclasses.asdict(self._decided(*one, decisions.get(one[0]))) for one in found]
+
+    def _searched_in_turn(self, items: Sequence[Tunable], states: Mapping[str, Cache]) -> list[_Found]:
+        found = []
         with contextlib.ExitStack() as stack:
             runners: dict[Cache, TrialRunner | BoardRunner] = {}
             for done, item in enumerate(items):
@@ -92,9 +109,22 @@ class ModelTuner(Study):
                 if self.cache not in runners:
                     runners[self.cache] = self._runner(stack)
                 found.append(self._search(item, runners[self.cache], done, len(items)))
-        self.announce(stage="tuning", share=1.0, detail="the finalists in the model")
-        decisions = place.decide([self._entry(*one) for one in found]) if place is not None else {}
-        return [dataclasses.asdict(self._decided(*one, decisions.get(one[0]))) for one in found]
+        return found
+
+    def _searched_at_once(self, items: Sequence[Tunable], states: Mapping[str, Cache]) -> list[_Found]:
+        """Several searches: while one of them uses the GPU, the dataset or the compiler, the others build."""
+        turn, cores = threading.Lock(), usable_cores()
+        several = max(min(cores // _CORES_OF_SEARCH, len(items)), 1)
+
+        def searched(number: int) -> _Found:
+            with turn, contextlib.ExitStack() as stack:
+                own = dataclasses.replace(self)
+                own.cache = own._cache_of_trials(items[number]) or states.get(items[number].anchor.key, "hot")
+                runner = own._runner(stack, cores=max(cores // several, 1), turn=turn)
+                return own._search(items[number], runner, number, len(items))
+
+        with ThreadPoolExecutor(several) as pool:
+            return list(pool.map(searched, range(len(items))))
 
     def _cache_of_trials(self, item: Tunable) -> Cache | None:
         """The state that earlier trials of an anchor met, so that an interrupted search goes on; None without any."""
@@ -117,17 +147,22 @@ class ModelTuner(Study):
             self.announce(problem=f"schedules are decided for operators alone, since the model does not run: {error}")
             return None
 
-    def _runner(self, stack: contextlib.ExitStack) -> TrialRunner | BoardRunner:
+    def _runner(
+        self, stack: contextlib.ExitStack, cores: int | None = None, turn: threading.Lock | None = None
+    ) -> TrialRunner | BoardRunner:
         """On this machine, or on all boards of the key."""
         from op_profiler.targets.remote.trial_runner import BoardRunner
-        from op_profiler.tuning.trials.runner import TrialRunner
+        from op_profiler.tuning.trials.runner import TrialLimits, TrialRunner
 
         build = self.build
         if build.place is not None:
             boards = BoardRunner(build.target, str(self.target), build.place, self.threads)
             self.runner = stack.enter_context(boards)
             return self.runner
-        return stack.enter_context(TrialRunner(str(self.target), self.threads, cache=self.cache, name=build.target))
+        limits = TrialLimits(build_seconds=_GPU_BUILD_SECONDS) if build.kind.on_gpu else TrialLimits()
+        common = {"limits": limits, "cache": self.cache, "name": build.target}
+        runner = TrialRunner(str(self.target), self.threads, **common, cores=cores, turn=turn)
+        return stack.enter_context(runner)
 
     def device_of(self, result: TrialResult) -> Device:
         """The machine that a result is from."""
@@ -139,7 +174,7 @@ class ModelTuner(Study):
 
     def _search(
         self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int
-    ) -> tuple[Tunable, Search, Candidate | None]:
+    ) -> _Found:
         """An anchor, what its search found, and the schedule that has been in use for it."""
         from op_profiler.compilers.compiler import compiler_in_use
         from op_profiler.tuning.candidate import candidate_of

@@ -13,7 +13,7 @@ from op_profiler.c_compiler import make_library
 from op_profiler.compilers.abilities import ABILITIES
 from op_profiler.compilers.compiled_model import BuiltModel, CompiledModel, FusedOperators, Occurrence
 from op_profiler.compilers.compiler import Compiler
-from op_profiler.compilers.relay import compiled_files, lower
+from op_profiler.compilers.relay import compiled_files, gpu_defaults, lower
 from op_profiler.compilers.relay.applied_records import applied
 from op_profiler.compilers.tuning_contract import TEMPLATES
 from op_profiler.compilers.tvm_build import load_tvm
@@ -61,6 +61,7 @@ class RelayCompiler(Compiler):
 
         # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
         autotvm.tophub.load_reference_log = lambda *_: []
+        autotvm.task.space.FallbackConfigEntity.fallback_with_reference_log = gpu_defaults.choose
         # It is asked for every dimension of what is lowered, and reads eighty values each time.
         if hasattr(relay.backend, "te_compiler"):  # not in TVM 0.8
             relay.backend.te_compiler.libinfo = functools.cache(tvm.support.libinfo)

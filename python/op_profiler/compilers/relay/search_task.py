@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.relay.gpu_tiles import fits, launches_checked
 from op_profiler.compilers.relay.knobs import factors_of, knob_value, knob_values
 from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.compilers.tvm_build import load_tvm
@@ -29,13 +30,19 @@ class AutoTvmTask(Task):
         self.spec = spec
         self.autotvm = load_tvm().autotvm.task.create(spec.template, spec.arguments, target)
         self._target = target
+        self._on_gpu = str(target.kind.name) == "cuda"
         self._space = self.autotvm.config_space
         self.knobs = {
             str(name): [knob_value(e) for e in known.entities] for name, known in self._space.space_map.items()
         }
 
     def is_valid(self, point: int) -> bool:
-        return bool(self._space.is_index_valid(point))
+        return bool(self._space.is_index_valid(point)) and (not self._on_gpu or fits(self._tiles(point)))
+
+    def _tiles(self, point: int) -> Iterator[list[int]]:
+        for name, entity in self._space.get(point)._entity_map.items():
+            if name.startswith("tile_") and hasattr(entity, "size"):
+                yield [int(size) for size in entity.size]
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
         return factors_of(self._space, knobs)
@@ -64,7 +71,8 @@ class AutoTvmTask(Task):
                 raise InvalidPointError(kind_and_last_line(error)) from error
             if not getattr(config, "valid", lambda: True)():
                 raise InvalidPointError(f"invalid schedule: {config.errors}")
-            function = load_tvm().build(schedule, tensors, self._target)
+            with launches_checked(self._target) if self._on_gpu else nullcontext():
+                function = load_tvm().build(schedule, tensors, self._target)
         return BuiltPoint(function, tuple((tuple(int(d) for d in t.shape), str(t.dtype)) for t in tensors))
 
     def _filled_in(self) -> Any:

@@ -78,6 +78,9 @@ class VmKernels:
     def moved(self) -> VmKernels:
         return self
 
+    def launch_gap_us(self) -> None:
+        return
+
     def call_overhead_us(self) -> None:
         """The profiler reads the clock around the kernel."""
         return

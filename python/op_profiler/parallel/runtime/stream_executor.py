@@ -1,6 +1,7 @@
 """Runs models by a plan on a GPU, where the cores of a plan are streams.
 
-One thread launches the kernels. Those of a stream run one after the other; the GPU runs those of different streams side
+One thread launches the kernels. What it launches is recorded as a graph of CUDA, which is then launched as a whole: so
+small kernels do not wait for their launches. Those of a stream run one after the other; the GPU runs those of different streams side
 by side where it has room, and an event stands wherever an operator waits for one of another stream.
 """
 
@@ -42,6 +43,26 @@ class Events(Protocol):
         """Microseconds from one mark to another on the device's clock."""
 
 
+class Graph(Protocol):
+    """Launches that were recorded; `op_profiler.targets.cuda.graphs.CudaGraph` on a GPU."""
+
+    def recording(self) -> contextlib.AbstractContextManager[None]:
+        """What is launched in the block is recorded, and does not run."""
+
+    def launch(self) -> None:
+        """All of it."""
+
+    def free(self) -> None:
+        """The last call."""
+
+
+class Graphs(Protocol):
+    """Makes graphs; `op_profiler.targets.cuda.graphs.Graphs` on a GPU."""
+
+    def on(self, stream: int) -> Graph:
+        """A new one, whose first stream this is."""
+
+
 @dataclasses.dataclass(frozen=True)
 class _Launch:
     """A kernel on the stream of a lane; `waits` and `posts` are numbers of events."""
@@ -62,8 +83,13 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         plan: checked against the graph (`Plan.check`); every step has one thread.
         device: `tvm.runtime.Device`.
         inputs: of each model, one array per input.
-        events: of the device.
+        events, graphs: of the device.
+
+    Attributes:
+        not_recorded: why kernels are launched one by one; None where they are launched as a graph, or were not run yet.
     """
+
+    not_recorded: str | None = None
 
     def __init__(
         self,
@@ -73,6 +99,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         device: RuntimeDevice,
         inputs: Sequence[dict[str, np.ndarray]],
         events: Events,
+        graphs: Graphs,
     ) -> None:
         plan = one_of_each_in_turn(plan)
         ordered = temporaries_in_turn(graph, plan, compiled)
@@ -90,6 +117,8 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         self._first_mark = programme.signals
         self._device = device
         self._events = events
+        self._graphs = graphs
+        self._graph: Graph | None = None
         self._streams: list[int] = []
 
     def __enter__(self) -> StreamExecutor:
@@ -98,7 +127,8 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(load_tvm().TVMError):  # after a failure the device takes no call any more
+        with contextlib.suppress(load_tvm().TVMError, MeasureError):  # after a failure the device takes no call any more
+            self._forget()
             for stream in self._streams:
                 self._device.free_raw_stream(stream)
         self._streams = []
@@ -109,13 +139,20 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         Raises:
             MeasureError: a kernel could not be launched (named), or failed on the device, which does not tell its name.
         """
-        self._run(marks=False)
+        if self._graph is not None:
+            self._graph.launch()
+            self._sync()
+            return
+        self._run(marks=False)  # temporary memory is there from then on, which cannot be allocated while it is recorded
+        if self.not_recorded is None:
+            self._record()
 
     def use(self, functions: Mapping[int, PackedFunction]) -> None:
         """From the next run on call these functions for the nodes that are named, and for the others their own.
 
         Where functions that use temporary memory are to run beside others, their steps have to name a schedule.
         """
+        self._forget()
         for place, launch in enumerate(self._launches):
             own = self._kernels[launch.node]
             function = functions.get(launch.node)
@@ -166,6 +203,34 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         finally:
             self._device.set_raw_stream(None)  # everybody else uses the default stream
             self._sync()
+
+    def _record(self) -> None:
+        """A graph of all launches: the other streams wait for the first one, and it for them."""
+        first, *others = self._streams
+        fork = self._mark(len(self._launches))  # behind the marks of all nodes
+        graph = self._graphs.on(first)
+        try:
+            with graph.recording():
+                self._events.record(fork, first)
+                for stream in others:
+                    self._events.wait(fork, stream)
+                for launch in self._launches:
+                    self._launch(launch, marks=False)
+                for number, stream in enumerate(others, start=fork + 1):
+                    self._events.record(number, stream)
+                    self._events.wait(number, first)
+        except MeasureError as error:
+            self.not_recorded = str(error)
+        else:
+            self._graph = graph
+        finally:
+            self._device.set_raw_stream(None)
+
+    def _forget(self) -> None:
+        """The graph, and why there is none."""
+        if self._graph is not None:
+            self._graph.free()
+        self._graph, self.not_recorded = None, None
 
     def _launch(self, launch: _Launch, marks: bool) -> None:
         events, stream = self._events, self._streams[launch.lane]

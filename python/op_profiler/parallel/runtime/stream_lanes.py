@@ -45,6 +45,7 @@ class StreamLanes(PlanLanes):
         device: RuntimeDevice,
         inputs: Sequence[dict[str, np.ndarray]],
     ) -> StreamExecutor:
-        from op_profiler.targets.cuda.gpu import Events
+        from op_profiler.targets.cuda.events import Events
+        from op_profiler.targets.cuda.graphs import Graphs
 
-        return StreamExecutor(graph, compiled, plan, device, inputs, Events())
+        return StreamExecutor(graph, compiled, plan, device, inputs, Events(), Graphs())

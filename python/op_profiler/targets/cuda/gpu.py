@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from collections.abc import Callable, Iterator
+import functools
+import statistics
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -14,47 +16,21 @@ from op_profiler.compilers.compiler import compiler_in_use
 from op_profiler.compilers.tvm_build import load_tvm, runtime_device
 from op_profiler.compilers.tvm_types import DeviceArray, RuntimeDevice, Target
 from op_profiler.errors import MeasureError
-from op_profiler.measure.in_place import BoundKernel
+from op_profiler.measure.in_place import BoundKernel, Runs
 from op_profiler.measure.measurement import Cache, Device
 from op_profiler.measure.rounds import Limits
 from op_profiler.measure.threads import available_cores
-from op_profiler.targets.cuda import tvm_build
+from op_profiler.targets.cuda import machine_code, tvm_build
+from op_profiler.targets.cuda.events import Events
+from op_profiler.targets.cuda.launch_cost import LaunchCost, Spin, timeline_us, told
 from op_profiler.targets.cuda.load import GpuMeter
 from op_profiler.targets.llvm.identity import host_fingerprint
 
 _FLUSH_FACTOR = 4  # times the L2, so that nothing of what was in it is left
-
-
-class Events:
-    """CUDA events, by number. TVM's executor launches on the default stream."""
-
-    def __init__(self) -> None:
-        self._runtime = ctypes.CDLL(compiler_in_use().cuda_runtime)
-        self._made: list[ctypes.c_void_p] = []
-
-    def _check(self, code: int, what: str) -> None:
-        if code:
-            raise MeasureError(f"CUDA cannot {what}: error {code}")
-
-    def record(self, number: int, stream: int | None = None) -> None:
-        """Put event `number` behind what was launched so far on a stream; None is the default one."""
-        while len(self._made) <= number:
-            event = ctypes.c_void_p()
-            self._check(self._runtime.cudaEventCreate(ctypes.byref(event)), "create an event")
-            self._made.append(event)
-        self._check(self._runtime.cudaEventRecord(self._made[number], stream), "record an event")
-
-    def wait(self, number: int, stream: int) -> None:
-        """Let what is launched on a stream from now on wait for event `number`, as it was recorded last."""
-        self._check(self._runtime.cudaStreamWaitEvent(stream, self._made[number], 0), "wait for an event")
-
-    def between_us(self, first: int, last: int) -> float:
-        """Microseconds from one event to another; waits for the later one."""
-        self._check(self._runtime.cudaEventSynchronize(self._made[last]), "run what was launched")
-        milliseconds = ctypes.c_float()
-        code = self._runtime.cudaEventElapsedTime(ctypes.byref(milliseconds), self._made[first], self._made[last])
-        self._check(code, "read an event")
-        return milliseconds.value * 1e3
+_LAUNCHED_AHEAD = 100
+"""Operators; an H100 takes 1,020 launches before the host has to wait, and an operator may be several."""
+_MOST_TRIES = 12
+_GAP_READINGS, _GAP_SECONDS = 15, 0.02
 
 
 class Graph(Protocol):
@@ -66,36 +42,43 @@ class Graph(Protocol):
     def labels(self) -> list[str]: ...
 
     @property
-    def run(self) -> Callable[[], object]:
+    def whole(self) -> Runs:
         """Launches the whole model."""
 
     def repeat_kernel(self, index: int, calls: int) -> bool: ...
+
+    def walk(self, cache: Cache, timed: Sequence[bool]) -> list[float]: ...
 
     def kernel_outputs(self) -> Iterator[np.ndarray]: ...
 
     def output_arrays(self) -> list[np.ndarray]: ...
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(eq=False)
 class GpuKernels:
     """A model on a GPU (a `LoadedModel`).
 
-    In the state ``model`` kernels are launched one behind the other as the executor does, and an event stands between
-    any two: the time of a kernel holds the wait for its launch, if there is one. In ``hot`` and ``cold`` the GPU is
-    busy with a copy while the kernel is being launched, so the time is that of the kernel alone.
+    A kernel's time is that of the GPU alone, from event to event without what the events take (`call_overhead_us`). The
+    GPU is kept waiting or busy while kernels are launched, so no time holds the wait for a launch. How long the GPU waits
+    for launches when the model runs as a whole is `launch_gap_us`.
+
+    Attributes:
+        spin: tells the cost of launches; None where nothing does.
     """
 
     graph: Graph
     runtime: RuntimeDevice
     events: Events
     scratch: tuple[DeviceArray, DeviceArray]
+    spin: Spin | None = None
+    _hold_us: int = dataclasses.field(default=200, init=False)
 
     @property
     def labels(self) -> list[str]:
         return self.graph.labels
 
     def run_model(self) -> None:
-        self.graph.run()
+        self.graph.whole.run()
         self.runtime.sync()
 
     def move_stack(self) -> None:
@@ -103,8 +86,12 @@ class GpuKernels:
         return
 
     def time_model(self) -> float:
+        return self._timed(self.graph.whole.run)
+
+    def _timed(self, launch: Callable[[], object]) -> float:
+        """Microseconds of the GPU, from before the first launch on."""
         self.events.record(0)
-        self.graph.run()
+        launch()
         self.events.record(1)
         return self.events.between_us(0, 1)
 
@@ -117,17 +104,36 @@ class GpuKernels:
         return times
 
     def _in_model(self, timed: list[bool]) -> list[float]:
-        failed = set()
-        self.events.record(0)
-        for index, kernel in enumerate(self.graph.kernels):
-            if not kernel.run():
-                failed.add(index)
-            self.events.record(index + 1)
-        self.runtime.sync()
-        return [
-            self.events.between_us(i, i + 1) if wanted and i not in failed else float("nan")
-            for i, wanted in enumerate(timed)
-        ]
+        """One behind the other, each part of them launched while the GPU waits.
+
+        Raises:
+            MeasureError: the host does not get to launch them in time.
+        """
+        for _ in range(_MOST_TRIES):
+            times = self._walk_held()
+            if times is not None:
+                return [time if wanted else float("nan") for time, wanted in zip(times, timed, strict=True)]
+            self._hold_us *= 2
+        raise MeasureError("the host is too busy to launch kernels ahead of the GPU; leave it a core")
+
+    def _walk_held(self) -> list[float] | None:
+        """Times of all kernels; None where the GPU began before all of a part had been launched."""
+        times: list[float] = []
+        kernels = self.graph.kernels
+        for first in range(0, len(kernels), _LAUNCHED_AHEAD):
+            part = kernels[first : first + _LAUNCHED_AHEAD]
+            self.events.hold(self._hold_us)
+            self.events.record(0)
+            ran = []
+            for number, kernel in enumerate(part, start=1):
+                ran.append(kernel.run())
+                self.events.record(number)
+            late = self.events.passed(0)
+            self.runtime.sync()
+            if late:
+                return None
+            times += [self.events.between_us(i, i + 1) if good else float("nan") for i, good in enumerate(ran)]
+        return times
 
     def _alone(self, kernel: BoundKernel, cache: Cache) -> float:
         self.scratch[0].copyto(self.scratch[1])
@@ -151,9 +157,28 @@ class GpuKernels:
     def moved(self) -> GpuKernels:
         return self
 
-    def call_overhead_us(self) -> None:
-        """The events are on the device: what they hold of a launch is the wait for it, whose cost is not known."""
-        return
+    def call_overhead_us(self) -> float | None:
+        return None if self.spin is None else self._cost().event_us
+
+    def _cost(self) -> LaunchCost:
+        assert self.spin is not None
+        return told(self.spin, self.events, self.runtime)
+
+    def launch_gap_us(self) -> float | None:
+        if self.spin is None:
+            return None
+        cost, wanted = self._cost(), [True] * len(self.graph.kernels)
+        kernels_us = np.array(self._in_model(wanted)) - cost.event_us
+        launches, alone_us = [], []
+        for _ in range(min(_GAP_READINGS, max(3, int(_GAP_SECONDS * 1e6 / kernels_us.sum())))):
+            self.run_model()  # as before a round
+            launches.append(self.graph.walk("model", wanted))  # which the host's clock times, and which waits for nothing
+            self.run_model()
+            alone_us.append(self._timed(self.graph.kernels[-1].run))
+        launches_us = np.median(launches, axis=0)
+        # what a time of the whole holds before the first launch and behind the last kernel
+        ends_us = statistics.median(alone_us) - launches_us[-1] - kernels_us[-1]
+        return timeline_us(kernels_us, launches_us, cost.turn_us) + ends_us - float(kernels_us.sum())
 
     def kernel_error(self, index: int) -> str | None:
         error = self.graph.kernels[index].error()
@@ -207,7 +232,14 @@ class Gpu:
         graph = cast("Graph", compiler_in_use().load(compiled, self.runtime, inputs))
         count = _FLUSH_FACTOR * (self.device.l2_bytes or 1 << 25) // 4
         first, second = (compiler_in_use().array_on(np.zeros(count, "float32"), self.runtime) for _ in range(2))
-        return GpuKernels(graph, self.runtime, Events(), (first, second))
+        return GpuKernels(graph, self.runtime, Events(), (first, second), self._spin)
+
+    @functools.cached_property
+    def _spin(self) -> Spin | None:
+        """None where there is no NVRTC to compile it with: times then hold the events, which is told."""
+        if machine_code.nvrtc() is None:
+            return None
+        return Spin(f"sm_{self.runtime.compute_version.replace('.', '')}")
 
     def running_seconds(self) -> None:
         return
@@ -217,6 +249,9 @@ class Gpu:
 
     def meter(self, threads: int | None = None) -> GpuMeter:
         return self._nvml.meter()
+
+    def conditions(self) -> dict[str, Any] | None:
+        return self._nvml.conditions()
 
     def energy_mj(self) -> float | None:
         return self._nvml.energy_mj()
@@ -276,6 +311,20 @@ class _Nvml(NoNvml):
         answer = self.ask("TotalEnergyConsumption")
         return None if answer is None else float(answer)
 
+    def conditions(self) -> dict[str, Any] | None:
+        """Clocks, temperature and power at this moment, as far as they are told, and what holds the clock back."""
+        if self._handle is None:
+            return None
+        power_mw = self.ask("PowerUsage")
+        found = {
+            "sm_clock_mhz": self.clock_mhz("SM"),
+            "memory_clock_mhz": self.clock_mhz("MEM"),
+            "temperature_c": self.ask("Temperature", self._library.NVML_TEMPERATURE_GPU),
+            "power_w": None if power_mw is None else power_mw / 1e3,
+            "held_back_by": _reasons(self.ask("CurrentClocksEventReasons")),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
     def meter(self) -> GpuMeter:
         """Of the load that others put on it."""
         return GpuMeter(self._library, self._handle, available_cores())
@@ -284,6 +333,21 @@ class _Nvml(NoNvml):
         if self._handle is not None:
             self._library.nvmlShutdown()
             self._handle = None
+
+
+_HOLDS_BACK = {
+    0x4: "power cap",
+    0x8: "slowdown by hardware",
+    0x10: "boosts together with other GPUs",
+    0x20: "slowdown by heat",
+    0x40: "slowdown by heat, in hardware",
+    0x80: "slowdown by the power supply",
+}
+"""NVML's clock event reasons that are not the user's choice; an idle GPU and clocks that were asked for are."""
+
+
+def _reasons(bits: int | None) -> list[str] | None:
+    return None if bits is None else [name for bit, name in _HOLDS_BACK.items() if bits & bit]
 
 
 def _bus_id() -> bytes:

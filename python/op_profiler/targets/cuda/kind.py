@@ -12,6 +12,7 @@ from op_profiler.targets.target_kind import TargetKind
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
     from op_profiler.compilers.tvm_types import RemoteSession, RuntimeDevice, Target
     from op_profiler.measure.measurement import Device
@@ -44,6 +45,11 @@ class CudaKind(TargetKind):
         from op_profiler.targets.cuda.tvm_build import activate
 
         activate(folder / "driver-stub")
+
+    def prepare_build(self, tvm: ModuleType) -> None:
+        from op_profiler.targets.cuda import machine_code
+
+        machine_code.use(tvm)
 
     def check(self, target: str, *, remote: bool, dry_run: bool) -> None:
         from op_profiler.targets.cuda import tvm_build

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import importlib.util
 import os
 import sys
@@ -47,15 +48,22 @@ def libraries() -> dict[str, Path | None]:
     return {name: _library(package, name) for package, name in _LIBRARIES.items()}
 
 
-def _library(package: str, name: str) -> Path | None:
+def wheel_places() -> list[Path]:
+    """Where wheels of NVIDIA's lie."""
     try:
-        found = importlib.util.find_spec(f"nvidia.{package}")
+        return [Path(place) for place in importlib.import_module("nvidia").__path__]
     except ModuleNotFoundError:
-        return None
-    for place in (found.submodule_search_locations or []) if found is not None else []:
-        if (Path(place) / "lib" / name).is_file():
-            return Path(place) / "lib" / name
-    return None
+        return []
+
+
+def wheel_folder(package: str) -> Path | None:
+    """Where a wheel of NVIDIA's for CUDA 12 lies; None where it is not installed."""
+    return next((place / package for place in wheel_places() if (place / package).is_dir()), None)
+
+
+def _library(package: str, name: str) -> Path | None:
+    folder = wheel_folder(package)
+    return folder / "lib" / name if folder is not None and (folder / "lib" / name).is_file() else None
 
 
 @functools.cache

@@ -58,6 +58,9 @@ class Host:
     def meter(self, threads: int | None = None) -> CoreMeter:
         return CoreMeter(self.threads.core_set(threads))
 
+    def conditions(self) -> None:
+        return
+
     def energy_mj(self) -> float | None:
         return self._rapl.energy_mj()
 

@@ -81,6 +81,9 @@ class Board:
         self._loaded.add(loaded)
         return loaded
 
+    def conditions(self) -> None:
+        return
+
     def energy_mj(self) -> float | None:
         """The board's own counter, where it has one."""
         if self._sensor is None or self.probe is None:
@@ -268,6 +271,9 @@ class BoardKernels:
 
     def moved(self) -> BoardKernels:
         return self
+
+    def launch_gap_us(self) -> None:
+        return
 
     def call_overhead_us(self) -> None:
         """The board's runtime reads its clock around the kernel."""

@@ -1,12 +1,15 @@
 """Hands candidates to worker processes, and outlives them.
 
-Candidates of a batch are built on all cores; then they are timed one after the other, while nothing else runs.
+Candidates of a batch are built on all cores; then they are timed one after the other, while nothing else runs. What a GPU
+times is not disturbed by cores that build, so there several searches share the cores.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
@@ -59,6 +62,9 @@ class TrialRunner:
         check: compare each candidate's output with numpy's, where its template is of a known kind.
         modules: names of modules that register further templates.
         name: the target as the user wrote it.
+        cores: how many processes build; None: one a core.
+        turn: held by whoever uses this runner, and let go while its candidates are being built: so several searches,
+            each with a runner and a thread of its own, build at once, and everything else happens one by one.
     """
 
     def __init__(
@@ -71,6 +77,8 @@ class TrialRunner:
         check: bool = True,
         modules: Sequence[str] = (),
         name: str = "llvm",
+        cores: int | None = None,
+        turn: threading.Lock | None = None,
     ) -> None:
         import psutil
 
@@ -90,7 +98,8 @@ class TrialRunner:
             log=str(self._log),
             name=name,
         )
-        self._workers: list[WorkerProcess | None] = [None] * usable_cores()
+        self._workers: list[WorkerProcess | None] = [None] * (cores or usable_cores())
+        self._turn = turn
         self._build_seconds: dict[int, float] = {}
 
     def __enter__(self) -> TrialRunner:
@@ -101,6 +110,17 @@ class TrialRunner:
             if worker is not None:
                 worker.kill()
         self._log.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _turn_of_others(self) -> Iterator[None]:
+        if self._turn is None:
+            yield
+            return
+        self._turn.release()
+        try:
+            yield
+        finally:
+            self._turn.acquire()
 
     def _worker(self, slot: int) -> WorkerProcess:
         """The worker of a slot, started if there is none.
@@ -248,7 +268,9 @@ class TrialRunner:
                 seconds = self._seconds_of_build(worker, candidates[number])
                 busy[free] = number, seconds, time.monotonic() + seconds, worker
             connections = {worker.connection: s for s, (_, _, _, worker) in busy.items()}
-            ready = wait(list(connections), max(min(end for _, _, end, _ in busy.values()) - time.monotonic(), 0))
+            seconds_left = max(min(end for _, _, end, _ in busy.values()) - time.monotonic(), 0)
+            with self._turn_of_others():
+                ready = wait(list(connections), seconds_left)
             late = [s for s, (_, _, end, _) in busy.items() if time.monotonic() >= end]
             for done in {*(connections[c] for c in ready), *late}:  # type: ignore[index]
                 number, seconds, _, worker = busy.pop(done)

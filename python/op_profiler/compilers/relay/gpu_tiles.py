@@ -1,0 +1,74 @@
+"""Which points of TVM's templates for GPUs are worth compiling.
+
+Their spatial axes are split into blocks, virtual threads, threads and an inner part, and each thread keeps its outputs in
+registers. Most points of such a space ask for more threads than a block may have, or for more registers than a thread has;
+the compiler works on them for ten seconds and more, and what comes out cannot be launched, or spills.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from op_profiler.compilers.tvm_build import load_tvm
+from op_profiler.tuning.task import InvalidPointError
+
+if TYPE_CHECKING:
+    from op_profiler.compilers.tvm_types import Target
+
+_BLOCK, _VIRTUAL, _THREADS, _INNER = range(4)
+_LEVELS = 4
+_WARP, _MOST_THREADS = 32, 1024
+_SHARED_BYTES = 48 << 10  # what every block gets without asking
+_BEHIND_UNROLLING = 2  # of TVM's phases of lowering, as AutoTVM has it
+_MOST_OUTPUTS = 128
+"""Of a thread: it has 255 registers, and needs some for what it multiplies."""
+
+
+def fits(sizes: Iterable[list[int]]) -> bool:
+    """Whether threads and registers suffice for a tile, and the threads fill a warp where there are so many outputs.
+
+    Args:
+        sizes: of each axis that is split into four, from the outermost to the innermost.
+    """
+    tiles = [size for size in sizes if len(size) == _LEVELS]
+    if not tiles:
+        return True
+    threads = prod(tile[_THREADS] for tile in tiles)
+    outputs = prod(tile[_VIRTUAL] * tile[_INNER] for tile in tiles)
+    fewest = min(_WARP, prod(prod(tile) for tile in tiles))
+    return fewest <= threads <= _MOST_THREADS and outputs <= _MOST_OUTPUTS
+
+
+@contextlib.contextmanager
+def launches_checked(target: Target) -> Iterator[None]:
+    """What is built in the block is refused where its kernels cannot be launched, before its loops are simplified and
+    compiled, which takes most of the time.
+
+    Raises:
+        InvalidPointError: they ask for more shared memory or threads than a block may have.
+    """
+    tvm = load_tvm()
+    limits = {
+        "max_threads_per_block": int(target.max_num_threads),
+        "max_shared_memory_per_block": int(target.attrs.get("max_shared_memory_per_block") or _SHARED_BYTES),
+    }
+    refused = []
+
+    def check(function: Any, module: Any, context: Any) -> Any:
+        if not tvm.tir.analysis.verify_gpu_code(function, limits):
+            refused.append(function)
+            raise InvalidPointError
+        return function
+
+    check_pass = tvm.tir.transform.prim_func_pass(check, opt_level=0)
+    try:
+        with tvm.transform.PassContext(config={"tir.add_lower_pass": [(_BEHIND_UNROLLING, check_pass)]}):
+            yield
+    except Exception as error:
+        if refused:  # by then the error is one of TVM's own
+            text = "a block would need more shared memory or threads than there are"
+            raise InvalidPointError(text) from error
+        raise

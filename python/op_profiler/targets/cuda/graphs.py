@@ -1,0 +1,61 @@
+"""CUDA graphs: launches that are recorded once, and then launched as one.
+
+See https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterator
+
+from op_profiler.targets.cuda.events import Runtime, pointer
+
+_RELAXED = 2  # cudaStreamCaptureModeRelaxed: other calls of this process stay as they are
+
+
+class CudaGraph:
+    """What was launched on a stream, and on the streams that waited for it and that it waited for, in a `recording`."""
+
+    def __init__(self, runtime: Runtime, stream: int) -> None:
+        self._runtime = runtime
+        self._stream = pointer(stream)
+        self._executable = ctypes.c_void_p()
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """What is launched in the block is recorded, and does not run.
+
+        Raises:
+            MeasureError: something in the block cannot be recorded, an allocation for one.
+        """
+        graph = ctypes.c_void_p()
+        self._runtime.call("StreamBeginCapture", "begin to record a graph", self._stream, _RELAXED)
+        try:
+            yield
+        except BaseException:
+            self._runtime.library.cudaStreamEndCapture(self._stream, ctypes.byref(graph))
+            raise
+        self._runtime.call("StreamEndCapture", "record a graph", self._stream, ctypes.byref(graph))
+        made = ctypes.byref(self._executable), graph, ctypes.c_ulonglong(0)
+        self._runtime.call("GraphInstantiate", "make a graph of what was recorded", *made)
+        self._runtime.call("GraphDestroy", "free what a graph was made of", graph)
+
+    def launch(self) -> None:
+        """All of it, on its first stream."""
+        self._runtime.call("GraphLaunch", "launch a graph", self._executable, self._stream)
+
+    def free(self) -> None:
+        """The last call."""
+        self._runtime.call("GraphExecDestroy", "free a graph", self._executable)
+
+
+class Graphs:
+    """Makes graphs on this machine's GPU."""
+
+    def __init__(self) -> None:
+        self._runtime = Runtime()
+
+    def on(self, stream: int) -> CudaGraph:
+        """A new one, whose first stream this is."""
+        return CudaGraph(self._runtime, stream)

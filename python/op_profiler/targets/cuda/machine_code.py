@@ -1,0 +1,114 @@
+"""Machine code of a GPU from the CUDA C++ that TVM writes.
+
+NVIDIA's run-time compiler (NVRTC) makes it within this process. nvcc starts a chain of programs for every text, and takes
+ten times as long for a small one; it stands in where there is no NVRTC with its headers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from op_profiler.targets.cuda import tvm_build
+
+_HEADER = "cuda_fp16.h"  # what kernels of half precision include
+_OWN_NAMES = re.compile(r"\b(hpow|htanh|htan|hatan|herf)\b")
+"""Functions that this TVM defines and newer headers of CUDA (12.8) define too."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Nvrtc:
+    """NVRTC, version 11.1 or newer.
+
+    Attributes:
+        path: of its library.
+        include: folder of the headers that belong to it.
+
+    See https://docs.nvidia.com/cuda/nvrtc.
+    """
+
+    path: Path
+    include: Path
+
+    @functools.cached_property
+    def _library(self) -> Any:
+        for builtins in self.path.parent.glob("libnvrtc-builtins.so.*"):  # its own look-up knows no folder of packages
+            ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
+        return ctypes.CDLL(str(self.path))
+
+    def compile(self, code: str, architecture: str) -> bytes:
+        """The machine code (cubin) of a program.
+
+        Args:
+            architecture: such as ``sm_90``.
+
+        Raises:
+            RuntimeError: it does not compile; says why.
+        """
+        library, program = self._library, ctypes.c_void_p()
+        options = [f"--gpu-architecture={architecture}", f"--include-path={self.include}", "--std=c++17"]
+        given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+        if library.nvrtcCreateProgram(ctypes.byref(program), code.encode(), b"kernels.cu", 0, None, None):
+            raise RuntimeError("NVRTC cannot begin a program")
+        try:
+            if library.nvrtcCompileProgram(program, len(options), given):
+                raise RuntimeError(f"NVRTC: {self._told(program, 'ProgramLog').rstrip(bytes(1)).decode()}")
+            return self._told(program, "CUBIN")
+        finally:
+            library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _told(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        failed = getattr(self._library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+        text = ctypes.create_string_buffer(size.value)
+        if failed or getattr(self._library, f"nvrtcGet{what}")(program, text):
+            raise RuntimeError(f"NVRTC does not hand out its {what}")
+        return text.raw
+
+
+def _places() -> Iterator[tuple[Path | None, Path]]:
+    """Libraries of NVRTC beside the headers of their version: of wheels for CUDA 12 and 13, and of toolkits."""
+    runtime = tvm_build.wheel_folder("cuda_runtime")
+    if runtime is not None:
+        yield tvm_build.libraries()["libnvrtc.so.12"], runtime / "include"
+    for place in tvm_build.wheel_places():
+        yield Path(place, "cu13", "lib", "libnvrtc.so.13"), Path(place, "cu13", "include")
+    nvcc = shutil.which("nvcc")
+    roots = [os.environ.get("CUDA_HOME"), nvcc and str(Path(nvcc).resolve().parents[1]), "/usr/local/cuda"]
+    for root in filter(None, roots):
+        yield Path(root, "lib64", "libnvrtc.so"), Path(root, "include")
+
+
+@functools.cache
+def nvrtc() -> Nvrtc | None:
+    """The first one that is whole; None where there is none."""
+    for library, include in _places():
+        if library is not None and library.is_file() and (include / _HEADER).is_file():
+            with contextlib.suppress(OSError):
+                found = Nvrtc(library, include)
+                _ = found._library
+                return found
+    return None
+
+
+def use(tvm: ModuleType) -> None:
+    """Let TVM compile for GPUs by `nvrtc`, or by nvcc where there is none; after it was imported."""
+    from tvm.contrib import nvcc
+
+    def compiled(code: str, target: Any) -> bytearray:
+        text = _OWN_NAMES.sub(r"tvm_\1", code)
+        found = nvrtc()
+        if found is None:
+            return bytearray(nvcc.compile_cuda(text, target_format="cubin"))
+        return bytearray(found.compile(text, str(target.arch)))
+
+    tvm._ffi.register_func("tvm_callback_cuda_compile", compiled, override=True)
