@@ -1,7 +1,7 @@
 """Machine code of a GPU from the CUDA C++ that TVM writes.
 
-NVIDIA's run-time compiler (NVRTC) makes it within this process. nvcc starts a chain of programs for every text, and takes
-ten times as long for a small one; it stands in where there is no NVRTC with its headers.
+NVIDIA's run-time compiler (NVRTC) makes it within this process. nvcc starts a chain of programs for every text, and
+takes ten times as long for a small one; it stands in where there is no NVRTC with its headers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any
 
 from op_profiler.targets.cuda import tvm_build
 
-_HEADER = "cuda_fp16.h"  # what kernels of half precision include
+_HEADERS = ("cuda_fp16.h", "crt/mma.h")
+"""What kernels of half precision include, and those for tensor cores; not every wheel has the latter."""
 _OWN_NAMES = re.compile(r"\b(hpow|htanh|htan|hatan|herf)\b")
 """Functions that this TVM defines and newer headers of CUDA (12.8) define too."""
 
@@ -90,13 +91,15 @@ def _places() -> Iterator[tuple[Path | None, Path]]:
 
 @functools.cache
 def nvrtc() -> Nvrtc | None:
-    """The first one that is whole; None where there is none."""
-    for library, include in _places():
-        if library is not None and library.is_file() and (include / _HEADER).is_file():
-            with contextlib.suppress(OSError):
-                found = Nvrtc(library, include)
-                _ = found._library
-                return found
+    """The first one that is whole, else one with the headers of half precision; None where there is none."""
+    found = [(library, include) for library, include in _places() if library is not None and library.is_file()]
+    for headers in (_HEADERS, _HEADERS[:1]):
+        for library, include in found:
+            if all((include / header).is_file() for header in headers):
+                with contextlib.suppress(OSError):
+                    compiler = Nvrtc(library, include)
+                    _ = compiler._library
+                    return compiler
     return None
 
 
