@@ -50,6 +50,7 @@ WORKS: list[tuple[str, list[str]]] = [
     ("cache", [*MLP, "--cache", "cold"]),
     ("sweep", [*MLP, "--threads", "1", "--sweep", f"core_set={available_cores()[0]}"]),
     ("remeasure", [*MLP, "--remeasure", "noisy"]),
+    ("energy", [*MLP, "--energy", "none"]),
     ("counters", [*MLP, "--counters"]),
     ("label", [*MLP, "--label", "before"]),
     ("iftune", [*MLP, "--iftune", "true"]),

@@ -185,6 +185,9 @@ class OfLength:
     def call_overhead_us(self) -> None:
         """Nothing is called."""
 
+    def launch_gap_us(self) -> None:
+        """Nothing is launched."""
+
     def timed(self) -> tuple[float, float]:
         return 1.0, 1.0
 

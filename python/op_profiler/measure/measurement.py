@@ -257,8 +257,8 @@ class ModelTiming:
 
     @property
     def ratio(self) -> float | None:
-        """Sum of operators, and of what a device waits for launches, over whole model; None where one of them is missing,
-        or both are no pair (`not_a_pair`).
+        """Sum of operators, and of what a device waits for launches, over whole model; None where one of them is
+        missing, or both are no pair (`not_a_pair`).
 
         Where every kernel was timed in every round it is the median of the rounds' ratios: on a machine whose speed
         changes, medians of operators come from other rounds than that of the whole model, and do not add up to it.
@@ -275,8 +275,8 @@ class ModelTiming:
 
     @property
     def launch_gap_us(self) -> float | None:
-        """What of the whole model is waiting for launches, as kernels and launches one by one tell; None where nothing is
-        launched."""
+        """What of the whole model is waiting for launches, as kernels and launches one by one tell; None where nothing
+        is launched."""
         found = self.details.get("launch_gap_us")
         return None if found is None else float(found)
 

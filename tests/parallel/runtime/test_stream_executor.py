@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from op_profiler.parallel.planning.graph import KernelGraph
 from op_profiler.parallel.planning.plan import Group, Plan, Stage, Step
 from op_profiler.parallel.planning.policies import POLICIES
 from op_profiler.parallel.runtime.stream_executor import StreamExecutor, one_of_each_in_turn
+from op_profiler.targets.cuda import events, graphs
 from op_profiler.targets.cuda import gpu as machines
 
 FIRST_STREAM = 7
@@ -52,7 +54,19 @@ class Gpu:
         self._recorded: dict[int, int] = {}  # how often each event was, by those who called
         self._passed: dict[int, int] = {}  # and by the streams
         self._times: dict[int, int] = {}
+        self._recording: list[tuple[int, Callable[[], bool]]] | None = None
+        self.graphs = 0  # that were recorded and not freed
+        self.records = True  # whether what is launched can be recorded
         self.stream: int | None = None
+
+    def _put(self, stream: int, call: Callable[[], bool]) -> None:
+        if self._recording is not None:
+            self._recording.append((stream, call))
+        else:
+            self._queues[stream].append(call)
+
+    def on(self, stream: int) -> Graph:
+        return Graph(self)
 
     def create_raw_stream(self) -> int:
         stream = FIRST_STREAM + len(self._queues)
@@ -70,14 +84,15 @@ class Gpu:
         if self.stream is None:
             return run(kernel)
         call = self.stream, kernel.name
-        self.launched.append(call)
+        if self._recording is None:
+            self.launched.append(call)
 
         def late() -> bool:
             self.ran.append(call)
             assert run(kernel)
             return True
 
-        self._queues[self.stream].append(late)
+        self._put(self.stream, late)
         return True
 
     def record(self, number: int, stream: int) -> None:
@@ -88,11 +103,11 @@ class Gpu:
             self._times[number] = len(self.ran)
             return True
 
-        self._queues[stream].append(passed)
+        self._put(stream, passed)
 
     def wait(self, number: int, stream: int) -> None:
         count = self._recorded[number]
-        self._queues[stream].append(lambda: self._passed.get(number, 0) >= count)
+        self._put(stream, lambda: self._passed.get(number, 0) >= count)
 
     def between_us(self, first: int, last: int) -> float:
         return float(self._times[last] - self._times[first])
@@ -102,6 +117,33 @@ class Gpu:
             queue = waiting[self._rng.integers(len(waiting))]
             if queue[0]():
                 queue.pop(0)
+
+
+class Graph:
+    """What was launched on a `Gpu` while it was recorded."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._calls: list[tuple[int, Callable[[], bool]]] = []
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        if not self._gpu.records:
+            raise MeasureError("nothing can be recorded here")
+        self._gpu._recording = self._calls
+        try:
+            yield
+        finally:
+            self._gpu._recording = None
+        self._gpu.graphs += 1
+
+    def launch(self) -> None:
+        self._gpu._passed.clear()  # every wait is for an event of this graph
+        for stream, call in self._calls:
+            self._gpu._queues[stream].append(call)
+
+    def free(self) -> None:
+        self._gpu.graphs -= 1
 
 
 def _as_method(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,7 +158,7 @@ def gpu(tvm: Any, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReques
     for name in ("create_raw_stream", "free_raw_stream", "set_raw_stream", "sync"):
         monkeypatch.setattr(tvm.runtime.Device, name, _as_method(getattr(found, name)))
     yield found
-    assert not found.alive
+    assert not found.alive and not found.graphs
 
 
 @pytest.fixture(scope="module")
@@ -171,14 +213,28 @@ def test_outputs_are_those_of_one_kernel_after_the_other(
 ) -> None:
     graph = kernel_graph(["branches"], [branches])
     plan = spread(graph, 3, gpu.seed)
-    with StreamExecutor(graph, [branches], plan, tvm.cpu(), [INPUTS], gpu) as executor:
+    with StreamExecutor(graph, [branches], plan, tvm.cpu(), [INPUTS], gpu, gpu) as executor:
         for _ in range(3):
             executor.run()
             assert all(map(np.array_equal, executor.outputs(), expected))
         streams = executor.ran_on()
     assert sorted(set(streams)) == [0, 1, 2]
     assert [stream - FIRST_STREAM for stream, _ in gpu.launched[: len(graph)]] == list(streams)
-    assert gpu.ran != gpu.launched  # the device did take an order of its own
+    assert len(gpu.launched) == len(graph) and len(gpu.ran) == 3 * len(graph)  # once one by one, and then as a graph
+    assert gpu.ran[: len(graph)] != gpu.launched  # the device did take an order of its own
+
+
+def test_what_cannot_be_recorded_is_launched_one_by_one(
+    gpu: Gpu, tvm: Any, branches: CompiledModel, expected: list[np.ndarray]
+) -> None:
+    gpu.records = False
+    graph = kernel_graph(["branches"], [branches])
+    with StreamExecutor(graph, [branches], spread(graph, 3, 0), tvm.cpu(), [INPUTS], gpu, gpu) as executor:
+        for _ in range(2):
+            executor.run()
+            assert all(map(np.array_equal, executor.outputs(), expected))
+        assert executor.not_recorded() == "nothing can be recorded here"
+    assert len(gpu.launched) == 2 * len(graph)
 
 
 @pytest.mark.parametrize("gpu", range(4), indirect=True)
@@ -187,7 +243,7 @@ def test_two_models_at_once(gpu: Gpu, tvm: Any, branches: CompiledModel, expecte
     half = len(graph) // 2
     groups = [Group(tuple(Step(m * half + n, 1) for n in range(half)), (m,)) for m in range(2)]
     plan = plan_of(graph, (Stage(tuple(groups)),))
-    with StreamExecutor(graph, [branches] * 2, plan, tvm.cpu(), [INPUTS] * 2, gpu) as executor:
+    with StreamExecutor(graph, [branches] * 2, plan, tvm.cpu(), [INPUTS] * 2, gpu, gpu) as executor:
         executor.run()
         assert all(map(np.array_equal, executor.outputs(), expected * 2))
     assert [stream - FIRST_STREAM for stream, _ in gpu.launched] == [0, 1] * half
@@ -199,7 +255,7 @@ def test_operators_with_temporary_memory_do_not_run_side_by_side(gpu: Gpu, tvm: 
     several = dataclasses.replace(branches, launches={label: ONCE * 2 for label in branches.launches})
     graph = kernel_graph(["branches"], [several])
     plan = spread(graph, 3, gpu.seed)
-    with StreamExecutor(graph, [several], plan, tvm.cpu(), [INPUTS], gpu) as executor:
+    with StreamExecutor(graph, [several], plan, tvm.cpu(), [INPUTS], gpu, gpu) as executor:
         executor.run()
     assert gpu.ran == gpu.launched
 
@@ -207,7 +263,7 @@ def test_operators_with_temporary_memory_do_not_run_side_by_side(gpu: Gpu, tvm: 
 def test_the_timeline_is_that_of_the_device(gpu: Gpu, tvm: Any, branches: CompiledModel) -> None:
     graph = kernel_graph(["branches"], [branches])
     plan = spread(graph, 3, seed=1)
-    with StreamExecutor(graph, [branches], plan, tvm.cpu(), [INPUTS], gpu) as executor:
+    with StreamExecutor(graph, [branches], plan, tvm.cpu(), [INPUTS], gpu, gpu) as executor:
         executor.run()
         spans = executor.timeline_us()
         streams = executor.ran_on()
@@ -226,7 +282,7 @@ def test_a_kernel_that_fails_ends_the_run_with_its_name(
     graph = kernel_graph(["branches"], [branches])
     launch = gpu.launch
     monkeypatch.setattr(gpu, "launch", lambda kernel, run: len(gpu.launched) < 5 and launch(kernel, run))
-    with StreamExecutor(graph, [branches], spread(graph, 2, 0), tvm.cpu(), [INPUTS], gpu) as executor:
+    with StreamExecutor(graph, [branches], spread(graph, 2, 0), tvm.cpu(), [INPUTS], gpu, gpu) as executor:
         with pytest.raises(MeasureError, match=f"{graph.nodes[5].name} failed: "):
             executor.run()
         assert len(gpu.ran) == 5 and gpu.stream is None
@@ -244,7 +300,7 @@ def test_groups_of_a_stage_are_launched_in_turn() -> None:
 def test_streams_of_tvm_are_taken_and_given_back(tvm: Any, branches: CompiledModel, expected: list[np.ndarray]) -> None:
     """A processor has none and takes the calls all the same."""
     graph = kernel_graph(["branches"], [branches])
-    with StreamExecutor(graph, [branches], spread(graph, 3, 0), tvm.cpu(), [INPUTS], Mock()) as executor:
+    with StreamExecutor(graph, [branches], spread(graph, 3, 0), tvm.cpu(), [INPUTS], Mock(), MagicMock()) as executor:
         executor.run()
         assert all(map(np.array_equal, executor.outputs(), expected))
 
@@ -256,7 +312,8 @@ def models(gpu: Gpu, tvm: Any, branches: CompiledModel, monkeypatch: pytest.Monk
     machine: Any = SimpleNamespace(
         device=device, runtime=tvm.cpu(), threads=machines.NoThreads(), meter=lambda threads=None: None, limits=Limits()
     )
-    monkeypatch.setattr(machines, "Events", lambda: gpu)
+    monkeypatch.setattr(events, "Events", lambda: gpu)
+    monkeypatch.setattr(graphs, "Graphs", lambda: gpu)
     return Models(
         graph=kernel_graph(["branches"], [branches]),
         compiled=(branches,),

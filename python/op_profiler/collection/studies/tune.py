@@ -159,9 +159,15 @@ class ModelTuner(Study):
             boards = BoardRunner(build.target, str(self.target), build.place, self.threads)
             self.runner = stack.enter_context(boards)
             return self.runner
-        limits = TrialLimits(build_seconds=_GPU_BUILD_SECONDS) if build.kind.on_gpu else TrialLimits()
-        common = {"limits": limits, "cache": self.cache, "name": build.target}
-        runner = TrialRunner(str(self.target), self.threads, **common, cores=cores, turn=turn)
+        runner = TrialRunner(
+            str(self.target),
+            self.threads,
+            limits=TrialLimits(build_seconds=_GPU_BUILD_SECONDS) if build.kind.on_gpu else None,
+            cache=self.cache,
+            name=build.target,
+            cores=cores,
+            turn=turn,
+        )
         return stack.enter_context(runner)
 
     def device_of(self, result: TrialResult) -> Device:
@@ -172,9 +178,7 @@ class ModelTuner(Study):
         """The boards that candidates are timed on, by address; empty where that is this machine."""
         return self.runner.devices() if self.runner is not None else {}
 
-    def _search(
-        self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int
-    ) -> _Found:
+    def _search(self, item: Tunable, runner: TrialRunner | BoardRunner, done: int, count: int) -> _Found:
         """An anchor, what its search found, and the schedule that has been in use for it."""
         from op_profiler.compilers.compiler import compiler_in_use
         from op_profiler.tuning.candidate import candidate_of

@@ -1,8 +1,8 @@
 """Which points of TVM's templates for GPUs are worth compiling.
 
-Their spatial axes are split into blocks, virtual threads, threads and an inner part, and each thread keeps its outputs in
-registers. Most points of such a space ask for more threads than a block may have, or for more registers than a thread has;
-the compiler works on them for ten seconds and more, and what comes out cannot be launched, or spills.
+Their spatial axes are split into blocks, virtual threads, threads and an inner part, and each thread keeps its outputs
+in registers. Most points of such a space ask for more threads than a block may have, or for more registers than a
+thread has. The compiler works on them for ten seconds and more, and what comes out cannot be launched, or spills.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def launches_checked(target: Target) -> Iterator[None]:
     """
     tvm = load_tvm()
     limits = {
-        "max_threads_per_block": int(target.max_num_threads),
+        "max_threads_per_block": int(target.attrs["max_num_threads"]),
         "max_shared_memory_per_block": int(target.attrs.get("max_shared_memory_per_block") or _SHARED_BYTES),
     }
     refused = []

@@ -32,6 +32,7 @@ class PlanRun:
             (their nodes,): medians over a few runs, what the calls themselves take subtracted.
         bound_to: for every core of the plan the one that its lane was bound to, as the system told; None: to none.
         threads_used: threads that every operator really had, shape (nodes,); `ran_on`: the core that it ended on.
+        not_recorded: why its kernels were launched one by one; None where they are not launched, or all as one.
         outputs_equal: whether all outputs were those of sequential, bit for bit.
         largest_difference: between two outputs, over the largest value of the sequential one.
     """
@@ -41,6 +42,7 @@ class PlanRun:
     sequential_us: np.ndarray
     load: Load
     bound_to: dict[int, int | None]
+    not_recorded: str | None
     threads_used: np.ndarray
     ran_on: np.ndarray
     outputs_equal: bool
@@ -154,6 +156,7 @@ def compare(models: Models, plan: Plan, baseline: Models, rounds: int) -> tuple[
             sequential_us=sequential_us,
             load=load,
             bound_to=executor.bound_to(),
+            not_recorded=executor.not_recorded(),
             threads_used=executor.threads_used(),
             ran_on=executor.ran_on(),
             outputs_equal=equal,

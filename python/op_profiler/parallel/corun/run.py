@@ -91,6 +91,8 @@ def _measured(
         )
         winner = Candidate(baseline, in_order(baseline, baseline.thread_counts[-1]))
         run = compare(winner.models, winner.plan, baseline, 1)[1]
+    if run.not_recorded is not None:
+        notes.append(f"kernels are launched one by one, and not as a graph: {run.not_recorded}")
     strangers = sorted({core for core, bound in run.bound_to.items() if bound != core})
     if strangers:
         notes.append(f"the system did not bind the lanes of cores {strangers} to them")

@@ -36,6 +36,9 @@ class Executor(Protocol):
     def bound_to(self) -> dict[int, int | None]:
         """For every core of the plan the one that its kernels are bound to, as the system tells; None: to none."""
 
+    def not_recorded(self) -> str | None:
+        """Why the kernels of the last run were launched one by one; None where they are not launched, or all as one."""
+
     def ran_on(self) -> np.ndarray:
         """The core that every operator of the last run had; shape (nodes,)."""
 

@@ -97,6 +97,10 @@ class PlanExecutor(contextlib.AbstractContextManager["PlanExecutor"]):
         """For every core of the plan the one that its lane is bound to, as the system tells; None: to none."""
         return dict(zip(self._programme.cores, self._lanes.bound_to(), strict=True))
 
+    def not_recorded(self) -> None:
+        """Nothing is launched."""
+        return
+
     def ran_on(self) -> np.ndarray:
         """The core on which every operator of the last run ended, as the system tells; shape (nodes,)."""
         return self._by_node(self._lanes.cores())

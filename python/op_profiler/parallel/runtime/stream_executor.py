@@ -1,8 +1,9 @@
 """Runs models by a plan on a GPU, where the cores of a plan are streams.
 
-One thread launches the kernels. What it launches is recorded as a graph of CUDA, which is then launched as a whole: so
-small kernels do not wait for their launches. Those of a stream run one after the other; the GPU runs those of different streams side
-by side where it has room, and an event stands wherever an operator waits for one of another stream.
+One thread launches the kernels. Those of a stream run one after the other; the GPU runs those of different streams side
+by side where it has room, and an event stands wherever an operator waits for one of another stream. What a run
+launches is recorded once, as a graph of CUDA, which is then launched as a whole: so small kernels do not wait for their
+launches.
 """
 
 from __future__ import annotations
@@ -84,12 +85,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         device: `tvm.runtime.Device`.
         inputs: of each model, one array per input.
         events, graphs: of the device.
-
-    Attributes:
-        not_recorded: why kernels are launched one by one; None where they are launched as a graph, or were not run yet.
     """
-
-    not_recorded: str | None = None
 
     def __init__(
         self,
@@ -119,6 +115,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         self._events = events
         self._graphs = graphs
         self._graph: Graph | None = None
+        self._not_recorded: str | None = None
         self._streams: list[int] = []
 
     def __enter__(self) -> StreamExecutor:
@@ -127,7 +124,9 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(load_tvm().TVMError, MeasureError):  # after a failure the device takes no call any more
+        with contextlib.suppress(
+            load_tvm().TVMError, MeasureError
+        ):  # after a failure the device takes no call any more
             self._forget()
             for stream in self._streams:
                 self._device.free_raw_stream(stream)
@@ -144,7 +143,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
             self._sync()
             return
         self._run(marks=False)  # temporary memory is there from then on, which cannot be allocated while it is recorded
-        if self.not_recorded is None:
+        if self._not_recorded is None:
             self._record()
 
     def use(self, functions: Mapping[int, PackedFunction]) -> None:
@@ -192,6 +191,10 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         """Every stream of the plan; a device takes a kernel to no other."""
         return {stream: stream for stream in self._cores}
 
+    def not_recorded(self) -> str | None:
+        """Why there is no graph of them; None before the first run too."""
+        return self._not_recorded
+
     def _mark(self, node: int) -> int:
         """The event in front of a node; the one behind it has the next number."""
         return self._first_mark + 2 * node
@@ -220,7 +223,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
                     self._events.record(number, stream)
                     self._events.wait(number, first)
         except MeasureError as error:
-            self.not_recorded = str(error)
+            self._not_recorded = str(error)
         else:
             self._graph = graph
         finally:
@@ -230,7 +233,7 @@ class StreamExecutor(contextlib.AbstractContextManager["StreamExecutor"]):
         """The graph, and why there is none."""
         if self._graph is not None:
             self._graph.free()
-        self._graph, self.not_recorded = None, None
+        self._graph, self._not_recorded = None, None
 
     def _launch(self, launch: _Launch, marks: bool) -> None:
         events, stream = self._events, self._streams[launch.lane]

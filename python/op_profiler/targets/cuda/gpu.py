@@ -58,9 +58,9 @@ class Graph(Protocol):
 class GpuKernels:
     """A model on a GPU (a `LoadedModel`).
 
-    A kernel's time is that of the GPU alone, from event to event without what the events take (`call_overhead_us`). The
-    GPU is kept waiting or busy while kernels are launched, so no time holds the wait for a launch. How long the GPU waits
-    for launches when the model runs as a whole is `launch_gap_us`.
+    A kernel's time is that of the GPU alone, from event to event without what the events take (`call_overhead_us`).
+    The GPU is kept waiting or busy while kernels are launched, so no time holds the wait for a launch. How long the GPU
+    waits for launches when the model runs as a whole is `launch_gap_us`.
 
     Attributes:
         spin: tells the cost of launches; None where nothing does.
@@ -172,7 +172,9 @@ class GpuKernels:
         launches, alone_us = [], []
         for _ in range(min(_GAP_READINGS, max(3, int(_GAP_SECONDS * 1e6 / kernels_us.sum())))):
             self.run_model()  # as before a round
-            launches.append(self.graph.walk("model", wanted))  # which the host's clock times, and which waits for nothing
+            launches.append(
+                self.graph.walk("model", wanted)
+            )  # which the host's clock times, and which waits for nothing
             self.run_model()
             alone_us.append(self._timed(self.graph.kernels[-1].run))
         launches_us = np.median(launches, axis=0)

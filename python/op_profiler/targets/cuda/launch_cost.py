@@ -1,4 +1,4 @@
-"""What events and launches add to kernels on a GPU, told by a kernel that keeps the GPU busy for a time that it reads itself.
+"""What events and launches add to kernels on a GPU, told by a kernel that reads itself how long it keeps it busy.
 
 The executor launches kernels ahead of the GPU where they take longer than their launches, and else the GPU waits. So a
 model takes the time of its kernels and gaps between them. An event behind every kernel tells the kernels' times, but
@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from op_profiler.compilers.tvm_types import RuntimeDevice
@@ -32,11 +32,11 @@ _REPEATS = 9
 _HOLD_US = 800
 _DEVICE_TO_HOST = 2  # cudaMemcpyDeviceToHost
 _EDGES_US = 0.93
-"""Before a kernel's first instruction and behind its last: an H100 took 4.96 us by CUPTI for a `Spin` of 4.03 us. CUPTI counts
-it as the kernel's, and so do we; `benchmarks/gpu.py` has both side by side."""
+"""Before a kernel's first instruction and behind its last: an H100 took 4.96 us by CUPTI for a `Spin` of 4.03 us (by
+hand). CUPTI counts it as the kernel's, and so do we."""
 
 
-def timeline_us(kernels_us: Sequence[float], launches_us: Sequence[float], turn_us: float) -> float:
+def timeline_us(kernels_us: Iterable[float], launches_us: Iterable[float], turn_us: float) -> float:
     """When the last of some kernels ends, from the first launch on, microseconds.
 
     A kernel begins when it is launched and, `turn_us` before that, the kernel before it has ended.

@@ -1,7 +1,7 @@
 """Hands candidates to worker processes, and outlives them.
 
-Candidates of a batch are built on all cores; then they are timed one after the other, while nothing else runs. What a GPU
-times is not disturbed by cores that build, so there several searches share the cores.
+Candidates of a batch are built on all cores; then they are timed one after the other, while nothing else runs. What a
+GPU times is not disturbed by cores that build, so there several searches share the cores.
 """
 
 from __future__ import annotations

@@ -1,0 +1,133 @@
+"""The way through a collection, a search and a plan on a GPU, on one that takes time and computes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from op_profiler.targets.cuda.launch_cost import timeline_us
+
+MAIN = "from op_profiler.cli import main; main()"
+
+
+def run(stand_in: dict[str, str], *words: str, program: str = MAIN) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **stand_in}
+    return subprocess.run(
+        [sys.executable, "-c", program, *words], env=environment, capture_output=True, text=True, timeout=600
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernels_us", "launches_us", "ends_us"),
+    [
+        ([10.0, 10.0, 10.0], [2.0, 2.0, 2.0], 2 + 30 + 2 * 1.0),  # the GPU is behind
+        ([1.0, 1.0, 1.0], [4.0, 4.0, 4.0], 12 + 1.0),  # it waits for each launch
+        ([1.0, 20.0, 1.0], [4.0, 4.0, 4.0], 8 + 20 + 1 + 1.0),
+        ([], [], -1.0),
+    ],
+)
+def test_a_kernel_begins_when_it_is_launched_and_the_one_before_has_ended(
+    kernels_us: list[float], launches_us: list[float], ends_us: float
+) -> None:
+    assert timeline_us(kernels_us, launches_us, turn_us=1.0) == pytest.approx(ends_us)
+
+
+def collected(stand_in: dict[str, str], folder: Path, *words: str) -> dict[str, Any]:
+    summary = folder / "summary.json"
+    common = ("--target", "cuda", "--schedules", "none", "--quiet", "--summary-json", str(summary))
+    done = run(stand_in, "collect", *common, "--db", f"sqlite:///{folder / 'gpu.db'}", *words)
+    assert done.returncode == 0, done.stderr + done.stdout
+    (entry,) = json.loads(summary.read_text())
+    return dict(entry)
+
+
+class TestACollection:
+    def test_kernels_are_told_without_events_and_launches(self, stand_in: dict[str, str], tmp_path: Path) -> None:
+        """The stand-in's kernels take 1.5 us and half a nanosecond a warp, and an event 0.7 us."""
+        entry = collected(stand_in, tmp_path, "--modelname", "mlp")
+        with sqlite3.connect(tmp_path / "gpu.db") as connection:
+            found = connection.execute(
+                "SELECT median_us, launches FROM measurements m JOIN model_operators USING (operator_key)"
+            ).fetchall()
+            (details,) = connection.execute("SELECT details FROM model_timings").fetchone()
+        assert len(found) == entry["operators"] == 4
+        for median_us, launches in found:
+            (launch,) = json.loads(launches)
+            warps = launch["grid"][0] * -(-launch["block"][0] // 32)
+            assert median_us == pytest.approx(1.5 + warps / 2e3, abs=0.3)
+        assert entry["launch_gap_us"] > 0 and json.loads(details)["launch_gap_us"] == entry["launch_gap_us"]
+
+    def test_the_operators_and_the_waits_for_launches_add_up(self, stand_in: dict[str, str], tmp_path: Path) -> None:
+        entry = collected(stand_in, tmp_path, "--modelname", "squeezenet_v1.1")
+        added = entry["sum_of_operators_us"] + entry["launch_gap_us"]
+        assert added == pytest.approx(entry["whole_model_us"], rel=0.3)  # tests share the cores that launch
+
+    def test_hot_and_cold(self, stand_in: dict[str, str], tmp_path: Path) -> None:
+        for cache in ("hot", "cold"):
+            entry = collected(stand_in, tmp_path, "--modelname", "mlp", "--cache", cache)
+            assert entry["failed"] == 0 and entry["sum_of_operators_us"] > 0
+
+
+def test_a_plan_is_launched_as_a_graph(stand_in: dict[str, str], tmp_path: Path) -> None:
+    result = tmp_path / "result.json"
+    words = ("--target", "cuda", "--policy", "greedy", "--streams", "3", "--schedules", "none", "--rounds", "5")
+    done = run(stand_in, "corun", "squeezenet_v1.1", *words, "--json", str(result), "--quiet")
+    assert result.exists(), done.stderr  # the exit code tells that outputs differ: nothing computes them
+    found = json.loads(result.read_text())
+    streams = {core for stage in found["stages"] for group in stage for core in group["cores"][:1]}
+    assert streams > {0} and found["plan_us"] > 0
+    assert not [note for note in found["notes"] if "one by one" in note]
+
+
+GRAPH = """
+from op_profiler.targets.target import use_build_for
+use_build_for("cuda")
+from op_profiler.compilers.tvm_build import load_tvm
+tvm = load_tvm()
+from op_profiler.errors import MeasureError
+from op_profiler.targets.cuda.events import Events
+from op_profiler.targets.cuda.graphs import Graphs
+stream, events = tvm.cuda(0).create_raw_stream(), Events()
+graph = Graphs().on(stream)
+with graph.recording():
+    events.record(0, stream)
+graph.launch()
+graph.free()
+try:
+    with Graphs().on(stream).recording():
+        tvm.nd.empty((4,), "float32", tvm.cuda(0))
+except Exception as error:
+    print(type(error).__name__)
+with Graphs().on(stream).recording():
+    events.record(1, stream)
+print("recorded again")
+"""
+
+
+def test_a_graph_that_cannot_be_recorded_leaves_the_stream_as_it_was(stand_in: dict[str, str]) -> None:
+    done = run(stand_in, program=GRAPH)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["InternalError", "recorded", "again"]
+
+
+def test_a_search_builds_side_by_side(stand_in: dict[str, str], tmp_path: Path) -> None:
+    """What it finds is wrong by nature, which is a recorded failure of each candidate."""
+    model = ("--modelsource", "simple", "--modelname", "conv2d", "--inputshape", "1,16,8,8")
+    words = ("--target", "cuda", *model, "--iftune", "true")
+    places = ("--db", f"sqlite:///{tmp_path / 'gpu.db'}", "--schedules", str(tmp_path / "schedules"))
+    done = run(stand_in, "collect", *words, "--trials", "10", "--energy", "none", "--quiet", *places)
+    assert "Traceback" not in done.stderr, done.stderr
+    with sqlite3.connect(tmp_path / "gpu.db") as connection:
+        found = connection.execute(
+            "SELECT error FROM measurements JOIN schedules ON schedules.key = schedule_key WHERE origin = 'trial'"
+        ).fetchall()
+    assert len(found) >= 10
+    for (error,) in found:
+        assert error.split(":")[0] in ("wrong", "invalid", "timeout")

@@ -1,0 +1,89 @@
+"""Machine code of GPUs without one, and the schedules that TVM is given where it has none of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from op_profiler.compilers.relay.gpu_defaults import largest_divisor
+from op_profiler.compilers.relay.gpu_tiles import fits
+from op_profiler.targets.cuda import machine_code, tvm_build
+
+lacking = tvm_build.missing()
+needs_build = pytest.mark.skipif(bool(lacking), reason=f"needs {'; '.join(lacking)}")
+
+
+@pytest.mark.skipif(machine_code.nvrtc() is None, reason="needs NVRTC with its headers")
+class TestNvrtc:
+    def test_a_program_becomes_a_cubin(self) -> None:
+        found = machine_code.nvrtc()
+        assert found is not None
+        code = found.compile('extern "C" __global__ void k(float *a) { a[threadIdx.x] = 1; }', "sm_90")
+        assert code[:4] == b"\x7fELF" and b"k" in code
+
+    def test_why_it_does_not_compile_is_told(self) -> None:
+        found = machine_code.nvrtc()
+        assert found is not None
+        with pytest.raises(RuntimeError, match='identifier "nothing" is undefined'):
+            found.compile('extern "C" __global__ void k(float *a) { a[0] = nothing; }', "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("tiles", "worth"),
+    [
+        ([[4, 1, 4, 4], [7, 1, 4, 2], [4, 1, 14, 1]], True),
+        ([[1, 1, 64, 1], [1, 1, 28, 1], [1, 1, 28, 1]], False),  # 50,176 threads
+        ([[1, 1, 1, 64], [7, 1, 8, 1], [7, 1, 8, 4]], False),  # 256 outputs of a thread
+        ([[16, 1, 4, 1], [56, 1, 1, 1], [56, 1, 1, 1]], False),  # an eighth of a warp
+        ([[1, 1, 1, 1], [1, 1, 2, 1], [1, 1, 2, 1]], True),  # there are no more outputs
+        ([[8, 8]], True),  # of sums alone nothing is known
+    ],
+)
+def test_tiles_that_cannot_be_launched_or_spill_are_left_out(tiles: list[list[int]], worth: bool) -> None:
+    assert fits(tiles) == worth
+
+
+@pytest.mark.parametrize(("length", "most", "found"), [(56, 16, 14), (17, 16, 1), (8, 100, 8), (1, 5, 1)])
+def test_divisors(length: int, most: int, found: int) -> None:
+    assert largest_divisor(length, most) == found
+
+
+LAUNCHES = """
+import json
+from op_profiler.targets.target import resolve_target, use_build_for
+use_build_for("cuda -arch=sm_90")
+target = resolve_target("cuda -arch=sm_90")
+from op_profiler.compilers.imported_model import ImportedModel, InputSpec
+from op_profiler.compilers.relay.lower import compile_model
+from op_profiler.compilers.tvm_build import load_tvm
+relay, found = load_tvm().relay, {}
+cases = {
+    "square": ((1, 64, 56, 56), (64, 64, 3, 3), 1, "float32"),
+    "prime": ((1, 128, 17, 17), (192, 128, 1, 7), 1, "float32"),
+    "depthwise": ((1, 32, 28, 28), (32, 1, 3, 3), 32, "float32"),
+    "half": ((1, 64, 28, 28), (64, 64, 3, 3), 1, "float16"),
+}
+for name, (data_shape, weight_shape, groups, dtype) in cases.items():
+    data, weight = relay.var("data", shape=data_shape, dtype=dtype), relay.var("w", shape=weight_shape, dtype=dtype)
+    body = relay.nn.conv2d(
+        data, weight, channels=weight_shape[0], kernel_size=weight_shape[2:], groups=groups, padding=(1, 3)
+    )
+    function = relay.Function([data, weight], relay.tanh(body))
+    module = relay.transform.InferType()(load_tvm().IRModule.from_expr(function))
+    specs = tuple(InputSpec(n, s, dtype) for n, s in (("data", data_shape), ("w", weight_shape)))
+    (launches,) = compile_model(ImportedModel(name, "test", module, {}, specs), target).launches.values()
+    found[name] = launches[0]["block"]
+print(json.dumps(found))
+"""
+
+
+@needs_build
+def test_blocks_of_default_schedules_have_threads_and_fit_the_shared_memory() -> None:
+    """TVM alone takes one thread; ptxas would refuse what does not fit. CUDA 12.8 has a `htanh` of its own."""
+    done = subprocess.run([sys.executable, "-c", LAUNCHES], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    for name, (x, y, z) in json.loads(done.stdout.splitlines()[-1]).items():
+        assert 32 <= x * y * z <= 1024, name
