@@ -77,7 +77,15 @@ def provenance() -> str:
     )
 
 
-def store(script: str, headline: str, tables: Mapping[str, Records], *, whole: bool, folder: Path = RESULTS) -> None:
+def store(
+    script: str,
+    headline: str,
+    tables: Mapping[str, Records],
+    *,
+    whole: bool,
+    folder: Path = RESULTS,
+    provenance: Mapping[str, Any] | None = None,
+) -> None:
     """Keep what a benchmark found as ``results/<script>.json``, which the documentation's figures are made from.
 
     Args:
@@ -85,6 +93,7 @@ def store(script: str, headline: str, tables: Mapping[str, Records], *, whole: b
         headline: the result in one sentence.
         tables: by name; each has a row at least.
         whole: false for a run of a part, which is not stored: it would take the place of more than it has.
+        provenance: of what was measured elsewhere, in place of `measured_on`.
     """
     if not whole:
         print("a part of the benchmark: its result is not stored")
@@ -92,7 +101,7 @@ def store(script: str, headline: str, tables: Mapping[str, Records], *, whole: b
     from op_profiler.files import write_whole
 
     name = Path(script).stem
-    head = json.dumps({"script": name, "headline": headline, "provenance": measured_on()}, indent=1)
+    head = json.dumps({"script": name, "headline": headline, "provenance": provenance or measured_on()}, indent=1)
     rows = {key: ",\n".join(f"   {json.dumps(record)}" for record in records) for key, records in tables.items()}
     body = ",\n".join(f"  {json.dumps(key)}: [\n{text}\n  ]" for key, text in rows.items())
     folder.mkdir(exist_ok=True)

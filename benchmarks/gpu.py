@@ -1,6 +1,7 @@
 """On a GPU: do the operators add up to the model, and do their times and the energy agree with what others read?
 
     python benchmarks/gpu.py [--db FILE] [--jobs 12]
+    python benchmarks/gpu.py --read FILE            (where there is no GPU: of a dataset that was brought along)
 
 Models of TVM's zoo at batch 1, four at batches of 8 and 32, three in half precision and int8: the sum of their
 operators, and of what the GPU waits for launches, over the whole model. Kernel times beside those that CUPTI reports
@@ -14,7 +15,9 @@ turn.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import sqlite3
 import statistics
 import sys
 import tempfile
@@ -24,12 +27,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import collect, in_own_process, provenance, store
+from common import collect, in_own_process, measured_on, provenance, store
 
 LARGER = ("resnet-50", "mobilenet", "squeezenet_v1.1", "bert")
 PRECISIONS = ("resnet-18", "resnet-50", "bert")
 PROFILED = ("resnet-18", "resnet-50", "mobilenet", "squeezenet_v1.1", "bert")
+_TIMINGS = """
+    SELECT name, batch_size, precision, median_us, sum_of_operators_us, energy_mj, foreign_load, details
+    FROM model_timings JOIN models ON models.key = model_key
+    WHERE complete AND median_us IS NOT NULL AND source != 'sample' AND json_extract(details, '$.ratio_per_round') > 0
+    ORDER BY measured_at
+"""
+_DEVICE = "SELECT processor, cores, driver, tvm_version, host_fingerprint FROM devices WHERE kind = 'cuda' LIMIT 1"
+_WHEN = "SELECT max(measured_at), group_concat(DISTINCT project_revision) FROM model_timings"
 _SHORT_US = 10.0  # below, the begin and end of a kernel are a large part of it
+_LARGE_US = 500.0
 _WALKS, _ENERGY_SECONDS = 15, 1.5
 
 
@@ -50,21 +62,57 @@ def cases() -> list[Case]:
     return [*larger, *precise, Case("bert"), *(Case(name) for name in FRONTENDS.get("local").default_names())]
 
 
-def additivity(case: Case, db: Path) -> dict[str, Any]:
-    """Sum of operators and gaps over whole model, from one collection."""
+def collect_case(case: Case, db: Path) -> None:
+    """Into the dataset; what it has already is not measured again."""
     source = "transformers" if case.model == "bert" else "local"
     told = ["--modelsource", source, "--modelname", case.model, "--batchsize", str(case.batch)]
     told += ["--precision", case.precision, "--target", "cuda", "--schedules", "none", "--energy", "model"]
     with tempfile.TemporaryDirectory() as folder:
-        _, entries = collect([*told, "--db", f"sqlite:///{db}"], Path(folder))
-    entry = entries[0] if entries else {"error": "no summary"}
-    numbers = {name: entry.get(name) for name in ("whole_model_us", "sum_of_operators_us", "launch_gap_us")}
-    row = case._asdict() | {name: value and round(value, 1) for name, value in numbers.items()}
-    row["ratio"] = entry.get("ratio") and round(entry["ratio"], 4)
-    row["energy_mj"] = entry.get("energy_mj") and round(entry["energy_mj"], 2)
-    row["remark"] = entry.get("error") or entry.get("not_a_pair") or ", ".join(entry.get("held_back_by") or ())
-    print(" ".join(f"{value!s:>14}" for value in row.values()), flush=True)
-    return row
+        code, _ = collect([*told, "--db", f"sqlite:///{db}"], Path(folder))
+    print(" ".join(map(str, case)), "collected" if code == 0 else f"exit code {code}", flush=True)
+
+
+def additivity(db: Path) -> list[dict[str, Any]]:
+    """Sum of operators and gaps over whole model, of every case that a dataset has."""
+    from op_profiler.dataset.schema import parse_json
+
+    with contextlib.closing(sqlite3.connect(db)) as connection:
+        found = connection.execute(_TIMINGS).fetchall()
+    latest = {Case(name, batch, precision): row for name, batch, precision, *row in found}
+    rows = []
+    for case in (case for case in cases() if case in latest):
+        whole_us, total_us, energy_mj, foreign, text = latest[case]
+        details = parse_json(text)
+        windows = details.get("conditions_windows") or [{}]
+        numbers = {
+            "whole_model_us": round(whole_us, 1),
+            "sum_of_operators_us": round(total_us, 1),
+            "launch_gap_us": round(details["launch_gap_us"], 1),
+            "ratio": round(details["ratio_per_round"], 4),
+            "energy_mj": energy_mj and round(energy_mj, 2),
+            "least_sm_clock_mhz": min(window.get("sm_clock_mhz", 0) for window in windows),
+            "hottest_c": max(window.get("temperature_c", 0) for window in windows),
+            "held_back": sum(bool(window.get("held_back_by")) for window in windows),
+            "foreign_load": bool(foreign),
+        }
+        rows.append(case._asdict() | numbers)
+    return rows
+
+
+def measured_where(db: Path) -> dict[str, Any]:
+    """Date, GPU, versions and commits of what a dataset has: it may have been measured elsewhere."""
+    with contextlib.closing(sqlite3.connect(db)) as connection:
+        gpu, sms, driver, tvm, host = connection.execute(_DEVICE).fetchone()
+        date, commits = connection.execute(_WHEN).fetchone()
+    return measured_on() | {
+        "date": date[:10],
+        "machine": f"driver {driver}, host {host}",
+        "processor": gpu,
+        "cores": sms,
+        "tvm": tvm,
+        "python": "3.12",
+        "commit": commits,
+    }
 
 
 def profiled(name: str) -> dict[str, Any]:
@@ -144,10 +192,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--db", type=Path, help="dataset that is gone on from")
     parser.add_argument("--jobs", type=int, default=12, help="models that are built at once")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: the figures of this dataset")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         print(json.dumps(profiled(arguments.one)))
+        return
+    if arguments.read:
+        _report(arguments.read, [])
         return
     print(provenance())
     from op_profiler.targets.cuda import tvm_build
@@ -155,22 +207,26 @@ def main() -> None:
     lacking = tvm_build.missing() + tvm_build.missing_gpu()
     if lacking:
         sys.exit(f"this needs a GPU; this machine lacks {'; '.join(lacking)}")
-    print(f"# {tvm_build.device_name()}")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(arguments.jobs) as pool:
         db = (arguments.db or Path(folder, "gpu.db")).resolve()
-        rows = list(pool.map(lambda case: additivity(case, db), cases()))
+        list(pool.map(lambda case: collect_case(case, db), cases()))
         beside = list(pool.map(lambda name: in_own_process(__file__, ["--one", name]), PROFILED))
-    tables: dict[str, list[dict[str, Any]]] = {"models": rows, "device": [{"gpu": tvm_build.device_name()}]}
-    if any(beside):
-        tables["against_a_profiler"] = [row for row in beside if row is not None]
-        print(json.dumps(tables["against_a_profiler"], indent=1))
-    distances = [abs(row["ratio"] - 1) for row in rows if row["ratio"]]
+        _report(db, [row for row in beside if row is not None])
+
+
+def _report(db: Path, beside: list[dict[str, Any]]) -> None:
+    rows = additivity(db)
+    tables = {"models": rows} | ({"against_a_profiler": beside} if beside else {})
+    print(json.dumps(tables, indent=1))
+    distances = [abs(row["ratio"] - 1) for row in rows]
+    large = [abs(row["ratio"] - 1) for row in rows if row["whole_model_us"] >= _LARGE_US]
     headline = (
-        f"{len(distances)} of {len(rows)} models, sum of operators and gaps over the whole: median off "
-        f"{statistics.median(distances):.2%}, worst {max(distances):.2%}"
+        f"sum of operators and waits for launches over the whole, {len(rows)} of {len(cases())} models: median off "
+        f"{statistics.median(distances):.1%}, worst {max(distances):.1%}; of {_LARGE_US:.0f} us and more "
+        f"{statistics.median(large):.1%} and {max(large):.1%}"
     )
     print(headline)
-    store(__file__, headline, tables, whole=all(row["ratio"] for row in rows))
+    store(__file__, headline, tables, whole=True, provenance=measured_where(db))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+"""Plans on streams of a GPU, launched as graphs, beside TVM's executor.
+
+    python benchmarks/gpu_streams.py [--keep FOLDER]
+    python benchmarks/gpu_streams.py --read FOLDER         (where there is no GPU: what a run before has kept)
+
+`auto` measures a plan of each policy and takes the fastest; the plan `sequential` is one stream, launched as a graph:
+what is left beyond it is due to streams.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from common import measured_on, run_command, store
+
+MODELS = ("squeezenet_v1.1", "inception_v3", "randwire-0", "nasnetamobile")
+STREAMS = (1, 2, 4, 8)
+
+
+def planned(model: str, streams: int, folder: Path) -> None:
+    """The result of one command, in a file."""
+    words = ["--target", "cuda", "--streams", str(streams), "--schedules", "none", "--quiet"]
+    try:
+        run_command(["corun", model, *words, "--json", str(folder / f"{model}-{streams}.json")])
+    except subprocess.CalledProcessError as error:
+        print(f"{model}, {streams} streams: exit code {error.returncode}", flush=True)
+
+
+def row_of(path: Path) -> dict[str, Any]:
+    """What came of one command."""
+    model, _, streams = path.stem.rpartition("-")
+    found = json.loads(path.read_text())
+    best = {tried["policy"]: tried["measured_us"] for tried in found["tried"]}
+    numbers = {name: round(found[name], 1) for name in ("sequential_us", "plan_us")}
+    low, high = found["speedup_interval"]
+    return {
+        "model": model,
+        "streams": int(streams),
+        "policy": found["policy"],
+        **numbers,
+        "speed_up": round(found["speedup"], 3),
+        "low": round(low, 3),
+        "high": round(high, 3),
+        **{
+            f"{policy}_us": round(best[policy], 1)
+            for policy in ("sequential", "greedy", "ios", "nash")
+            if policy in best
+        },
+        "outputs_equal": found["outputs_equal"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", type=Path, help="folder for the result of each command")
+    parser.add_argument("--read", type=Path, help="folder that --keep has filled; nothing is run")
+    arguments = parser.parse_args()
+    about = None
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.read or arguments.keep or Path(scratch)
+        if arguments.read:
+            about = json.loads((folder / "about.json").read_text())
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            for model in MODELS:
+                for streams in STREAMS:
+                    planned(model, streams, folder)
+            (folder / "about.json").write_text(json.dumps(measured_on()))
+        rows = [row_of(path) for path in sorted(folder.glob("*-*.json"))]
+    if not rows:
+        sys.exit("no plan came to a result")
+    print(json.dumps(rows, indent=1))
+    told = ", ".join(f"{row['model']} {row['speed_up']:.2f}" for row in rows if row["streams"] == max(STREAMS[:3]))
+    headline = (
+        f"speed-up over TVM's executor with four streams: {told} ({len(rows)} of {len(MODELS) * len(STREAMS)} runs)"
+    )
+    print(headline)
+    store(__file__, headline, {"plans": rows}, whole=True, provenance=about)
+
+
+if __name__ == "__main__":
+    main()
