@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs op_profiler on a GPU host without network, from the root of its source tree.
-# usage: bash PACKED/run.sh STAGE ...        stages: smoke tests collect relax tune corun bench sample
+# usage: bash PACKED/run.sh STAGE ...        stages: smoke tests bench relax tune streams counters sample
 #   OUT       folder for the results (default gpu-out): table.txt, logs.tar.gz, gpu.db (gpu.db.gz where it is large)
 #   BUDGET    seconds for all stages together (default 530); a step that is running then is interrupted, which keeps
 #             what it has measured, and the others are not started
@@ -112,25 +112,6 @@ tests() {
   LINES_SHOWN=25 step tests-others 450 "${pytest[@]}" "${several[@]}" tests/gpu --ignore=tests/gpu/test_device.py
 }
 
-collect() { # the heavy models over batches and precisions first, then all default models of TVM's own zoo
-  local batch model source
-  for batch in 1 8 32; do
-    for model in resnet-50 mobilenet squeezenet_v1.1 bert; do
-      source=local
-      [ "$model" != bert ] || source=transformers
-      collection "collect-$model-$batch" 200 --modelsource "$source" --modelname "$model" --batchsize "$batch" \
-        --schedules none
-    done
-  done
-  for model in resnet-18 resnet-50 bert; do
-    source=local
-    [ "$model" != bert ] || source=transformers
-    collection "collect-$model-precisions" 300 --modelsource "$source" --modelname "$model" --schedules none \
-      --precision float16,int8
-  done
-  collection collect-local 500 --modelsource local --schedules none
-}
-
 relax() { # today's TVM: smallest first
   local model
   for model in mlp resnet-18 mobilenet; do
@@ -150,37 +131,32 @@ tune() { # first what fills a third of the time, so that a comparison is there e
   done
 }
 
-corun() {
-  local model streams policy
-  for model in squeezenet_v1.1 inception_v3 nasnet randwire-0; do
-    for streams in 1 2 4 8; do
-      LINES_SHOWN=14 step "corun-$model-$streams" 200 op-profiler corun "$model" --target cuda --streams "$streams" \
-        --json "$results/corun-$model-$streams.json" --save-plan "$results/corun-$model-$streams.plan.json" \
-        --trace "$results/corun-$model-$streams.trace.json"
-    done
-    for policy in sequential greedy ios nash; do
-      step "corun-$model-$policy" 120 op-profiler corun "$model" --target cuda --policy "$policy" \
-        --json "$results/corun-$model-$policy.json"
-    done
-  done
-  LINES_SHOWN=14 step corun-llvm-cuda 240 op-profiler corun resnet-18 mobilenet --target llvm,cuda --policy nash \
+bench() { # models are built side by side, and measured in turn; more at once than three quarters of the cores disturb
+  local jobs=$(($(nproc) * 3 / 4))
+  LINES_SHOWN=12 step bench 530 python3 benchmarks/gpu.py --db "$db" --jobs $((jobs > 0 ? jobs : 1))
+  cp benchmarks/results/gpu.json "$results/" 2>/dev/null
+}
+
+streams() {
+  LINES_SHOWN=12 step streams 520 python3 benchmarks/gpu_streams.py --keep "$results/streams"
+  LINES_SHOWN=14 step llvm-cuda 240 op-profiler corun resnet-18 mobilenet --target llvm,cuda --policy nash \
     --json "$results/corun-llvm-cuda.json"
 }
 
-bench() {
-  local model
-  for model in resnet-18 resnet-50 mobilenet squeezenet_v1.1 bert; do
-    step "bench-$model" 240 python3 benchmarks/gpu.py --models "$model"
-  done
+counters() {
+  LINES_SHOWN=12 step counters 200 python3 benchmarks/gpu_counters.py --keep "$results/counters"
 }
 
-sample() {
-  step sample 520 op-profiler sample --target cuda --count 1500 --schedules none --db "sqlite:///$db"
+sample() { # the builds of several seeds at once; the GPU is taken in turn
+  # shellcheck disable=SC2016  # expanded by the shell that runs it
+  step sample 520 bash -c 'for seed in $(seq 0 7); do
+    op-profiler sample --target cuda --seed "$seed" --count 200 --rounds 9 --schedules none --quiet --db "sqlite:///$0" &
+  done; wait' "$db"
 }
 
 for stage in "$@"; do
   case $stage in
-    smoke | tests | collect | relax | tune | corun | bench | sample) "$stage" ;;
+    smoke | tests | bench | relax | tune | streams | counters | sample) "$stage" ;;
     *) rows+=("$(printf '%-26s %5d %6s' "$stage" 2 "unknown")") ;;
   esac
 done
