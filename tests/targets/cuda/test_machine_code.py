@@ -31,19 +31,27 @@ class TestNvrtc:
             found.compile('extern "C" __global__ void k(float *a) { a[0] = nothing; }', "sm_90")
 
 
+SUMS = {"tile_rc": [8, 8], "tile_ry": [1, 3], "tile_rx": [1, 3]}
+
+
 @pytest.mark.parametrize(
-    ("tiles", "worth"),
+    ("channels", "rows", "columns", "sums", "worth"),
     [
-        ([[4, 1, 4, 4], [7, 1, 4, 2], [4, 1, 14, 1]], True),
-        ([[1, 1, 64, 1], [1, 1, 28, 1], [1, 1, 28, 1]], False),  # 50,176 threads
-        ([[1, 1, 1, 64], [7, 1, 8, 1], [7, 1, 8, 4]], False),  # 256 outputs of a thread
-        ([[16, 1, 4, 1], [56, 1, 1, 1], [56, 1, 1, 1]], False),  # an eighth of a warp
-        ([[1, 1, 1, 1], [1, 1, 2, 1], [1, 1, 2, 1]], True),  # there are no more outputs
-        ([[8, 8]], True),  # of sums alone nothing is known
+        ([4, 1, 4, 4], [7, 1, 4, 2], [4, 1, 14, 1], SUMS, True),
+        ([1, 1, 64, 1], [1, 1, 28, 1], [1, 1, 28, 1], SUMS, False),  # 50,176 threads
+        ([1, 1, 1, 64], [7, 1, 8, 1], [7, 1, 8, 4], SUMS, False),  # 256 outputs of a thread
+        ([16, 1, 4, 1], [56, 1, 1, 1], [56, 1, 1, 1], SUMS, False),  # an eighth of a warp
+        ([1, 1, 1, 1], [1, 1, 2, 1], [1, 1, 2, 1], SUMS, True),  # there are no more outputs
+        ([1031, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], SUMS, True),  # a prime that is no number of threads
+        ([1, 2, 64, 1], [28, 1, 1, 1], [7, 1, 4, 1], SUMS, True),  # 128 channels of 72 terms are 36 KiB
+        ([1, 2, 64, 1], [28, 1, 1, 1], [7, 1, 4, 1], SUMS | {"tile_rc": [4, 16]}, False),
     ],
 )
-def test_tiles_that_cannot_be_launched_or_spill_are_left_out(tiles: list[list[int]], worth: bool) -> None:
-    assert fits(tiles) == worth
+def test_tiles_that_cannot_be_launched_or_spill_are_left_out(
+    channels: list[int], rows: list[int], columns: list[int], sums: dict[str, list[int]], worth: bool
+) -> None:
+    assert fits({"tile_f": channels, "tile_y": rows, "tile_x": columns, **sums}, 4) == worth
+    assert fits({name: size for name, size in sums.items()}, 4)  # of sums alone nothing is known
 
 
 @pytest.mark.parametrize(("length", "most", "found"), [(56, 16, 14), (17, 16, 1), (8, 100, 8), (1, 5, 1)])

@@ -8,10 +8,11 @@ thread has. The compiler works on them for ten seconds and more, and what comes 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from op_profiler.compilers.relay.gpu_defaults import largest_divisor
 from op_profiler.compilers.tvm_build import load_tvm
 from op_profiler.tuning.task import InvalidPointError
 
@@ -23,23 +24,39 @@ _LEVELS = 4
 _WARP, _MOST_THREADS = 32, 1024
 _SHARED_BYTES = 48 << 10  # what every block gets without asking
 _BEHIND_UNROLLING = 2  # of TVM's phases of lowering, as AutoTVM has it
+_PLANE = ("tile_d", "tile_y", "tile_x")
 _MOST_OUTPUTS = 128
 """Of a thread: it has 255 registers, and needs some for what it multiplies."""
 
 
-def fits(sizes: Iterable[list[int]]) -> bool:
-    """Whether threads and registers suffice for a tile, and the threads fill a warp where there are so many outputs.
+def fits(splits: Mapping[str, Sequence[int]], value_bytes: int) -> bool:
+    """Whether threads, registers and shared memory suffice for a tile, and its threads fill a warp where there are so
+    many outputs.
 
     Args:
-        sizes: of each axis that is split into four, from the outermost to the innermost.
+        splits: by the names of the knobs, from the outermost part to the innermost.
+        value_bytes: of what is multiplied.
     """
-    tiles = [size for size in sizes if len(size) == _LEVELS]
+    tiles = {name: size for name, size in splits.items() if len(size) == _LEVELS}
     if not tiles:
         return True
-    threads = prod(tile[_THREADS] for tile in tiles)
-    outputs = prod(tile[_VIRTUAL] * tile[_INNER] for tile in tiles)
-    fewest = min(_WARP, prod(prod(tile) for tile in tiles))
-    return fewest <= threads <= _MOST_THREADS and outputs <= _MOST_OUTPUTS
+    threads = prod(size[_THREADS] for size in tiles.values())
+    outputs = prod(size[_VIRTUAL] * size[_INNER] for size in tiles.values())
+    fewest = min(_WARP, prod(largest_divisor(prod(size), _MOST_THREADS) for size in tiles.values()))
+    if not (fewest <= threads <= _MOST_THREADS and outputs <= _MOST_OUTPUTS):
+        return False
+    return _shared_values(tiles, splits) * value_bytes <= _SHARED_BYTES
+
+
+def _shared_values(tiles: Mapping[str, Sequence[int]], splits: Mapping[str, Sequence[int]]) -> int:
+    """What a block of a convolution keeps in shared memory at least: its weights, and its data as with a stride of 1
+    and a window of 1."""
+    if "tile_f" not in tiles or "tile_rc" not in splits:
+        return 0
+    lengths = {name: prod(size[_VIRTUAL:]) for name, size in tiles.items()}
+    terms = prod(size[-1] for name, size in splits.items() if name not in tiles)
+    data = splits["tile_rc"][-1] * prod(length for name, length in lengths.items() if name in _PLANE)
+    return lengths["tile_f"] * terms + data
 
 
 @contextlib.contextmanager

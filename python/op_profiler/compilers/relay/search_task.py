@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from math import prod
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from op_profiler.compilers.relay.gpu_tiles import fits, launches_checked
 from op_profiler.compilers.relay.knobs import factors_of, knob_value, knob_values
@@ -37,12 +40,15 @@ class AutoTvmTask(Task):
         }
 
     def is_valid(self, point: int) -> bool:
-        return bool(self._space.is_index_valid(point)) and (not self._on_gpu or fits(self._tiles(point)))
+        return bool(self._space.is_index_valid(point)) and (not self._on_gpu or self._fits(point))
 
-    def _tiles(self, point: int) -> Iterator[list[int]]:
-        for name, entity in self._space.get(point)._entity_map.items():
-            if name.startswith("tile_") and hasattr(entity, "size"):
-                yield [int(size) for size in entity.size]
+    def _fits(self, point: int) -> bool:
+        splits = {}
+        for name, knob in self._space.get(point)._entity_map.items():
+            if hasattr(knob, "size"):
+                inner = [int(size) for size in knob.size[1:]]  # the outermost part may be told as -1
+                splits[str(name)] = [int(self._space.space_map[name].product) // prod(inner), *inner]
+        return fits(splits, np.dtype(self.autotvm.args[0][2]).itemsize)
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
         return factors_of(self._space, knobs)
