@@ -78,8 +78,10 @@ class GpuKernels:
         return self.graph.labels
 
     def run_model(self) -> None:
-        self.graph.whole.run()
+        ran = self.graph.whole.run()
         self.runtime.sync()
+        if not ran:
+            raise MeasureError("the model does not run on the GPU as a whole")
 
     def move_stack(self) -> None:
         """A GPU has none that the host places."""
@@ -88,12 +90,13 @@ class GpuKernels:
     def time_model(self) -> float:
         return self._timed(self.graph.whole.run)
 
-    def _timed(self, launch: Callable[[], object]) -> float:
-        """Microseconds of the GPU, from before the first launch on."""
+    def _timed(self, launch: Callable[[], bool]) -> float:
+        """Microseconds of the GPU, from before the first launch on; NaN where it failed."""
         self.events.record(0)
-        launch()
+        ran = launch()
         self.events.record(1)
-        return self.events.between_us(0, 1)
+        time = self.events.between_us(0, 1)
+        return time if ran else float("nan")
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
         if cache == "model":

@@ -1,0 +1,73 @@
+"""What a GPU tells of its state, from NVML's answers to what a user reads."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from op_profiler.measure.measurement import Measurement, ModelTiming
+from op_profiler.targets.cuda.gpu import _Nvml
+
+
+class NVMLError(Exception):
+    """In place of `pynvml.NVMLError`."""
+
+
+def nvml(answers: dict[str, Any]) -> _Nvml:
+    """One whose library answers this, and refuses everything else."""
+
+    def refuse(*_: object) -> None:
+        raise NVMLError
+
+    names: dict[str, Any] = {
+        f"nvmlDeviceGet{name}": lambda *_, answer=answer: answer for name, answer in answers.items()
+    }
+    for name in ("ClockInfo", "Temperature", "PowerUsage", "CurrentClocksEventReasons"):
+        names.setdefault(f"nvmlDeviceGet{name}", refuse)
+    found = _Nvml.__new__(_Nvml)
+    found._handle = object()
+    constants = {"NVML_CLOCK_SM": 1, "NVML_CLOCK_MEM": 2, "NVML_TEMPERATURE_GPU": 0}
+    found._library = SimpleNamespace(NVMLError=NVMLError, **constants, **names)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("bits", "reasons"),
+    [
+        (0, []),
+        (0x1 | 0x2, []),
+        (0x4, ["power cap"]),
+        (0x1 | 0x20 | 0x40, ["slowdown by heat", "slowdown by heat, in hardware"]),
+    ],
+)
+def test_an_idle_gpu_and_clocks_that_were_asked_for_hold_nothing_back(bits: int, reasons: list[str]) -> None:
+    answers = {"ClockInfo": 1980, "Temperature": 41, "PowerUsage": 178273, "CurrentClocksEventReasons": bits}
+    assert nvml(answers).conditions() == {
+        "sm_clock_mhz": 1980,
+        "memory_clock_mhz": 1980,
+        "temperature_c": 41,
+        "power_w": 178.273,
+        "held_back_by": reasons,
+    }
+
+
+def test_what_is_not_told_is_left_out() -> None:
+    assert nvml({"Temperature": 41}).conditions() == {"temperature_c": 41}
+    silent = nvml({})
+    silent._handle = None
+    assert silent.conditions() is None
+
+
+def test_a_timing_tells_what_held_any_window_back() -> None:
+    windows = [{"held_back_by": []}, {"held_back_by": ["power cap"]}, {}]
+    timing = ModelTiming(
+        whole_model=Measurement(median_us=10.0),
+        before_us=None,
+        after_us=None,
+        sum_of_operators_us=7.0,
+        details={"conditions_windows": windows, "launch_gap_us": 2.5},
+    )
+    assert timing.held_back_by == ("power cap",)
+    assert timing.ratio == pytest.approx(0.95)
