@@ -132,7 +132,7 @@ def profiled(name: str) -> dict[str, Any]:
     model, _, target = load_model(request)
     compiled = build_model(request, model, target).compiled
     launches = [len(compiled.launches.get(call.label, ())) for call in compiled.calls]
-    with measuring([TARGETS.get("cuda").lock()]):
+    with measuring([TARGETS.get("cuda").lock() or ""]):
         machine = open_machine("cuda", target, None)
         loaded: Any = machine.load(compiled, random_inputs(list(model.inputs)))
         everything = [True] * len(loaded.labels)

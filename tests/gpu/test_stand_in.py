@@ -65,9 +65,14 @@ class TestACollection:
         assert entry["launch_gap_us"] > 0 and json.loads(details)["launch_gap_us"] == entry["launch_gap_us"]
 
     def test_the_operators_and_the_waits_for_launches_add_up(self, stand_in: dict[str, str], tmp_path: Path) -> None:
-        entry = collected(stand_in, tmp_path, "--modelname", "squeezenet_v1.1")
-        added = entry["sum_of_operators_us"] + entry["launch_gap_us"]
-        assert added == pytest.approx(entry["whole_model_us"], rel=0.3)  # tests share the cores that launch
+        off = []
+        for _ in range(3):  # other tests share the cores that launch
+            entry = collected(stand_in, tmp_path, "--modelname", "squeezenet_v1.1", "--remeasure", "all")
+            added = entry["sum_of_operators_us"] + entry["launch_gap_us"]
+            off.append(abs(added / entry["whole_model_us"] - 1))
+            if off[-1] < 0.15:
+                break
+        assert min(off) < 0.15, off
 
     def test_hot_and_cold(self, stand_in: dict[str, str], tmp_path: Path) -> None:
         for cache in ("hot", "cold"):
