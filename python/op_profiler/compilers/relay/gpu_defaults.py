@@ -45,11 +45,12 @@ def _tile(config: Any, axes: Sequence[str], lengths: Mapping[str, int]) -> list[
     axes."""
     threads, tiles = 1, []
     for place, name in enumerate(reversed(axes)):
-        is_plane = place < 2 and len(axes) > 2  # rows and columns of an image
-        most = (_ROW_THREADS, _PLANE_THREADS)[place] if is_plane else _BLOCK_THREADS
+        is_first = place == len(axes) - 1
+        is_plane = not is_first and len(axes) > 2  # columns and rows of an image, then what it has behind them
+        most = (_ROW_THREADS if place == 0 else _PLANE_THREADS) if is_plane else _BLOCK_THREADS
         if is_plane and largest_divisor(lengths[name], most // threads) == 1 and threads * lengths[name] <= _SHORT_ROW:
             most = _SHORT_ROW  # a prime: the whole of it
-        inner = 1 if is_plane else _OUTPUTS
+        inner = _OUTPUTS if is_first else 1
         config.fallback_split(name, [-1, 1, max(most // threads, 1), inner])
         size = [int(part) for part in config[name].size]
         threads *= size[2]
