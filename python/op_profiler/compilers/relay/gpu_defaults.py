@@ -18,6 +18,28 @@ _OUTPUTS = 4
 _TERMS = 8
 _SHARED_VALUES = 4096
 """Of weights, and of data, that a block keeps in its 48 KiB; what is computed in float32 takes 16 KiB for each."""
+_USUAL = {"tile_f": (4, 4), "tile_d": (1, 1), "tile_y": (4, 1), "tile_x": (16, 1)}
+"""Threads and outputs of a thread at most, where one axis is chosen without the others."""
+
+
+def define_split(config: Any, name: str, axis: Any, policy: str = "factors", **options: Any) -> Any:
+    """In place of ``FallbackConfigEntity.define_split``: templates for int8, groups and others split at once, and ask
+    no log. What asks one later chooses anew (`choose`).
+
+    Args:
+        config, name, axis, policy, options: as of ``ConfigSpace.define_split``.
+    """
+    from tvm.autotvm.task.space import ConfigSpace
+
+    known = name in config._entity_map  # a value that was given beforehand stays
+    found = ConfigSpace.define_split(config, name, axis, policy, **options)
+    if not known and policy == "factors" and not options.get("filter") and _on_gpu():
+        count = len(config[name].size)
+        if count == _LEVELS:
+            config.fallback_split(name, [-1, 1, *_USUAL.get(name, (1, 1))])
+        elif name.startswith("tile_r") and count > 1:
+            config.fallback_split(name, _last_only(config, name, _TERMS))
+    return found
 
 
 def choose(config: Any, log: Sequence[Any]) -> None:
@@ -27,17 +49,22 @@ def choose(config: Any, log: Sequence[Any]) -> None:
         config: ``autotvm.task.space.FallbackConfigEntity`` of a template that has defined its knobs.
         log: not used.
     """
-    import tvm
     from tvm.autotvm.task.space import SplitSpace
 
-    target = tvm.target.Target.current(allow_none=True)
-    if target is None or str(target.kind.name) != "cuda":
+    if not _on_gpu():
         return
     splits = {str(name): space for name, space in config.space_map.items() if isinstance(space, SplitSpace)}
     tiled = [name for name, space in splits.items() if space.num_output == _LEVELS]
     summed = [name for name in splits if name not in tiled]
     tiles = _tile(config, tiled, {name: int(splits[name].product) for name in tiled})
     _sum(config, summed, {name: int(splits[name].product) for name in summed}, tiles)
+
+
+def _on_gpu() -> bool:
+    import tvm
+
+    target = tvm.target.Target.current(allow_none=True)
+    return target is not None and str(target.kind.name) == "cuda"
 
 
 def _tile(config: Any, axes: Sequence[str], lengths: Mapping[str, int]) -> list[int]:

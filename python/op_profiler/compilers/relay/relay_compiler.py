@@ -62,6 +62,7 @@ class RelayCompiler(Compiler):
         # Schedules for cuda ask for TopHub's reference logs over the network even where TOPHUB_LOCATION is NONE.
         autotvm.tophub.load_reference_log = lambda *_: []
         autotvm.task.space.FallbackConfigEntity.fallback_with_reference_log = gpu_defaults.choose
+        autotvm.task.space.FallbackConfigEntity.define_split = gpu_defaults.define_split
         # It is asked for every dimension of what is lowered, and reads eighty values each time.
         if hasattr(relay.backend, "te_compiler"):  # not in TVM 0.8
             relay.backend.te_compiler.libinfo = functools.cache(tvm.support.libinfo)
