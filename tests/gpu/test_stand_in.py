@@ -65,14 +65,16 @@ class TestACollection:
         assert entry["launch_gap_us"] > 0 and json.loads(details)["launch_gap_us"] == entry["launch_gap_us"]
 
     def test_the_operators_and_the_waits_for_launches_add_up(self, stand_in: dict[str, str], tmp_path: Path) -> None:
+        """At batch 32 its kernels are longer than their launches, which other tests disturb."""
         off = []
-        for _ in range(3):  # other tests share the cores that launch
-            entry = collected(stand_in, tmp_path, "--modelname", "squeezenet_v1.1", "--remeasure", "all")
+        for _ in range(3):
+            words = ("--modelname", "squeezenet_v1.1", "--batchsize", "32", "--remeasure", "all")
+            entry = collected(stand_in, tmp_path, *words)
             added = entry["sum_of_operators_us"] + entry["launch_gap_us"]
             off.append(abs(added / entry["whole_model_us"] - 1))
-            if off[-1] < 0.15:
+            if off[-1] < 0.05:
                 break
-        assert min(off) < 0.15, off
+        assert min(off) < 0.05, off
 
     def test_hot_and_cold(self, stand_in: dict[str, str], tmp_path: Path) -> None:
         for cache in ("hot", "cold"):
