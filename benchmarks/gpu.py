@@ -99,20 +99,23 @@ def additivity(db: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def measured_where(db: Path) -> dict[str, Any]:
+def measured_where(db: Path, *, here: bool) -> dict[str, Any]:
     """Date, GPU, versions and commits of what a dataset has: it may have been measured elsewhere."""
     with contextlib.closing(sqlite3.connect(db)) as connection:
         gpu, sms, driver, tvm, host = connection.execute(_DEVICE).fetchone()
         date, commits = connection.execute(_WHEN).fetchone()
-    return measured_on() | {
-        "date": date[:10],
-        "machine": f"driver {driver}, host {host}",
-        "processor": gpu,
-        "cores": sms,
-        "tvm": tvm,
-        "python": "3.12",
-        "commit": commits,
-    }
+    return (
+        measured_on()
+        | {
+            "date": date[:10],
+            "machine": f"driver {driver}, host {host}",
+            "processor": gpu,
+            "cores": sms,
+            "tvm": tvm,
+            "commit": commits,
+        }
+        | ({} if here else {"python": "not kept"})
+    )
 
 
 def profiled(name: str) -> dict[str, Any]:
@@ -203,7 +206,7 @@ def main() -> None:
         print(json.dumps(profiled(arguments.one)))
         return
     if arguments.read:
-        _report(arguments.read, [])
+        _report(arguments.read, [], here=False)
         return
     print(provenance())
     from op_profiler.targets.cuda import tvm_build
@@ -215,10 +218,10 @@ def main() -> None:
         db = (arguments.db or Path(folder, "gpu.db")).resolve()
         list(pool.map(lambda case: collect_case(case, db), cases()))
         beside = list(pool.map(lambda name: in_own_process(__file__, ["--one", name]), PROFILED))
-        _report(db, [row for row in beside if row is not None])
+        _report(db, [row for row in beside if row is not None], here=True)
 
 
-def _report(db: Path, beside: list[dict[str, Any]]) -> None:
+def _report(db: Path, beside: list[dict[str, Any]], *, here: bool) -> None:
     rows = additivity(db)
     tables = {"models": rows} | ({"against_a_profiler": beside} if beside else {})
     print(json.dumps(tables, indent=1))
@@ -230,7 +233,7 @@ def _report(db: Path, beside: list[dict[str, Any]]) -> None:
         f"{statistics.median(large):.1%} and {max(large):.1%}"
     )
     print(headline)
-    store(__file__, headline, tables, whole=True, provenance=measured_where(db))
+    store(__file__, headline, tables, whole=True, provenance=measured_where(db, here=here))
 
 
 if __name__ == "__main__":

@@ -98,7 +98,6 @@ def main() -> None:
     if arguments.once:
         run_once(arguments.model, arguments.once)
         return
-    about = None
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.read or arguments.keep or Path(scratch)
         if not arguments.read:
@@ -112,10 +111,8 @@ def main() -> None:
             }
             with (folder / "counters.csv").open("w") as file:
                 subprocess.run(command, env=environment, stdout=file, check=True)
-        if (folder / "about.json").exists():
-            about = json.loads((folder / "about.json").read_text())
-        elif arguments.keep:
             (folder / "about.json").write_text(json.dumps(measured_on()))
+        about = json.loads((folder / "about.json").read_text())
         rows = counted(folder)
     print(json.dumps(rows, indent=1))
     low = sum(row["dram_percent"] < 50 and row["sm_percent"] < 50 for row in rows)

@@ -162,7 +162,7 @@ def sample(
         threads=_counts(threads, target),
         schedules=schedules,
     )
-    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds), db=db)
+    request = CollectRequest(build=build, measuring=Measuring(rounds=rounds, energy="none"), db=db)
     batches = Draw(label=f"draw{seed}", seed=seed, kinds=tuple(kinds)).batches()
     with Collection(db) as collection:
         return run.measure_batches(batches, request, collection, Screen(quiet=True), count=count, budget_seconds=None)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from op_profiler.targets.cuda import tvm_build
-from op_profiler.targets.cuda.gpu import GpuKernels, NoNvml, describe_gpu
+from op_profiler.targets.cuda.gpu import GpuKernels, describe_gpu
+from op_profiler.targets.cuda.management import NoNvml
 from op_profiler.targets.cuda.vendor import cuda_of_torch
 
 COLLECTOR = Path(__file__).parents[2] / "collector" / "op_performance_collector.py"

@@ -140,7 +140,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
         str,
         typer.Option(
             help="Energy, where the machine has a counter: of the model and its heavy operators (operators), of the "
-            "model, or none. Each takes half a second.",
+            "model, or none. Each takes half a second. What the dataset has already gets none; see --remeasure.",
             rich_help_panel="Measuring",
         ),
     ] = "operators",

@@ -138,6 +138,9 @@ class Session:
         if self._host is not None:
             self._host.keep()
         after = {n: rounds.whole_model_us(n) for n in threads}
+        for one in samples.values():  # of an earlier process, whose rounds were enough
+            gap_us = None if one.launch_gap_us else self.model.launch_gap_us()
+            one.launch_gap_us += [] if gap_us is None else [gap_us]
         self._states = {n: state for n in threads if (state := self._state(n, samples[n])) is not None}
         self._measure_energy(samples)
         if self.request.measuring.counters:
@@ -325,7 +328,8 @@ class Session:
         """
         rounds = len(whole.samples_us)
         overheads_us = [kept.call_overhead_us for kept in stored.values() if kept.error is None]
-        if any((one is None) != (self.model.call_overhead_us() is None) for one in overheads_us):
+        holds_none = self.model.call_overhead_us() is None if overheads_us else True
+        if any((one is None) != holds_none for one in overheads_us):
             return Samples()  # an older version timed calls in another way
         matrix = np.full((rounds, len(self.groups)), np.nan)
         for group, operator in enumerate(self.operators):

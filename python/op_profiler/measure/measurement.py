@@ -282,7 +282,7 @@ class ModelTiming:
 
     @property
     def held_back_by(self) -> tuple[str, ...]:
-        """What held the clock of a GPU back in any window of the rounds, in NVIDIA's words."""
+        """What held the clock of a GPU back in any window of the rounds."""
         windows = self.details.get("conditions_windows") or ()
         return tuple(sorted({reason for window in windows for reason in window.get("held_back_by", ())}))
 

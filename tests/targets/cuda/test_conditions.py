@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from op_profiler.measure.measurement import Measurement, ModelTiming
-from op_profiler.targets.cuda.gpu import _Nvml
+from op_profiler.targets.cuda.management import Nvml
 
 
 class NVMLError(Exception):
     """In place of `pynvml.NVMLError`."""
 
 
-def nvml(answers: dict[str, Any]) -> _Nvml:
+def nvml(answers: dict[str, Any]) -> Nvml:
     """One whose library answers this, and refuses everything else."""
 
     def refuse(*_: object) -> None:
@@ -26,7 +26,7 @@ def nvml(answers: dict[str, Any]) -> _Nvml:
     }
     for name in ("ClockInfo", "Temperature", "PowerUsage", "CurrentClocksEventReasons"):
         names.setdefault(f"nvmlDeviceGet{name}", refuse)
-    found = _Nvml.__new__(_Nvml)
+    found = Nvml.__new__(Nvml)
     found._handle = object()
     constants = {"NVML_CLOCK_SM": 1, "NVML_CLOCK_MEM": 2, "NVML_TEMPERATURE_GPU": 0}
     found._library = SimpleNamespace(NVMLError=NVMLError, **constants, **names)

@@ -18,7 +18,7 @@ _OUTPUTS = 4
 _TERMS = 8
 _SHARED_VALUES = 4096
 """Of weights, and of data, that a block keeps in its 48 KiB; what is computed in float32 takes 16 KiB for each."""
-_USUAL = {"tile_f": (4, 4), "tile_d": (1, 1), "tile_y": (4, 1), "tile_x": (16, 1)}
+_USUAL = {"tile_f": (4, 4), "tile_y": (4, 1), "tile_x": (16, 1)}
 """Threads and outputs of a thread at most, where one axis is chosen without the others."""
 
 

@@ -1,0 +1,49 @@
+"""What the datasets of GPUs that ship hold: the counts of their data cards.
+
+python benchmarks/gpu_dataset.py
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from common import ROOT, provenance, store
+
+_CASE = ["model_name", "batch_size", "precision"]
+
+
+def counts(path: Any) -> dict[str, Any]:
+    """Of one file."""
+    import pandas
+
+    rows = pandas.read_parquet(path)
+    default = rows[rows["origin"] == "default"]
+    networks = default[default["model_source"] != "sample"]
+    return {
+        "dataset": path.stem,
+        "default_rows": len(default),
+        "operators": int(default["operator_key"].nunique()),
+        "networks": int(networks["model_name"].nunique()),
+        "cases": len(networks[_CASE].drop_duplicates()),
+        "sampled_batches": int(default[default["model_source"] == "sample"]["model_name"].nunique()),
+        "trials": int((rows["origin"] == "trial").sum()),
+        "foreign_load": int(rows["foreign_load"].sum()),
+        "failures": int(rows["error"].notna().sum()),
+        "failures_of_trials": int(rows[rows["origin"] == "trial"]["error"].notna().sum()),
+        "gpus": int(rows["machine_id"].nunique()),
+    }
+
+
+def main() -> None:
+    print(provenance())
+    tables = [counts(path) for path in sorted((ROOT / "results" / "cuda").glob("*.parquet"))]
+    for row in tables:
+        print(row)
+    headline = ", ".join(
+        f"{row['dataset']}: {row['default_rows']} times of {row['operators']} operators" for row in tables
+    )
+    store(__file__, headline, {"datasets": tables}, whole=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""What NVIDIA's management library (NVML) tells of a GPU, as far as it answers."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from op_profiler.compilers.compiler import compiler_in_use
+from op_profiler.errors import MeasureError
+from op_profiler.measure.threads import available_cores
+from op_profiler.targets.cuda.load import GpuMeter
+
+
+class NoNvml:
+    """Knows nothing; for a GPU of another machine."""
+
+    def clock_mhz(self, which: str, *, maximum: bool = False) -> float | None:
+        return None
+
+    def driver(self) -> str | None:
+        return None
+
+    def energy_mj(self) -> float | None:
+        return None
+
+
+class Nvml(NoNvml):
+    """NVIDIA's management library, as far as it answers; clouds often forbid parts of it."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._library: Any = None
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(_bus_id())
+            self._library = pynvml
+        except Exception:  # noqa: BLE001 - not installed, no permission, no such device: all mean "unknown"
+            self._handle = None
+
+    def ask(self, question: str, *arguments: Any) -> Any | None:
+        """The answer of ``nvmlDeviceGet<question>``, None where there is none."""
+        if self._handle is None:
+            return None
+        try:
+            return getattr(self._library, f"nvmlDeviceGet{question}")(self._handle, *arguments)
+        except self._library.NVMLError:
+            return None
+
+    def clock_mhz(self, which: str, *, maximum: bool = False) -> float | None:
+        """Clock of ``SM`` or ``MEM``."""
+        if self._handle is None:
+            return None
+        clock = getattr(self._library, f"NVML_CLOCK_{which}")
+        return self.ask("MaxClockInfo" if maximum else "ClockInfo", clock)
+
+    def driver(self) -> str | None:
+        return None if self._handle is None else str(self._library.nvmlSystemGetDriverVersion())
+
+    def energy_mj(self) -> float | None:
+        answer = self.ask("TotalEnergyConsumption")
+        return None if answer is None else float(answer)
+
+    def conditions(self) -> dict[str, Any] | None:
+        """Clocks, temperature and power at this moment, as far as they are told, and what holds the clock back."""
+        if self._handle is None:
+            return None
+        power_mw = self.ask("PowerUsage")
+        found = {
+            "sm_clock_mhz": self.clock_mhz("SM"),
+            "memory_clock_mhz": self.clock_mhz("MEM"),
+            "temperature_c": self.ask("Temperature", self._library.NVML_TEMPERATURE_GPU),
+            "power_w": None if power_mw is None else power_mw / 1e3,
+            "held_back_by": _reasons(self.ask("CurrentClocksEventReasons")),
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    def meter(self) -> GpuMeter:
+        """Of the load that others put on it."""
+        return GpuMeter(self._library, self._handle, available_cores())
+
+    def close(self) -> None:
+        if self._handle is not None:
+            self._library.nvmlShutdown()
+            self._handle = None
+
+
+_HOLDS_BACK = {
+    0x4: "power cap",
+    0x8: "slowdown by hardware",
+    0x10: "boosts together with other GPUs",
+    0x20: "slowdown by heat",
+    0x40: "slowdown by heat, in hardware",
+    0x80: "slowdown by the power supply",
+}
+"""NVML's clock event reasons that are not the user's choice; an idle GPU and clocks that were asked for are."""
+
+
+def _reasons(bits: int | None) -> list[str] | None:
+    return None if bits is None else [name for bit, name in _HOLDS_BACK.items() if bits & bit]
+
+
+def _bus_id() -> bytes:
+    """Of the first GPU that this process sees."""
+    text = ctypes.create_string_buffer(32)
+    if ctypes.CDLL(compiler_in_use().cuda_runtime).cudaDeviceGetPCIBusId(text, 32, 0):
+        raise MeasureError("CUDA does not tell the bus address of the GPU")
+    return text.value
