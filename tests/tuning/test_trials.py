@@ -206,11 +206,36 @@ def test_wrong_numbers_are_told(target: Any, tmp_path: Path, monkeypatch: pytest
     assert half.failure == "wrong" and "12 are not finite" in str(half.error)
 
 
-def test_the_first_build_of_a_task_has_the_time_that_its_reference_takes(runner: TrialRunner, stock: TaskSpec) -> None:
-    runner.run([Candidate(stock, None)], float("inf"))
-    worker, usual = runner._worker(0), runner.limits.build_seconds
-    assert runner._seconds_of_build(worker, Candidate(stock, None)) == usual
-    assert runner._seconds_of_build(worker, Candidate(GOOD, 0)) == usual + runner.limits.preparing_seconds
+SLOW_TEMPLATE = '''
+"""A product whose space takes a while to make, and whose only knob says whether a build ends."""
+import time
+from op_profiler.compilers.tvm_build import load_tvm
+tvm = load_tvm()
+te, autotvm = tvm.te, tvm.autotvm
+
+@autotvm.template("dense_slow.test")
+def slow(m, n, k):
+    cfg = autotvm.get_config()
+    cfg.define_knob("ends", [1, 0])
+    time.sleep(3.0 if getattr(cfg, "_collect", False) else 0.0 if cfg["ends"].val else 86400)
+    a, b = te.placeholder((m, k), name="a"), te.placeholder((n, k), name="b")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[j, r], axis=r))
+    return te.create_schedule(c.op), [c, a, b]
+'''
+
+
+def test_a_task_has_time_of_its_own_and_the_first_build_has_no_more_than_others(
+    target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_template.py").write_text(SLOW_TEMPLATE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    limits = TrialLimits(build_seconds=2.5, preparing_seconds=300.0)
+    spec = TaskSpec("dense_slow.test", (4, 6, 8))
+    with TrialRunner(str(target), 1, modules=["slow_template"], limits=limits, cores=1) as runner:
+        hangs, ends = runner.run([Candidate(spec, 1), Candidate(spec, 0)], float("inf"))
+    assert hangs.failure == "timeout" and "2.5 s while building" in str(hangs.error)
+    assert ends.error is None
 
 
 def test_workers_that_cannot_start_are_an_error(target: Any) -> None:

@@ -36,7 +36,7 @@ class WorkerProcess:
     """One worker and the pipe to it.
 
     Attributes:
-        task: of the last candidate that it has built.
+        task: that it has prepared last.
     """
 
     def __init__(self, context: ForkServerContext, setup: WorkerSetup) -> None:

@@ -11,16 +11,16 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from op_profiler.cores import usable_cores
 from op_profiler.errors import MeasureError
 from op_profiler.measure.measurement import Cache, Settings
 from op_profiler.targets.target import kind_of
-from op_profiler.tuning.candidate import Candidate, TrialResult
+from op_profiler.tuning.candidate import VENDOR, Candidate, TrialResult
 from op_profiler.tuning.trials.process import WorkerProcess, forkserver, new_log
 from op_profiler.tuning.trials.worker import WorkerSetup
 
@@ -36,7 +36,7 @@ class TrialLimits:
 
     Attributes:
         build_seconds, run_seconds: after which a candidate counts as hanging.
-        preparing_seconds: that the first build of a task in a process has on top, which makes the reference.
+        preparing_seconds: after which a task does, whose reference is made once in each process.
         samples: of a candidate that is not stopped early; each the mean over calls that together take `minimum_us`.
         stop_factor: a first call that takes this many times the best candidate's time is the last.
         memory_share: share of the free memory that one worker may take.
@@ -49,6 +49,16 @@ class TrialLimits:
     minimum_us: float = 2000.0
     stop_factor: float = 1.5
     memory_share: float = 0.6
+
+
+class _Busy(NamedTuple):
+    """What a worker does: it prepares the task of a candidate, or builds it, until `end` at the latest."""
+
+    number: int
+    worker: WorkerProcess
+    prepares: bool
+    seconds: float
+    end: float
 
 
 class TrialRunner:
@@ -142,7 +152,7 @@ class TrialRunner:
             return worker
         raise MeasureError(f"no process for building and measuring could be started; see {self._setup.log}")
 
-    def _asked(self, slot: int, *command: Any) -> WorkerProcess:
+    def _asked(self, slot: int, command: Callable[[WorkerProcess], tuple[Any, ...]]) -> WorkerProcess:
         """The worker of a slot, which was handed a command; one that was killed while it was idle is replaced.
 
         Raises:
@@ -151,7 +161,7 @@ class TrialRunner:
         for _ in range(_MOST_FAILED_STARTS):
             worker = self._worker(slot)
             try:
-                worker.ask(*command)
+                worker.ask(*command(worker))
                 return worker
             except EOFError:
                 self._drop(worker)
@@ -180,7 +190,7 @@ class TrialRunner:
 
     def settings(self) -> Settings:
         """What kernels run with, as asked for and as read back; call it after something has run."""
-        answer = self._answer(self._asked(0, "read_back"), self.limits.run_seconds, "reading back")
+        answer = self._answer(self._asked(0, lambda _: ("read_back",)), self.limits.run_seconds, "reading back")
         if isinstance(answer, TrialResult):
             raise MeasureError(f"the settings could not be read back: {answer.error}")
         return self._setup.settings(answer, self._mechanism())
@@ -240,10 +250,18 @@ class TrialRunner:
         self._drop(worker)
         return result
 
-    def _seconds_of_build(self, worker: WorkerProcess, candidate: Candidate) -> float:
-        """What a build may take: a worker keeps one task and its reference, and makes them with the first build."""
-        prepared = worker.task == candidate.task
-        return self.limits.build_seconds + (0.0 if prepared else self.limits.preparing_seconds)
+    def _begun(self, slot: int, number: int, candidate: Candidate) -> _Busy:
+        """Let the worker of a slot build a candidate, or first prepare its task: a worker keeps one."""
+
+        def command(worker: WorkerProcess) -> tuple[Any, ...]:
+            if candidate.index == VENDOR or worker.task == candidate.task:
+                return "build", number, candidate
+            return "prepare", candidate.task
+
+        worker = self._asked(slot, command)
+        prepares = command(worker)[0] == "prepare"
+        seconds = self.limits.preparing_seconds if prepares or candidate.index == VENDOR else self.limits.build_seconds
+        return _Busy(number, worker, prepares, seconds, time.monotonic() + seconds)
 
     def _build(
         self,
@@ -259,32 +277,33 @@ class TrialRunner:
         """
         waiting = collections.deque(range(len(candidates)) if only is None else only)
         slots = list(range(len(self._workers))) if slot is None else [slot]
-        busy: dict[int, tuple[int, float, float, WorkerProcess]] = {}
+        busy: dict[int, _Busy] = {}
         built: dict[int, WorkerProcess] = {}
         while waiting or busy:
             for free in [s for s in slots if s not in busy][: len(waiting)]:
                 number = waiting.popleft()
-                worker = self._asked(free, "build", number, candidates[number])
-                seconds = self._seconds_of_build(worker, candidates[number])
-                busy[free] = number, seconds, time.monotonic() + seconds, worker
-            connections = {worker.connection: s for s, (_, _, _, worker) in busy.items()}
-            seconds_left = max(min(end for _, _, end, _ in busy.values()) - time.monotonic(), 0)
+                busy[free] = self._begun(free, number, candidates[number])
+            connections = {one.worker.connection: s for s, one in busy.items()}
+            seconds_left = max(min(one.end for one in busy.values()) - time.monotonic(), 0)
             with self._turn_of_others():
                 ready = wait(list(connections), seconds_left)
-            late = [s for s, (_, _, end, _) in busy.items() if time.monotonic() >= end]
+            late = [s for s, one in busy.items() if time.monotonic() >= one.end]
             for done in {*(connections[c] for c in ready), *late}:  # type: ignore[index]
-                number, seconds, _, worker = busy.pop(done)
+                one = busy.pop(done)
                 try:
-                    result = worker.answer(0)
+                    result = one.worker.answer(0)
                 except (TimeoutError, EOFError) as error:
-                    result = self._lost(worker, error, seconds, "building")
-                    lost = [n for n, holder in built.items() if holder is worker]
+                    result = self._lost(one.worker, error, one.seconds, "preparing" if one.prepares else "building")
+                    lost = [n for n, holder in built.items() if holder is one.worker]
                     for n in lost:
                         del built[n]
                     waiting.extend(lost)
                 if result.error is not None:
-                    results[number] = result
+                    results[one.number] = result
+                elif one.prepares:
+                    one.worker.task = candidates[one.number].task
+                    busy[done] = self._begun(done, one.number, candidates[one.number])
                 else:
-                    built[number], worker.task = worker, candidates[number].task
-                    self._build_seconds[number] = result.build_seconds
+                    built[one.number] = one.worker
+                    self._build_seconds[one.number] = result.build_seconds
         yield from built.items()

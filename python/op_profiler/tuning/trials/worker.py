@@ -177,6 +177,22 @@ class Worker:
 
         return runtime_device(self.target), ThreadPool()
 
+    def prepare(self, task: TaskSpec) -> TrialResult:
+        """Make a task and the reference of its numbers, for what is built next."""
+        try:
+            self._make(task)
+        except MemoryError:
+            return TrialResult(failure="memory", error="out of memory while preparing")
+        except Exception as error:  # noqa: BLE001 - as in `build`
+            return TrialResult(failure="invalid", error=kind_and_last_line(error))
+        return TrialResult()
+
+    def _make(self, task: TaskSpec) -> None:
+        if task not in self.tasks:
+            self.tasks, self.inputs = {task: task.create(self.target)}, {}
+        if task not in self.references:
+            self.references = {task: self.tasks[task].reference() if self.setup.check else None}
+
     def build(self, number: int, candidate: Candidate) -> TrialResult:
         """Lower and compile, down to machine code."""
         started = time.perf_counter()
@@ -185,9 +201,7 @@ class Worker:
             if candidate.index == VENDOR:
                 self.built[number] = self._vendor(candidate.task)
                 return TrialResult()
-            if candidate.task not in self.tasks:
-                self.tasks = {candidate.task: candidate.task.create(self.target)}
-                self.inputs = {}
+            self._make(candidate.task)
             failure = "build"
             self.built[number] = self._bind(candidate.task, self.tasks[candidate.task].build(candidate.index))
         except InvalidPointError as error:
@@ -228,8 +242,6 @@ class Worker:
         shapes = [tensor for place, tensor in enumerate(built.tensors) if place != built.output]
         output_shape, output_dtype = built.tensors[built.output]
         array = compiler_in_use().array_on
-        if task not in self.references:
-            self.references = {task: self.tasks[task].reference() if self.setup.check else None}
         reference = self.references[task]
         if (task, built.tensors) not in self.inputs:
             bound = reference.bind([shape for shape, _ in shapes]) if reference is not None else None
