@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -53,6 +53,13 @@ class Graph(Protocol):
     def output_arrays(self) -> list[np.ndarray]: ...
 
 
+class _Timed(NamedTuple):
+    """Microseconds of the GPU, and of the host to launch it; NaN where it failed."""
+
+    us: float
+    launching_us: float
+
+
 @dataclasses.dataclass(eq=False)
 class GpuKernels:
     """A model on a GPU (a `LoadedModel`).
@@ -72,6 +79,7 @@ class GpuKernels:
     spin: Spin | None = None
     _hold_us: int = dataclasses.field(default=200, init=False)
     _cost: LaunchCost | None = dataclasses.field(default=None, init=False)
+    _launching_us: list[float] = dataclasses.field(default_factory=list, init=False)
 
     @property
     def labels(self) -> list[str]:
@@ -88,15 +96,19 @@ class GpuKernels:
         return
 
     def time_model(self) -> float:
-        return self._timed(self.graph.whole.run)
+        timed = self._timed(self.graph.whole.run)
+        self._launching_us.append(timed.launching_us)
+        return timed.us
 
-    def _timed(self, launch: Callable[[], bool]) -> float:
-        """Microseconds of the GPU, from before the first launch on; NaN where it failed."""
+    def _timed(self, launch: Callable[[], bool]) -> _Timed:
+        """From before a launch on, by the GPU's clock and by the host's."""
         self.events.record(0)
+        started = time.perf_counter_ns()
         ran = launch()
+        stopped = time.perf_counter_ns()
         self.events.record(1)
-        time = self.events.between_us(0, 1)
-        return time if ran else float("nan")
+        us = self.events.between_us(0, 1)
+        return _Timed(us, (stopped - started) / 1e3) if ran else _Timed(float("nan"), float("nan"))
 
     def walk(self, cache: Cache, timed: list[bool]) -> list[float]:
         if cache == "model":
@@ -142,11 +154,7 @@ class GpuKernels:
         self.scratch[0].copyto(self.scratch[1])
         if cache == "hot":
             kernel.run()
-        self.events.record(0)
-        ran = kernel.run()
-        self.events.record(1)
-        time = self.events.between_us(0, 1)
-        return time if ran else float("nan")
+        return self._timed(kernel.run).us
 
     def _untimed(self, kernel: BoundKernel) -> float:
         kernel.run()
@@ -174,17 +182,22 @@ class GpuKernels:
         kernels_us = np.array(self._in_model(wanted)) - cost.event_us
         if not np.isfinite(kernels_us).all():
             return None  # a kernel fails
-        launches, alone_us = [], []
+        launches, alone = [], []
         for _ in range(int(np.clip(_GAP_US / max(kernels_us.sum(), 1.0), *_GAP_READINGS))):
             self.run_model()  # as before a round
             launches.append(self.graph.walk("model", wanted))  # of the host's clock: it waits for no kernel
             self.run_model()
-            alone_us.append(self._timed(self.graph.kernels[-1].run))
+            alone.append(self._timed(self.graph.kernels[-1].run))
         # The run that is the median as a whole: what interrupts one launch in twenty is in most runs, and in no median.
-        launches_us = sorted(launches, key=sum)[len(launches) // 2]
+        launches_us = np.array(sorted(launches, key=sum)[len(launches) // 2])
+        alone_us, alone_launching_us = np.median(alone, axis=0)
         # what a time of the whole holds before the first launch and behind the last kernel
-        ends_us = statistics.median(alone_us) - launches_us[-1] - kernels_us[-1]
-        return timeline_us(kernels_us, launches_us, cost.turn_us) + ends_us - float(kernels_us.sum())
+        ends_us = alone_us - launches_us[-1] - kernels_us[-1]
+        if self._launching_us:  # the host is not always equally fast: as in the runs that were timed as a whole
+            call_us = alone_launching_us - launches_us[-1]  # Python's part
+            launches_us *= (np.nanmedian(self._launching_us) - call_us) / launches_us.sum()
+            self._launching_us.clear()
+        return float(timeline_us(kernels_us, launches_us, cost.turn_us) + ends_us - kernels_us.sum())
 
     def kernel_error(self, index: int) -> str | None:
         error = self.graph.kernels[index].error()
