@@ -111,6 +111,7 @@ def main() -> None:
         folder = arguments.read or arguments.keep or Path(scratch)
         if not arguments.read:
             folder.mkdir(parents=True, exist_ok=True)
+            (folder / "about.json").write_text(json.dumps(measured_on()))
             arguments.db = (arguments.db or folder / "trials.db").resolve()
             if arguments.stock_tasks:
                 words = ["--one", "stock", "--trials", str(arguments.trials)]
@@ -118,7 +119,6 @@ def main() -> None:
                 (folder / "stock.json").write_text(json.dumps(in_own_process(__file__, words)))
             for model in arguments.models:
                 tune(model, arguments, folder)
-            (folder / "about.json").write_text(json.dumps(measured_on()))
         report(folder)
 
 

@@ -180,7 +180,7 @@ def collect(  # noqa: PLR0913 - the options are the interface
     tuner: Annotated[
         str | None,
         typer.Option(
-            help="Strategy of the search: {tuners}. Default: xgb_knob, with --compiler relax trees.",
+            help="Strategy of the search: {tuners}. Default: xgb_knob; trees on GPUs and with --compiler relax.",
             rich_help_panel="Tuning",
         ),
     ] = None,

@@ -34,6 +34,8 @@ PARTIAL = (100, 300, 500, 1000)
 """Trials after which ``--ifpartial`` reports the best."""
 _BUFFERED = 16
 _GPU_BUILD_SECONDS = 10.0  # as AutoTVM has it: what takes longer is unrolled far too much
+_GPU_RUN_SECONDS = 5.0  # a few kernels never end, since not all threads of a block come to a barrier
+_GPU_TUNER = "trees"  # a search holds the turn while its tuner thinks: xgb_knob takes seconds, this half of one
 _CORES_OF_SEARCH = 3
 """On a GPU: a batch waits for its slowest build, and meanwhile the cores build for another search."""
 
@@ -162,7 +164,9 @@ class ModelTuner(Study):
         runner = TrialRunner(
             str(self.target),
             self.threads,
-            limits=TrialLimits(build_seconds=_GPU_BUILD_SECONDS) if build.kind.on_gpu else None,
+            limits=TrialLimits(build_seconds=_GPU_BUILD_SECONDS, run_seconds=_GPU_RUN_SECONDS)
+            if build.kind.on_gpu
+            else None,
             cache=self.cache,
             name=build.target,
             cores=cores,
@@ -200,7 +204,7 @@ class ModelTuner(Study):
             item.tasks,
             self.target,
             runner,
-            tuner=self.tune.tuner or compiler_in_use().tuner,
+            tuner=self.tune.tuner or (_GPU_TUNER if self.build.kind.on_gpu else compiler_in_use().tuner),
             trials=self.tune.trials,
             seed=self.tune.seed,
             defaults=(item.default,) if item.default is not None else (),

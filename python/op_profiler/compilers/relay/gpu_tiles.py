@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 _BLOCK, _VIRTUAL, _THREADS, _INNER = range(4)
 _LEVELS = 4
-_WARP, _MOST_THREADS = 32, 1024
+_STRIDES, _DILATION = 2, 4  # places among the arguments of a convolution
+_WARP, _MOST_THREADS, _MOST_THREADS_Z = 32, 1024, 64
+_DIMENSIONS = 3  # of a block; the first of three axes is its z
 _SHARED_BYTES = 48 << 10  # what every block gets without asking
 _BEHIND_UNROLLING = 2  # of TVM's phases of lowering, as AutoTVM has it
 _PLANE = ("tile_d", "tile_y", "tile_x")
@@ -29,13 +31,14 @@ _MOST_OUTPUTS = 128
 """Of a thread: it has 255 registers, and needs some for what it multiplies."""
 
 
-def fits(splits: Mapping[str, Sequence[int]], value_bytes: int) -> bool:
+def fits(splits: Mapping[str, Sequence[int]], value_bytes: int, window: Sequence[tuple[int, int]] = ()) -> bool:
     """Whether threads, registers and shared memory suffice for a tile, and its threads fill a warp where there are so
     many outputs.
 
     Args:
         splits: by the names of the knobs, from the outermost part to the innermost.
         value_bytes: of what is multiplied.
+        window: of a convolution, as `window_of` tells it.
     """
     tiles = {name: size for name, size in splits.items() if len(size) == _LEVELS}
     if not tiles:
@@ -45,17 +48,36 @@ def fits(splits: Mapping[str, Sequence[int]], value_bytes: int) -> bool:
     fewest = min(_WARP, prod(largest_divisor(prod(size), _MOST_THREADS) for size in tiles.values()))
     if not (fewest <= threads <= _MOST_THREADS and outputs <= _MOST_OUTPUTS):
         return False
-    return _shared_values(tiles, splits) * value_bytes <= _SHARED_BYTES
+    if len(tiles) >= _DIMENSIONS and next(iter(tiles.values()))[_THREADS] > _MOST_THREADS_Z:
+        return False
+    return _shared_values(tiles, splits, window) * value_bytes <= _SHARED_BYTES
 
 
-def _shared_values(tiles: Mapping[str, Sequence[int]], splits: Mapping[str, Sequence[int]]) -> int:
-    """What a block of a convolution keeps in shared memory at least: its weights, and its data as with a stride of 1
-    and a window of 1."""
+def window_of(arguments: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+    """Stride and dilation of every axis of a plane that a convolution slides over; empty for other tasks.
+
+    Args:
+        arguments: of an AutoTVM task: data, weights, strides, padding, dilation and more where it is one.
+    """
+    if len(arguments) <= _DILATION or not all(isinstance(arguments[n], (tuple, list)) for n in (_STRIDES, _DILATION)):
+        return ()
+    return tuple((int(stride), int(dilation)) for stride, dilation in zip(arguments[_STRIDES], arguments[_DILATION]))
+
+
+def _shared_values(
+    tiles: Mapping[str, Sequence[int]], splits: Mapping[str, Sequence[int]], window: Sequence[tuple[int, int]]
+) -> int:
+    """What a block of a convolution keeps in shared memory: of its weights, and of its data, which reach as far as the
+    window does."""
     if "tile_f" not in tiles or "tile_rc" not in splits:
         return 0
     lengths = {name: prod(size[_VIRTUAL:]) for name, size in tiles.items()}
     terms = prod(size[-1] for name, size in splits.items() if name not in tiles)
-    data = splits["tile_rc"][-1] * prod(length for name, length in lengths.items() if name in _PLANE)
+    data = splits["tile_rc"][-1]
+    axes = [name for name in _PLANE if name in lengths]
+    for name, (stride, dilation) in zip(axes, window if len(window) == len(axes) else [(1, 1)] * len(axes)):
+        taps = splits.get(name.replace("tile_", "tile_r"), (1,))[-1]
+        data *= (lengths[name] - 1) * stride + (taps - 1) * dilation + 1
     return lengths["tile_f"] * terms + data
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from op_profiler.compilers.relay.gpu_tiles import fits, launches_checked
+from op_profiler.compilers.relay.gpu_tiles import fits, launches_checked, window_of
 from op_profiler.compilers.relay.knobs import factors_of, knob_value, knob_values
 from op_profiler.compilers.relay.templates import register_templates
 from op_profiler.compilers.tvm_build import load_tvm
@@ -34,6 +34,7 @@ class AutoTvmTask(Task):
         self.autotvm = load_tvm().autotvm.task.create(spec.template, spec.arguments, target)
         self._target = target
         self._on_gpu = str(target.kind.name) == "cuda"
+        self._window = window_of(self.autotvm.args)
         self._space = self.autotvm.config_space
         self.knobs = {
             str(name): [knob_value(e) for e in known.entities] for name, known in self._space.space_map.items()
@@ -42,13 +43,22 @@ class AutoTvmTask(Task):
     def is_valid(self, point: int) -> bool:
         return bool(self._space.is_index_valid(point)) and (not self._on_gpu or self._fits(point))
 
+    def point(self, knobs: Mapping[str, Any], *, nearest: bool = False) -> int | None:
+        return super().point({name: self._as_listed(name, value) for name, value in knobs.items()}, nearest=nearest)
+
+    def _as_listed(self, name: str, value: Any) -> Any:
+        """A space tells the outermost part of its splits as -1, and a default as a number."""
+        if isinstance(value, list) and name in self.knobs and value not in self.knobs[name]:
+            return [-1, *value[1:]]
+        return value
+
     def _fits(self, point: int) -> bool:
         splits = {}
         for name, knob in self._space.get(point)._entity_map.items():
             if hasattr(knob, "size"):
                 inner = [int(size) for size in knob.size[1:]]  # the outermost part may be told as -1
                 splits[str(name)] = [int(self._space.space_map[name].product) // prod(inner), *inner]
-        return fits(splits, np.dtype(self.autotvm.args[0][2]).itemsize)
+        return fits(splits, np.dtype(self.autotvm.args[0][2]).itemsize, self._window)
 
     def factors(self, knobs: Mapping[str, Any]) -> Factors:
         return factors_of(self._space, knobs)

@@ -69,6 +69,7 @@ class GpuKernels:
     waits for launches when the model runs as a whole is `launch_gap_us`.
 
     Attributes:
+        launches: how many kernels each operator launches, in execution order.
         spin: tells the cost of launches; None where nothing does.
     """
 
@@ -76,6 +77,7 @@ class GpuKernels:
     runtime: RuntimeDevice
     events: Events
     scratch: tuple[DeviceArray, DeviceArray]
+    launches: tuple[int, ...]
     spin: Spin | None = None
     _hold_us: int = dataclasses.field(default=200, init=False)
     _cost: LaunchCost | None = dataclasses.field(default=None, init=False)
@@ -183,21 +185,31 @@ class GpuKernels:
         if not np.isfinite(kernels_us).all():
             return None  # a kernel fails
         launches, alone = [], []
-        for _ in range(int(np.clip(_GAP_US / max(kernels_us.sum(), 1.0), *_GAP_READINGS))):
-            self.run_model()  # as before a round
-            launches.append(self.graph.walk("model", wanted))  # of the host's clock: it waits for no kernel
+        for number in range(int(np.clip(_GAP_US / max(kernels_us.sum(), 1.0), *_GAP_READINGS))):
             self.run_model()
+            launches.append(self.graph.walk("model", wanted))  # of the host's clock: it waits for no kernel
+            if number % 2:  # what comes before a time of the whole in a round
+                self._timed(self.graph.whole.run)
+            else:
+                self._in_model(wanted)
             alone.append(self._timed(self.graph.kernels[-1].run))
         # The run that is the median as a whole: what interrupts one launch in twenty is in most runs, and in no median.
         launches_us = np.array(sorted(launches, key=sum)[len(launches) // 2])
         alone_us, alone_launching_us = np.median(alone, axis=0)
         # what a time of the whole holds before the first launch and behind the last kernel
-        ends_us = alone_us - launches_us[-1] - kernels_us[-1]
+        ends_us = alone_us - self._timeline_us(kernels_us[-1:], launches_us[-1:], self.launches[-1:], cost)
         if self._launching_us:  # the host is not always equally fast: as in the runs that were timed as a whole
             call_us = alone_launching_us - launches_us[-1]  # Python's part
             launches_us *= (np.nanmedian(self._launching_us) - call_us) / launches_us.sum()
             self._launching_us.clear()
-        return float(timeline_us(kernels_us, launches_us, cost.turn_us) + ends_us - kernels_us.sum())
+        return self._timeline_us(kernels_us, launches_us, self.launches, cost) + ends_us - float(kernels_us.sum())
+
+    @staticmethod
+    def _timeline_us(us: np.ndarray, launches_us: np.ndarray, counts: Sequence[int], cost: LaunchCost) -> float:
+        """`timeline_us` of operators; one of several kernels has as much of its time, and of its launches, in each."""
+        each = np.maximum(counts, 1)
+        kernels_us = np.repeat((us - (each - 1) * cost.turn_us) / each, each)
+        return timeline_us(kernels_us, np.repeat(launches_us / each, each), cost.turn_us)
 
     def kernel_error(self, index: int) -> str | None:
         error = self.graph.kernels[index].error()
@@ -251,7 +263,8 @@ class Gpu:
         graph = cast("Graph", compiler_in_use().load(compiled, self.runtime, inputs))
         count = _FLUSH_FACTOR * (self.device.l2_bytes or 1 << 25) // 4
         first, second = (compiler_in_use().array_on(np.zeros(count, "float32"), self.runtime) for _ in range(2))
-        return GpuKernels(graph, self.runtime, Events(), (first, second), self._spin)
+        launches = tuple(len(compiled.launches.get(label, ())) for label in graph.labels)
+        return GpuKernels(graph, self.runtime, Events(), (first, second), launches, self._spin)
 
     @functools.cached_property
     def _spin(self) -> Spin | None:
