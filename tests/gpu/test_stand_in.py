@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from op_profiler.targets.cuda.launch_cost import timeline_us
+from op_profiler.targets.cuda.gpu import GpuKernels
+from op_profiler.targets.cuda.launch_cost import LaunchCost, timeline_us
 
 MAIN = "from op_profiler.cli import main; main()"
 
@@ -37,6 +39,14 @@ def test_a_kernel_begins_when_it_is_launched_and_the_one_before_has_ended(
     kernels_us: list[float], launches_us: list[float], ends_us: float
 ) -> None:
     assert timeline_us(kernels_us, launches_us, turn_us=1.0) == pytest.approx(ends_us)
+
+
+def test_an_operator_of_several_kernels_is_launched_one_by_one() -> None:
+    """Ten kernels of 1 us and launches of 3 us each: the last one begins at 30 us. As one it would end at 58."""
+    cost = LaunchCost(event_us=2.7, turn_us=1.0)
+    us, launches_us = np.array([19.0, 1.0]), np.array([30.0, 3.0])
+    assert GpuKernels._timeline_us(us, launches_us, (10, 1), cost) == pytest.approx(33 + 1.0)
+    assert GpuKernels._timeline_us(us, launches_us, (0, 0), cost) == pytest.approx(30 + 19 + 1.0 + 1.0)
 
 
 def collected(stand_in: dict[str, str], folder: Path, *words: str) -> dict[str, Any]:

@@ -33,7 +33,8 @@ def tunables(occurrences: list[Occurrence], choices: ChosenSchedules) -> list[Tu
             continue
         known = found.get(anchor.key)
         operators = (*(known.operators if known else ()), operator.key)
-        default = others[-1] if others else None
+        taken = choices.schedule_of(occurrence).template  # of all that were weighed
+        default = next((spec for spec in others if spec.template == taken), others[-1] if others else None)
         found[anchor.key] = Tunable(anchor, tasks, default, tuple(dict.fromkeys(operators)))
     return list(found.values())
 
