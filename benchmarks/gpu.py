@@ -1,7 +1,8 @@
 """On a GPU: do the operators add up to the model, and do their times and the energy agree with what others read?
 
     python benchmarks/gpu.py [--db FILE] [--jobs 12]
-    python benchmarks/gpu.py --read FILE            (where there is no GPU: of a dataset that was brought along)
+    python benchmarks/gpu.py --read FILE [--beside FILE ...]   (where there is no GPU: of what was brought along, the
+                                                                 dataset, and what `--one MODEL` has printed)
 
 Models of TVM's zoo at batch 1, four at batches of 8 and 32, three in half precision and int8: the sum of their
 operators, and of what the GPU waits for launches, over the whole model. Kernel times beside those that CUPTI reports
@@ -38,7 +39,10 @@ _TIMINGS = """
     WHERE complete AND median_us IS NOT NULL AND source != 'sample' AND json_extract(details, '$.ratio_per_round') > 0
     ORDER BY measured_at
 """
-_DEVICE = "SELECT processor, cores, driver, tvm_version, host_fingerprint FROM devices WHERE kind = 'cuda' LIMIT 1"
+_DEVICE = """
+    SELECT processor, cores, driver, tvm_version, count(DISTINCT host_fingerprint), count(DISTINCT machine_id)
+    FROM devices WHERE kind = 'cuda' GROUP BY processor, driver
+"""
 _WHEN = "SELECT max(measured_at), group_concat(DISTINCT project_revision) FROM model_timings"
 _SHORT_US = 10.0  # below, the begin and end of a kernel are a large part of it
 _LARGE_US = 500.0
@@ -102,13 +106,13 @@ def additivity(db: Path) -> list[dict[str, Any]]:
 def measured_where(db: Path, *, here: bool) -> dict[str, Any]:
     """Date, GPU, versions and commits of what a dataset has: it may have been measured elsewhere."""
     with contextlib.closing(sqlite3.connect(db)) as connection:
-        gpu, sms, driver, tvm, host = connection.execute(_DEVICE).fetchone()
+        gpu, sms, driver, tvm, hosts, gpus = connection.execute(_DEVICE).fetchone()
         date, commits = connection.execute(_WHEN).fetchone()
     return (
         measured_on()
         | {
             "date": date[:10],
-            "machine": f"driver {driver}, host {host}",
+            "machine": f"{gpus} GPUs of this kind in {hosts} kinds of hosts, driver {driver}",
             "processor": gpu,
             "cores": sms,
             "tvm": tvm,
@@ -200,13 +204,15 @@ def main() -> None:
     parser.add_argument("--db", type=Path, help="dataset that is gone on from")
     parser.add_argument("--jobs", type=int, default=12, help="models that are built at once")
     parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: the figures of this dataset")
+    parser.add_argument("--beside", type=Path, nargs="*", default=[], help="files with kernel times beside CUPTI's")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         print(json.dumps(profiled(arguments.one)))
         return
     if arguments.read:
-        _report(arguments.read, [], here=False)
+        beside = [json.loads(path.read_text().strip().splitlines()[-1]) for path in arguments.beside]
+        _report(arguments.read, beside, here=False)
         return
     print(provenance())
     from op_profiler.targets.cuda import tvm_build

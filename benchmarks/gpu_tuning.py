@@ -1,7 +1,11 @@
 """What tuning brings on a GPU: trials a minute beside stock AutoTVM, and default and the vendor's kernels over tuned.
 
     python benchmarks/gpu_tuning.py [--trials 64] [--models resnet-18 mobilenet bert] [--db FILE] [--keep FOLDER]
-    python benchmarks/gpu_tuning.py --read FOLDER         (where there is no GPU: what a run before has kept)
+    python benchmarks/gpu_tuning.py --read FOLDER --db FILE       (where there is no GPU: what a run before has kept)
+
+The table `searches` is of the dataset: each operator alone, in the state of the caches that its search took, the trial
+of what the compiler takes beside the best of the finalists, which were measured in turns. A search that was interrupted
+has trials and no best.
 
 The collector tunes, with several kernels being built while one is timed; then it compares default and tuned builds of
 the model in turns, and the ops alone with cuDNN and cuBLAS (through torch). Stock AutoTVM searches some of the same
@@ -14,9 +18,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
+import itertools
 import json
 import logging
 import os
+import sqlite3
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -26,6 +33,12 @@ from tuned_speedup import MODELS, SOURCES, mean_of
 from tuning_throughput import stock
 
 _STOCK_MODEL, _STOCK_TASKS = "resnet-18", 3
+_TRIALS = """
+    SELECT operator_key, d.machine_id, origin, median_us, knobs, template, measured_at, o.name, outputs, cache
+    FROM measurements m JOIN schedules s ON s.key = schedule_key JOIN operators o ON o.key = operator_key
+    JOIN devices d ON d.key = device_key JOIN settings t ON t.key = settings_key
+    WHERE origin IN ('trial', 'tuned') ORDER BY operator_key, d.machine_id, measured_at
+"""
 
 
 def tune(model: str, arguments: argparse.Namespace, folder: Path) -> None:
@@ -55,7 +68,7 @@ def stock_rates(trials: int, count: int) -> dict[str, Any]:
 
     tvm._ffi.register_func("tvm_callback_cuda_compile", nvcc.tvm_callback_cuda_compile, override=True)
     libraries = [str(path.parent) for path in tvm_build.libraries().values() if path is not None]
-    for variable, first in (("PYTHONPATH", [str(Path(tvm.__file__).parents[1])]), ("LD_LIBRARY_PATH", libraries)):
+    for variable, first in (("PYTHONPATH", [str(Path(str(tvm.__file__)).parents[1])]), ("LD_LIBRARY_PATH", libraries)):
         os.environ[variable] = os.pathsep.join([*first, *filter(None, [os.environ.get(variable)])])  # of its processes
     logging.getLogger("autotvm").setLevel(logging.ERROR)
     target = resolve_target("cuda")
@@ -64,6 +77,42 @@ def stock_rates(trials: int, count: int) -> dict[str, Any]:
     tasks = tvm.autotvm.task.extract_from_program(model.mod["main"], target=target, params=model.params, ops=conv2d)
     found = [stock(task, trials, usable_cores())[:2] for task in tasks[:count]]
     return {"tasks": len(found), "valid": sum(v for v, _ in found), "seconds": sum(s for _, s in found)}
+
+
+def searches(db: Path) -> list[dict[str, Any]]:
+    """One row a search, by its first trial."""
+    with contextlib.closing(sqlite3.connect(db)) as connection:
+        found = connection.execute(_TRIALS).fetchall()
+    rows = []
+    for (key, machine), mine in itertools.groupby(found, key=lambda row: row[:2]):
+        trials = [row[2:] for row in mine]
+        tried = [trial for trial in trials if trial[0] == "trial"]
+        default = [us for _, us, knobs, *_ in tried if us and _is_default(json.loads(knobs))]
+        best = min(((us, template) for origin, us, _, template, *_ in trials if origin == "tuned"), default=None)
+        rows.append(
+            {
+                "operator": f"{tried[0][5]} to {json.loads(tried[0][6])[0]['shape']}",
+                "key": key[:8],
+                "machine": machine[:12],
+                "caches": tried[0][7],
+                "templates": len({template for _, _, _, template, *_ in tried}),
+                "trials": len(tried),
+                "valid": sum(us is not None for _, us, *_ in tried),
+                "began": tried[0][4][:19],
+                "ended": trials[-1][4][:19],
+                "default_us": round(default[0], 1) if default else None,
+                "best_us": round(best[0], 1) if best else None,
+                "best_template": best[1] if best else None,
+                "default_over_best": round(default[0] / best[0], 2) if default and best else None,
+            }
+        )
+    return sorted(rows, key=lambda row: row["began"])
+
+
+def _is_default(knobs: dict[str, Any]) -> bool:
+    """A space tells the outermost part of its splits as -1, and a default as a number."""
+    splits = [value for value in knobs.values() if isinstance(value, list)]
+    return bool(splits) and all(value[0] != -1 for value in splits)
 
 
 def row_of(entry: dict[str, Any]) -> dict[str, Any]:
@@ -119,25 +168,48 @@ def main() -> None:
                 (folder / "stock.json").write_text(json.dumps(in_own_process(__file__, words)))
             for model in arguments.models:
                 tune(model, arguments, folder)
-        report(folder)
+        report(folder, arguments.db)
 
 
-def report(folder: Path) -> None:
-    """The figures of what a folder has."""
+def report(folder: Path, db: Path) -> None:
+    """The figures of what a folder and a dataset have."""
     about = json.loads((folder / "about.json").read_text())
     rows = [row_of(json.loads(path.read_text())) for model in MODELS if (path := folder / f"{model}.json").exists()]
-    stock = json.loads((folder / "stock.json").read_text()) if (folder / "stock.json").exists() else None
-    tables = {"models": rows}
-    print(json.dumps(rows, indent=1))
-    told = ", ".join(f"{row['model']} {row.get('whole_speedup', 'failed')}" for row in rows)
-    headline = f"default over tuned, whole models: {told}"
+    file = folder / "stock.json"
+    stock = json.loads(file.read_text()) if file.exists() else None
+    found = searches(db)
+    tables = {"searches": found} | ({"models": rows} if rows else {})
+    ended = _of_last_run(found)
+    ratios = [row["default_over_best"] for row in ended if row["default_over_best"]]
+    rate = _rate(ended)
+    headline = (
+        f"default over best {mean_of(ratios)}, ops alone ({len(ratios)} of {len(ended)} searches have a time of the "
+        f"default); {rate:.0f} valid trials a minute"
+    )
+    if rows:
+        told = ", ".join(f"{row['model']} {row.get('whole_speedup', 'failed')}" for row in rows)
+        headline += f"; whole models: {told}"
     if stock:
-        rate = stock["valid"] / stock["seconds"] * 60
-        ours = sum(row["valid"] for row in rows) / sum(row["seconds"] for row in rows) * 60
-        tables["stock"] = [stock | {"seconds": round(stock["seconds"], 1), "valid_per_minute": round(rate)}]
-        headline += f"; {ours / rate:.1f} times the valid trials a minute of stock AutoTVM"
+        theirs = stock["valid"] / stock["seconds"] * 60
+        tables["stock"] = [stock | {"seconds": round(stock["seconds"], 1), "valid_per_minute": round(theirs)}]
+        headline += f"; {rate / theirs:.1f} times those of stock AutoTVM"
+    print(json.dumps(tables, indent=1))
     print(headline)
-    store(__file__, headline, tables, whole=bool(rows), provenance=about)
+    store(__file__, headline, tables, whole=bool(found), provenance=about)
+
+
+def _of_last_run(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The searches that ended, on the machine that was the last to end one."""
+    ended = [row for row in found if row["best_us"]]
+    last = max(ended, key=lambda row: row["ended"])
+    return [row for row in ended if row["machine"] == last["machine"]]
+
+
+def _rate(found: list[dict[str, Any]]) -> float:
+    """Valid trials a minute of searches that shared the cores."""
+    began = min(datetime.datetime.fromisoformat(row["began"]) for row in found)
+    ended = max(datetime.datetime.fromisoformat(row["ended"]) for row in found)
+    return sum(row["valid"] for row in found) / (ended - began).total_seconds() * 60
 
 
 if __name__ == "__main__":

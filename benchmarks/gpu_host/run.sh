@@ -5,7 +5,7 @@
 #   BUDGET    seconds for all stages together (default 530); a step that is running then is interrupted, which keeps
 #             what it has measured, and the others are not started
 #   GPU_STEPS regular expression: run only the steps whose names match
-#   TRIALS    of tune, for each operator (default 64)
+#   TRIALS    of tune, for each operator (default 64); TUNED: its models (default resnet-18 bert mobilenet)
 # What a step measures goes into one dataset; PACKED/gpu.db, where there is one, is that of an earlier run to go on from.
 set -uo pipefail
 packed=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -32,7 +32,7 @@ if [ ! -e "$db" ] && [ -f "$packed/gpu.db" ]; then
 fi
 # The benchmarks ask git which commit they measure; a copied tree has no history, and commit.txt may tell instead.
 if [ -f "$packed/commit.txt" ] || ! git -C "$root" describe --always >/dev/null 2>&1; then
-  printf '#!/bin/sh\necho "%s"\n' "$(cat "$packed/commit.txt" 2>/dev/null)" > "$cache/bin/git"
+  printf '#!/bin/sh\n[ "$1" != describe ] || echo "%s"\n' "$(cat "$packed/commit.txt" 2>/dev/null)" > "$cache/bin/git"
   chmod +x "$cache/bin/git"
 fi
 collector=collector/op_performance_collector.py
@@ -119,16 +119,9 @@ relax() { # today's TVM: smallest first
   done
 }
 
-tune() { # first what fills a third of the time, so that a comparison is there early; trials are kept for the second
-  local model source tuned
-  for model in resnet-18 mobilenet bert; do
-    source=local
-    [ "$model" != bert ] || source=transformers
-    tuned=(--modelsource "$source" --modelname "$model" --iftune true --trials "${TRIALS:-64}" --ifcompare true
-      --vendor true --schedules "$schedules")
-    collection "tune-$model-part" 300 "${tuned[@]}" --coverage 0.35
-    collection "tune-$model" 520 "${tuned[@]}"
-  done
+tune() { # trials are kept, so a second call on the same machine goes on; nothing else may use the GPU meanwhile
+  LINES_SHOWN=14 step tune 520 python3 benchmarks/gpu_tuning.py --trials "${TRIALS:-64}" --db "$db" \
+    --schedules "$schedules" --keep "$results/tuning" --models ${TUNED:-resnet-18 bert mobilenet}
 }
 
 bench() { # models are built side by side, and measured in turn; more at once than three quarters of the cores disturb
