@@ -9,8 +9,9 @@ Ten minutes or so for ten thousand operators. Loops are kept in the cache folder
 was interrupted, and with more data it reads those that are new. Nothing is measured. The folder takes the place of an
 older one when it is whole: interrupted, all three files stay as they were.
 
-Several machines of a kind (equal `host_fingerprint`) are one device here; the rows keep what tells them apart. The
-steadiness probe tells how much slower one is than another (`op_profiler.predict.latency.steady_times`). Then:
+Several machines of a kind (equal `host_fingerprint`; of GPUs the name) are one device here; the rows keep what tells
+them apart. The steadiness probe tells how much slower one is than another (`op_profiler.predict.latency.steady_times`).
+GPUs have their folders in results/cuda/. Then:
 
     python benchmarks/shipped_dataset.py                 what is in it, for its data card in results/README.md
     python benchmarks/held_out_models.py                 how far off such predictors are
@@ -54,6 +55,7 @@ def ship(sources: list[str], wanted: str | None, results: Path) -> None:
     from op_profiler.dataset.formats.combined import combine
     from op_profiler.predict.latency.devices import devices_in
     from op_profiler.schedules.records import slug
+    from op_profiler.targets.target import kind_of
 
     files = {one: one if one.endswith(".parquet") else f"sqlite:///{Path(one).resolve()}" for one in sources}
     addresses = [one if "://" in one else files[one] for one in sources]
@@ -68,7 +70,9 @@ def ship(sources: list[str], wanted: str | None, results: Path) -> None:
             there = "; ".join(f"{one.key} ({one.processor}, {one.target})" for one in devices) or "none"
             sys.exit(f"the datasets have to be of machines of one kind, or --device names one; there are: {there}")
         note(f"machines: {', '.join(one.key for one in devices)}")
-        with whole(results / slug(devices[0].processor)) as made:
+        folder = results / "cuda" if kind_of(devices[0].target).on_gpu else results
+        folder.mkdir(exist_ok=True)
+        with whole(folder / slug(devices[0].processor)) as made:
             write_dataset(merged, [one.key for one in devices], made)
             write_loops_and_predictor(made)
 
@@ -92,15 +96,20 @@ def whole(folder: Path) -> Iterator[Path]:
 
 
 def kinds_of_machines(merged: str) -> dict[str, tuple[str, str]]:
-    """By the key of each device what its times can be compared by: two of a kind may be two machines."""
+    """By the key of each device what its times can be compared by: two of a kind may be two machines. The time of a
+    GPU's kernel holds nothing of its host."""
     from sqlalchemy import select
 
     from op_profiler.dataset import Dataset, schema
+    from op_profiler.targets.target import kind_of
 
     column = schema.devices.c
     with Dataset.open(merged, read_only=True) as dataset:
-        rows = dataset.rows(select(column.key, column.host_fingerprint, column.target))
-        return {row["key"]: (row["host_fingerprint"], row["target"]) for row in rows}
+        rows = dataset.rows(select(column.key, column.host_fingerprint, column.target, column.processor))
+        return {
+            row["key"]: (row["processor" if kind_of(row["target"]).on_gpu else "host_fingerprint"], row["target"])
+            for row in rows
+        }
 
 
 def write_dataset(merged: str, device_keys: list[str], folder: Path) -> None:
@@ -120,17 +129,21 @@ def write_dataset(merged: str, device_keys: list[str], folder: Path) -> None:
 
 def write_loops_and_predictor(folder: Path) -> None:
     """Beside the Parquet file of a folder: what is fitted to it."""
+    import numpy as np
+
     from op_profiler.predict.latency import predictor_files
     from op_profiler.predict.latency.examples import load_examples
     from op_profiler.predict.latency.fit import fit, teachers
     from op_profiler.predict.latency.loops import loops_of, write_loops
     from op_profiler.predict.latency.open_predictor import shipped_examples
+    from op_profiler.targets.target import kind_of
 
     examples = load_examples(file=folder / DATASET)
     (device,) = examples.devices
     told = loops_of(examples.operators, device.target, note)
-    write_loops(folder / "operator_loops.npz", examples.operators, told, device.target)
-    others = teachers(examples, shipped_examples(note))
+    if np.isfinite(told).any():
+        write_loops(folder / "operator_loops.npz", examples.operators, told, device.target)
+    others = [] if kind_of(device.target).on_gpu else teachers(examples, shipped_examples(note))
     note(f"fitting a predictor to {len(examples):,} measurements; {len(others)} other processors teach what it lacks")
     predictor_files.save(fit(dataclasses.replace(examples, loops=told), others=others), folder / "predictor.zip")
 
@@ -150,8 +163,9 @@ def main() -> None:
         if not arguments.again:
             ship(arguments.db, arguments.device, arguments.results)
             return
-        for dataset in sorted(arguments.results.glob(f"[!.]*/{DATASET}")):
-            ship_again(dataset.parent)
+        for pattern in (f"[!.]*/{DATASET}", f"cuda/[!.]*/{DATASET}"):
+            for dataset in sorted(arguments.results.glob(pattern)):
+                ship_again(dataset.parent)
     except OpProfilerError as error:
         sys.exit(str(error))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -31,6 +32,8 @@ op-profiler predict resnet-18                              (of this machine afte
 op-profiler predict transformers:bert --sequence-length 64 --threads 1,2
 
 op-profiler predict resnet-18 --device Xeon                (of a processor that ships, wherever it is asked)
+
+op-profiler predict resnet-18 --target cuda                (of the GPU that ships; it is lowered by TVM with CUDA)
 
 op-profiler predict model.onnx --db sqlite:///results/op_profiler.db --format json
 
@@ -127,6 +130,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
     from op_profiler.predict.latency.open_predictor import open_predictor
     from op_profiler.report import prediction as texts
     from op_profiler.report.status import Status
+    from op_profiler.targets.target import kind_of
 
     if format not in texts.FORMATS:
         raise UnknownNameError("format", format, texts.FORMATS)
@@ -159,13 +163,17 @@ def predict(  # noqa: PLR0913 - the options are the interface
     FRONTENDS.get(source).check(request)
     check_writable({"--save": save, "--report": report})
     with Status(quiet=quiet) as status:
+        on_gpu = target is not None and kind_of(target).on_gpu
         named = db or device or (None if predictor in PREDICTORS else predictor)
         found = None
         if named is None and predictor == "default" and compiler == DEFAULT_COMPILER:
-            found = calibrated(open_predictor, target, status.step)
+            found = calibrated(partial(open_predictor, on_gpu=on_gpu), target, status.step)
         wanted = named or (None if found is None else "a calibration")
-        found = found or _predictor(predictor, db, device, compiler, adapt, status.step)
+        found = found or _predictor(predictor, db, device, compiler, adapt, status.step, on_gpu=on_gpu)
         origin = whose_times(found.device, wanted, target)
+        if kind_of(found.device.target).on_gpu:
+            counts = list(found.thread_counts)  # 0: its kernels have blocks and threads of their own
+            target = None if target == kind_of(found.device.target).name else target  # it need not be here
         found.check_threads(counts)
         if save is not None:
             predictor_files.save(found, save)
@@ -175,6 +183,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
             compiler=compiler,
             precision=cast("Precision", precision),
             schedules="none",
+            threads=(0,) if kind_of(found.device.target).on_gpu else (1,),
         )
         network = _network(build, input_dtype, status.step)
         network = network.told(found, counts, target=build.target, note=status.step)
@@ -210,17 +219,25 @@ def predict(  # noqa: PLR0913 - the options are the interface
 
 
 def _predictor(
-    choice: str, db: str | None, device: str | None, compiler: str, adapt: int | None, note: Note
+    choice: str,
+    db: str | None,
+    device: str | None,
+    compiler: str,
+    adapt: int | None,
+    note: Note,
+    *,
+    on_gpu: bool = False,
 ) -> Predictor:
     from op_profiler.predict.latency.open_predictor import examples_for, open_predictor
 
     if adapt is None:
-        return open_predictor(choice, db=db, device=device, compiler=compiler, note=note)
+        return open_predictor(choice, db=db, device=device, compiler=compiler, on_gpu=on_gpu, note=note)
     from op_profiler.predict.latency.adapt import adapted, chosen_samples
     from op_profiler.predict.latency.steady_times import steady
+    from op_profiler.targets.target import kind_of
 
     target = steady(examples_for(db=db, device=device, compiler=compiler, note=note))
-    source = open_predictor(choice, note=note)
+    source = open_predictor(choice, on_gpu=kind_of(target.devices[0].target).on_gpu, note=note)
     note(f"adapting to {adapt} operators")
     return adapted(source, chosen_samples(target, adapt))
 

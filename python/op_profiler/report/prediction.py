@@ -54,7 +54,7 @@ def show_table(console: Console, prediction: NetworkPrediction, predictor: Predi
 
     found, network = prediction.operators, prediction.network
     device = f"{predictor.device.processor} ({predictor.device.target})"
-    table = Table(title=f"{network.name}, {prediction.threads} threads, predicted for {device}")
+    table = Table(title=f"{network.name}{_at(', ', prediction.threads)}, predicted for {device}")
     for name in ("operator", "calls", "us a call", "90 % interval", "share %", "tier"):
         table.add_column(name, justify="left" if name in ("operator", "tier") else "right", overflow="fold")
     times = np.nan_to_num(found.latency_us) * network.calls
@@ -74,6 +74,11 @@ def show_table(console: Console, prediction: NetworkPrediction, predictor: Predi
     print(summary(prediction))
 
 
+def _at(before: str, threads: int) -> str:
+    """A thread count in words; none on a GPU, which has 0."""
+    return f"{before}{threads} threads" if threads else ""
+
+
 def _peaks(roofline: Roofline, threads: int) -> str:
     at = int(np.searchsorted(roofline.threads, threads))
     gflops, gigabytes = roofline.flops_per_us[at] / 1e3, roofline.bytes_per_us[at] / 1e3
@@ -84,12 +89,14 @@ def _peaks(roofline: Roofline, threads: int) -> str:
 def summary(prediction: NetworkPrediction) -> str:
     """The total, and how far it can be trusted."""
     tiers = ", ".join(f"{share:.1%} {name}" for name, share in prediction.tiers.items())
+    at = _at(" at ", prediction.threads)
     lines = [
-        f"total at {prediction.threads} threads: {prediction.total_us:.1f} us, 90 % interval {prediction.low_us:.1f} "
-        f"to {prediction.high_us:.1f} us ({tiers})"
+        f"total{at}: {prediction.total_us:.1f} us, 90 % interval {prediction.low_us:.1f} to {prediction.high_us:.1f} us ({tiers})"
         if np.isfinite(prediction.total_us)
-        else f"total at {prediction.threads} threads: unknown"
+        else f"total{at}: unknown"
     ]
+    if prediction.beyond_us:
+        lines.append(f"of these {prediction.beyond_us:.1f} us from kernel to kernel, and waiting for launches")
     unlike = [name for name in prediction.unsupported if name not in prediction.too_large]
     if unlike:
         lines.append(f"NOT in the total, since nothing like it was measured: {', '.join(unlike)}")

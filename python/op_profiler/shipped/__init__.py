@@ -15,7 +15,7 @@ _FOLDER = Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class ShippedProcessor:
-    """What ships of one processor, and of no other: a folder of ``results/`` with the processor's name, as files of
+    """What ships of one processor or GPU, and of no other: a folder of ``results/`` with its name, as files of
     schedule records have it (`op_profiler.schedules.records.slug`)."""
 
     folder: Path
@@ -38,7 +38,16 @@ class ShippedProcessor:
 
 def shipped_processors() -> list[ShippedProcessor]:
     """Those with a dataset or a predictor, in the order of their names."""
-    folders = sorted((_FOLDER / "results").resolve().glob("[!.]*"))  # one that is being made begins with a dot
+    return _ships_in(_FOLDER / "results")
+
+
+def shipped_gpus() -> list[ShippedProcessor]:
+    """The same of GPUs, whose folders are in one of their own: none of them stands in for a processor."""
+    return _ships_in(_FOLDER / "results" / "cuda")
+
+
+def _ships_in(folder: Path) -> list[ShippedProcessor]:
+    folders = sorted(folder.resolve().glob("[!.]*"))  # one that is being made begins with a dot
     return [one for one in map(ShippedProcessor, folders) if one.operators or one.predictor]
 
 

@@ -69,6 +69,7 @@ def examples_of(operators: list[Operator], rng: np.random.Generator, noise: floa
     device = DeviceName("0123456789abcdef", "llvm", "a processor of the tests", 2, "llvm -mcpu=test")
     return Examples(
         operators=distinct,
+        launches=np.zeros(len(distinct), dtype=int),
         operator=operator,
         threads=threads,
         latency_us=latency,

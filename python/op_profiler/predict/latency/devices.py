@@ -17,7 +17,7 @@ _OF_DEVICE = (
     *("device_key", "device_kind", "processor", "cores", "target", "compiler", "device_properties", "l2_bytes"),
     *("l3_bytes", "memory_bytes"),
 )
-_OF_KIND = ("host_fingerprint", "device_key", "target", "compiler")
+_OF_KIND = ("host_fingerprint", "device_key", "processor", "target", "compiler")
 _COLUMNS = (*_OF_DEVICE, *usable.COLUMNS)
 
 
@@ -101,8 +101,9 @@ def _kinds_in(file: Path) -> set[tuple[Any, ...]]:
 
 
 def _kind(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What machines have in common that are one device."""
-    return row.get("host_fingerprint") or row["device_key"], row["target"], row.get("compiler")
+    """What machines have in common that are one device: the time of a GPU's kernel holds nothing of its host."""
+    machine = row["processor"] if kind_of(row["target"]).on_gpu else row.get("host_fingerprint") or row["device_key"]
+    return machine, row["target"], row.get("compiler")
 
 
 def _of_dataset(db: str, schedules: str) -> Iterable[DeviceName]:

@@ -54,6 +54,7 @@ COLUMNS = (
     "model_name",
     "model_source",
     "occurrences",
+    "launches",
     "whole_model_us",
     "timing_details",
     "call_overhead_us",
@@ -85,6 +86,7 @@ class Examples:
 
     Attributes:
         operators: the distinct operators.
+        launches: how many kernels each of `operators` launches on a GPU; 0 where that is not told.
         operator: index into `operators`.
         threads: asked for.
         latency_us: median over the rounds, without what the call takes.
@@ -104,6 +106,7 @@ class Examples:
     """
 
     operators: list[Operator]
+    launches: np.ndarray
     operator: np.ndarray
     threads: np.ndarray
     latency_us: np.ndarray
@@ -214,6 +217,7 @@ class _Kept:
         self._draws = {sampled: Draw(MOST_ROWS) for sampled in (False, True)}
         self._numbers = array.array("d")
         self._operators: dict[str, Operator] = {}
+        self._launches: dict[str, int] = {}
         self._devices: dict[str, DeviceName] = {}
         self._models: dict[str, tuple[str, bool]] = {}
         self._places = [dict[Any, int]() for _ in ("operator", "device", "model", "cores")]
@@ -232,6 +236,7 @@ class _Kept:
             return
         if row["operator_key"] not in self._operators:
             self._operators[row["operator_key"]] = operator_of_row(dict(row))
+            self._launches[row["operator_key"]] = len(row["launches"] or ())
         if row["device_key"] not in self._devices:
             self._devices[row["device_key"]] = device_of(row)
         if row["model_key"] not in self._models:
@@ -293,6 +298,7 @@ class _Kept:
         traffic, working_set = _traffic(operator, model, calls, moved, len(models))
         return Examples(
             operators=operators,
+            launches=np.array([self._launches[operator.key] for operator in operators], dtype=np.int64),
             operator=operator,
             threads=numbers[:, 4].astype(np.int64),
             latency_us=latency,

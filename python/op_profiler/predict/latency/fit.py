@@ -17,6 +17,7 @@ from op_profiler.predict.latency.examples import Examples
 from op_profiler.predict.latency.interpolation import Interpolation, families_of
 from op_profiler.predict.latency.intervals import WITHOUT_LOOPS, Spread, conformal_quantile, first_half
 from op_profiler.predict.latency.kernel_model import KernelModel
+from op_profiler.predict.latency.launching import Launching
 from op_profiler.predict.latency.method import Method
 from op_profiler.predict.latency.predictor import Measured, Predictor, query_of
 from op_profiler.predict.latency.query import Query
@@ -101,6 +102,7 @@ def fit(
         network_scale=_network_scale(examples, query, final, spread),
         usual_traffic_bytes=_usual_traffic(examples),
         fingerprint=fingerprint(examples),
+        launching=Launching.of(examples),
     )
 
 

@@ -19,6 +19,7 @@ from op_profiler.measure.measurement import Precision
 from op_profiler.operators.operator import Operator
 from op_profiler.predict.latency.traffic import NAMES
 from op_profiler.shipped import shipped_processors
+from op_profiler.targets.target import kind_of
 
 if TYPE_CHECKING:
     from op_profiler.compilers.compiled_model import Occurrence
@@ -40,6 +41,8 @@ def loops_of(operators: Sequence[Operator], target: str, note: Callable[[str], N
     from op_profiler.compilers.compiler import compiler_in_use
 
     found = np.full((len(operators), len(NAMES)), np.nan, dtype=np.float32)
+    if kind_of(target).on_gpu:  # the columns are of caches and vectors of processors
+        return found
     known = _shipped(target) if compiler_in_use().name == DEFAULT_COMPILER else {}
     missing = []
     for at, operator in enumerate(operators):

@@ -90,6 +90,7 @@ class NetworkPrediction:
 
     Attributes:
         total_us, low_us, high_us: of everything that is supported, with a 90 % interval; NaN where nothing is.
+        beyond_us: of the total, what a GPU takes from kernel to kernel and waits for launches; 0 on processors.
         tiers: share of the total by name of the tier.
         unsupported: names of operators that are missing from the total; `too_large`: of those among them that do not
             fit into the device's memory.
@@ -102,6 +103,7 @@ class NetworkPrediction:
     total_us: float
     low_us: float
     high_us: float
+    beyond_us: float
     tiers: dict[str, float]
     unsupported: tuple[str, ...]
     too_large: tuple[str, ...]
@@ -116,6 +118,7 @@ class NetworkPrediction:
             "threads": self.threads,
             "total_us": _number(self.total_us),
             "interval_us": [_number(self.low_us), _number(self.high_us)],
+            "beyond_us": _number(self.beyond_us),
             "tiers": self.tiers,
             "unsupported": list(self.unsupported),
             "too_large": list(self.too_large),
@@ -143,7 +146,8 @@ class NetworkPrediction:
 
 
 def predict_network(predictor: Predictor, network: Network, *, threads: int = 1) -> NetworkPrediction:
-    """The sum over all calls; between kernels an executor spends nothing that their times do not hold.
+    """The sum over all calls; between kernels an executor on a processor spends nothing that their times do not hold,
+    and on a GPU what `op_profiler.predict.latency.launching` tells.
 
     The interval of the sum is the mean of the operators' intervals, weighted by their share, times a factor that was
     calibrated on networks that were held out (`Predictor.network_scale`): errors of operators partly cancel, partly
@@ -192,6 +196,10 @@ def _total(predictor: Predictor, network: Network, threads: int, found: Operator
     times = np.where(supported, found.latency_us, 0.0) * network.calls
     kernels = float(times.sum())
     total = kernels if supported.any() else np.nan
+    beyond = 0.0
+    if kernels > 0 and predictor.launching is not None:
+        total = predictor.launching.total_us(kernels, network.operators, np.where(supported, network.calls, 0))
+        beyond = total - kernels
     half = 0.0
     if kernels > 0:
         widths = np.log(np.where(supported, found.high_us / found.latency_us, 1.0))
@@ -206,6 +214,7 @@ def _total(predictor: Predictor, network: Network, threads: int, found: Operator
         total_us=total,
         low_us=total * float(np.exp(-half)),
         high_us=total * float(np.exp(half)),
+        beyond_us=beyond,
         tiers={name: share for name, share in shares.items() if share > 0},
         unsupported=tuple(names[~supported]),
         too_large=tuple(names[found.too_large]),

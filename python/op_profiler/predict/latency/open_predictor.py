@@ -18,7 +18,7 @@ from op_profiler.predict.latency.devices import devices_in, is_here
 from op_profiler.predict.latency.query import unknown_loops
 from op_profiler.predict.latency.vectors import vector_ratio
 from op_profiler.schedules.records import slug
-from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_processors
+from op_profiler.shipped import ShippedProcessor, nearest_processor, shipped_gpus, shipped_processors
 
 if TYPE_CHECKING:
     from op_profiler.predict.latency.devices import DeviceName
@@ -34,6 +34,7 @@ def open_predictor(
     db: str | None = None,
     device: str | None = None,
     compiler: str = DEFAULT_COMPILER,
+    on_gpu: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Predictor:
     """The predictor that a user asked for.
@@ -46,6 +47,7 @@ def open_predictor(
         device: start of a device's key or part of its processor's name; None for the only one, or this machine; of what
             ships, for this processor or the nearest (`shipped_processor`).
         compiler: whose kernels the times are of.
+        on_gpu: whether those of a GPU are wanted where no dataset and no device is named.
         note: told what takes long.
 
     Raises:
@@ -65,21 +67,22 @@ def open_predictor(
             raise DatasetError(f"{predictor} holds times of {there}, not of {device!r}; leave out --device")
         return stored
     if db is None and predictor == "default" and compiler == DEFAULT_COMPILER:
-        ships = shipped_processor(device)
+        ships = shipped_processor(device, on_gpu=on_gpu)
         try:
             if ships.predictor is not None:
                 return predictor_files.load(ships.predictor)
         except DatasetError as error:
             note(str(error))
-    return _fitted(examples_for(db=db, device=device, compiler=compiler, note=note), predictor, note)
+    return _fitted(examples_for(db=db, device=device, compiler=compiler, on_gpu=on_gpu, note=note), predictor, note)
 
 
-def shipped_processor(device: str | None = None) -> ShippedProcessor:
+def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> ShippedProcessor:
     """Whose times answer where no dataset is named: those of this processor where it ships, else of the nearest by its
-    name; or of the one that is asked for.
+    name; or of the one that is asked for, GPUs too.
 
     Args:
         device: start of a device's key or part of its processor's name.
+        on_gpu: where no device is asked for, the GPU that ships, and of several this machine's.
 
     Raises:
         DatasetError: nothing ships, or not what is asked for; tells what does.
@@ -87,11 +90,13 @@ def shipped_processor(device: str | None = None) -> ShippedProcessor:
     from op_profiler.targets.llvm.identity import processor_name
 
     nearest = nearest_processor(slug(processor_name()))
-    if nearest is None:
-        raise DatasetError(_NO_DATASET)
-    if device is None:
+    if device is None and not on_gpu:
+        if nearest is None:
+            raise DatasetError(_NO_DATASET)
         return nearest
-    ships = shipped_processors()
+    ships = shipped_gpus() if device is None else [*shipped_processors(), *shipped_gpus()]
+    if not ships:
+        raise DatasetError(_NO_DATASET)
     devices = [_device_of(one) for one in ships]
     return ships[devices.index(_chosen(devices, device))]
 
@@ -115,11 +120,13 @@ def examples_for(
     db: str | None,
     device: str | None,
     compiler: str = DEFAULT_COMPILER,
+    on_gpu: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Examples:
     """The measurements of one device in a dataset, or in what ships.
 
     Args:
+        on_gpu: as of `shipped_processor`.
         compiler: whose kernels were measured; another compiler's times are another device's.
 
     Raises:
@@ -127,7 +134,7 @@ def examples_for(
     """
     from op_profiler.predict.latency.examples import load_examples
 
-    file = shipped_processor(device).operators if db is None else None
+    file = shipped_processor(device, on_gpu=on_gpu).operators if db is None else None
     if db is None and file is None:
         raise DatasetError(_NO_DATASET)
     there = devices_in(db=db, file=file)

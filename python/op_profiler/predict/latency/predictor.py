@@ -26,6 +26,7 @@ from op_profiler.predict.latency.traffic import NAMES as LOOP_NAMES
 
 if TYPE_CHECKING:
     from op_profiler.compilers.imported_model import ImportedModel
+    from op_profiler.predict.latency.launching import Launching
     from op_profiler.predict.latency.method import Method
     from op_profiler.predict.latency.network import Network, NetworkPrediction
 
@@ -117,6 +118,7 @@ class Predictor:
         network_scale: factor between the intervals of operators and that of a whole network.
         usual_traffic_bytes: what all calls of a network read and write, the median over those that it learned from.
         fingerprint: of the measurements that it was fitted to.
+        launching: what a network takes beyond its kernels; None on processors.
     """
 
     device: DeviceName
@@ -132,6 +134,7 @@ class Predictor:
     network_scale: float
     usual_traffic_bytes: float
     fingerprint: str
+    launching: Launching | None = None
 
     @classmethod
     def from_dataset(

@@ -30,6 +30,7 @@ from op_profiler.predict.latency.gaussian_process import GaussianProcess
 from op_profiler.predict.latency.interpolation import Interpolation
 from op_profiler.predict.latency.intervals import Spread
 from op_profiler.predict.latency.kernel_model import KernelModel
+from op_profiler.predict.latency.launching import Launching
 from op_profiler.predict.latency.loop_columns import NAMES as TOLD_NAMES
 from op_profiler.predict.latency.predictor import Measured, Predictor
 from op_profiler.predict.latency.query import SETTING_NAMES, Query, unknown_loops
@@ -84,6 +85,7 @@ def save(predictor: Predictor, path: Path) -> None:
         "network_scale": predictor.network_scale,
         "usual_traffic_bytes": predictor.usual_traffic_bytes,
         "fingerprint": predictor.fingerprint,
+        "launching": None if predictor.launching is None else dataclasses.asdict(predictor.launching),
         "versions": _versions(),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
     }
@@ -216,6 +218,7 @@ def _predictor(contents: dict[str, Any], members: dict[str, bytes]) -> Predictor
         network_scale=contents["network_scale"],
         usual_traffic_bytes=contents["usual_traffic_bytes"],
         fingerprint=contents["fingerprint"],
+        launching=Launching(**contents["launching"]) if contents.get("launching") else None,
     )
 
 
