@@ -172,7 +172,7 @@ def predict(  # noqa: PLR0913 - the options are the interface
         found = found or _predictor(predictor, db, device, compiler, adapt, status.step, on_gpu=on_gpu)
         origin = whose_times(found.device, wanted, target)
         if kind_of(found.device.target).on_gpu:
-            counts = list(found.thread_counts)  # 0: its kernels have blocks and threads of their own
+            counts = tuple(found.thread_counts)  # 0: its kernels have blocks and threads of their own
             target = None if target == kind_of(found.device.target).name else target  # it need not be here
         found.check_threads(counts)
         if save is not None:
