@@ -91,8 +91,8 @@ def summary(prediction: NetworkPrediction) -> str:
     tiers = ", ".join(f"{share:.1%} {name}" for name, share in prediction.tiers.items())
     at = _at(" at ", prediction.threads)
     lines = [
-        f"total{at}: {prediction.total_us:.1f} us, 90 % interval {prediction.low_us:.1f} to {prediction.high_us:.1f} us "
-        f"({tiers})"
+        f"total{at}: {prediction.total_us:.1f} us, 90 % interval {prediction.low_us:.1f} to "
+        f"{prediction.high_us:.1f} us ({tiers})"
         if np.isfinite(prediction.total_us)
         else f"total{at}: unknown"
     ]
