@@ -19,24 +19,24 @@ def counts(path: Any) -> dict[str, Any]:
     rows = pandas.read_parquet(path)
     default = rows[rows["origin"] == "default"]
     networks = default[default["model_source"] != "sample"]
+    trials = pandas.read_parquet(path.parent / "schedule_trials.parquet")
     return {
-        "dataset": path.stem,
+        "dataset": path.parent.name,
         "default_rows": len(default),
         "operators": int(default["operator_key"].nunique()),
         "networks": int(networks["model_name"].nunique()),
         "cases": len(networks[_CASE].drop_duplicates()),
         "sampled_batches": int(default[default["model_source"] == "sample"]["model_name"].nunique()),
-        "trials": int((rows["origin"] == "trial").sum()),
         "foreign_load": int(rows["foreign_load"].sum()),
-        "failures": int(rows["error"].notna().sum()),
-        "failures_of_trials": int(rows[rows["origin"] == "trial"]["error"].notna().sum()),
+        "trials": int((trials["origin"] == "trial").sum()),
+        "failures_of_trials": int(trials["error"].notna().sum()),
         "gpus": int(rows["machine_id"].nunique()),
     }
 
 
 def main() -> None:
     print(provenance())
-    tables = [counts(path) for path in sorted((ROOT / "results" / "cuda").glob("*.parquet"))]
+    tables = [counts(path) for path in sorted((ROOT / "results" / "cuda").glob("*/operators.parquet"))]
     for row in tables:
         print(row)
     headline = ", ".join(

@@ -132,7 +132,9 @@ def test_a_processor_is_of_this_machine_by_family_and_model(monkeypatch: pytest.
     device = DeviceName("0" * 16, "llvm", "AMD EPYC", 2, "llvm")
     assert "NOT" not in whose_times(device, None, "llvm -mcpu=znver5")
     of_gpu = whose_times(device, None, "cuda")
-    assert "NOT of cuda;" in of_gpu and of_gpu.endswith("calibrate --target cuda")
+    assert "NOT of this machine's GPU;" in of_gpu and of_gpu.endswith("calibrate --target cuda")
+    monkeypatch.setattr("op_profiler.targets.cuda.tvm_build.device_name", lambda: "NVIDIA H100")
+    assert "NOT" not in whose_times(DeviceName("0" * 16, "cuda", "NVIDIA H100", 132, "cuda"), None, "cuda")
     assert "NOT" not in whose_times(device, "a calibration", "cuda")
 
 

@@ -139,9 +139,13 @@ def whose_times(device: DeviceName, asked: str | None, target: str | None = None
     if device.compiler != DEFAULT_COMPILER:
         there += f", kernels of the compiler {device.compiler}"
     wanted, option = "this machine", ""
+    same = is_here(device)
     if target is not None and not kind_of(target).on_host:
         wanted, option = target, f" --target {shlex.quote(target)}"
-    if asked is not None or (not option and is_here(device)):
+        same = False
+        if kind_of(target).on_gpu:
+            wanted, same = "this machine's GPU", slug(kind_of(target).processor_name()) == slug(device.processor)
+    if asked is not None or same:
         return f"times of {there}"
     return f"times of {there}, NOT of {wanted}; for its own, measure for three minutes: op-profiler calibrate{option}"
 

@@ -63,11 +63,11 @@ class Launching:
         kernels_us = np.array([(examples.latency_us[mine] * examples.occurrences[mine]).sum() for mine in runs])
         launches = np.array([(counts[examples.operator[mine]] * examples.occurrences[mine]).sum() for mine in runs])
 
-        def off(parts: np.ndarray) -> np.ndarray:
-            return np.log(_total_us(kernels_us, launches, *parts) / whole_us)
+        def off(logs: np.ndarray) -> np.ndarray:
+            return np.log(_total_us(kernels_us, launches, *np.exp(logs)) / whole_us)
 
-        fitted = least_squares(off, _START, bounds=(0, np.inf), loss="soft_l1", f_scale=_CLEAR).x
-        turn_us, launch_us, ends_us = (float(part) for part in fitted)
+        fitted = least_squares(off, np.log(_START), loss="soft_l1", f_scale=_CLEAR).x
+        turn_us, launch_us, ends_us = (float(part) for part in np.exp(fitted))
         return cls(turn_us, launch_us, ends_us, several, {a: n for a, n in usual.items() if n > 1})
 
     def total_us(self, kernels_us: float, operators: Sequence[Operator], calls: np.ndarray) -> float:
