@@ -48,9 +48,8 @@ def row_of(path: Path) -> dict[str, Any]:
         "low": round(low, 3),
         "high": round(high, 3),
         **{
-            f"{policy}_plan_us": round(best[policy], 1)
+            f"{policy}_plan_us": round(best[policy], 1) if policy in best else None
             for policy in ("sequential", "greedy", "ios", "nash")
-            if policy in best
         },
         "outputs_equal": found["outputs_equal"],
     }
