@@ -73,8 +73,7 @@ def fit(
         )
     examples = steady(examples)
     own, *elsewhere = _lessons(examples, others)
-    query, target = own.query, own.target
-    families = families_of(query)
+    query, target, families = own.query, own.target, families_of(own.query)
     errors = _held_out(examples, own, elsewhere, families, method, seed, folds)
     base, errors["regressed"] = _corrected(own, elsewhere, errors["regressed"])
     # Families are chosen on one half of the operators, and how far off they are is told by the other.
