@@ -237,7 +237,7 @@ def _predictor(
     from op_profiler.targets.target import kind_of
 
     target = steady(examples_for(db=db, device=device, compiler=compiler, note=note))
-    source = open_predictor(choice, on_gpu=kind_of(target.devices[0].target).on_gpu, note=note)
+    source = open_predictor(choice, on_gpu=kind_of(target.devices[int(target.device[0])].target).on_gpu, note=note)
     note(f"adapting to {adapt} operators")
     return adapted(source, chosen_samples(target, adapt))
 

@@ -82,7 +82,7 @@ def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> Shi
 
     Args:
         device: start of a device's key or part of its processor's name.
-        on_gpu: where no device is asked for, the GPU that ships, and of several this machine's.
+        on_gpu: where no device is asked for, the GPU that ships; of several, one has to be asked for.
 
     Raises:
         DatasetError: nothing ships, or not what is asked for; tells what does.
