@@ -9,7 +9,7 @@ has trials and no best.
 
 The collector tunes, with several kernels being built while one is timed; then it compares default and tuned builds of
 the model in turns, and the ops alone with cuDNN and cuBLAS (through torch). Stock AutoTVM searches some of the same
-spaces with the same tuner: LocalBuilder on all cores, nvcc, LocalRunner.
+spaces with its own boosted trees on knobs: LocalBuilder on all cores, nvcc, LocalRunner.
 
 Goals: three times the valid trials a minute; default over tuned 1.5.
 """
