@@ -162,12 +162,12 @@ def main() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "about.json").write_text(json.dumps(measured_on()))
             arguments.db = (arguments.db or folder / "trials.db").resolve()
+            for model in arguments.models:
+                tune(model, arguments, folder)
             if arguments.stock_tasks:
                 words = ["--one", "stock", "--trials", str(arguments.trials)]
                 words += ["--stock-tasks", str(arguments.stock_tasks)]
                 (folder / "stock.json").write_text(json.dumps(in_own_process(__file__, words)))
-            for model in arguments.models:
-                tune(model, arguments, folder)
         report(folder, arguments.db)
 
 
