@@ -40,6 +40,8 @@ _TRIALS = """
     WHERE origin IN ('trial', 'tuned') ORDER BY operator_key, d.machine_id, measured_at
 """
 
+_MEASURED_BEFORE = "SELECT max(measured_at) FROM model_timings WHERE measured_at < ?"
+
 
 def tune(model: str, arguments: argparse.Namespace, folder: Path) -> None:
     """The collector's summary of one model, in a file."""
@@ -181,7 +183,7 @@ def report(folder: Path, db: Path) -> None:
     tables = {"searches": found} | ({"models": rows} if rows else {})
     ended = _of_last_run(found)
     ratios = [row["default_over_best"] for row in ended if row["default_over_best"]]
-    rate = _rate(ended)
+    rate = _rate(db, ended)
     headline = (
         f"default over best {mean_of(ratios)}, ops alone ({len(ratios)} of {len(ended)} searches have a time of the "
         f"default); {rate:.0f} valid trials a minute"
@@ -205,9 +207,13 @@ def _of_last_run(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in ended if row["machine"] == last["machine"]]
 
 
-def _rate(found: list[dict[str, Any]]) -> float:
-    """Valid trials a minute of searches that shared the cores."""
-    began = min(datetime.datetime.fromisoformat(row["began"]) for row in found)
+def _rate(db: Path, found: list[dict[str, Any]]) -> float:
+    """Valid trials a minute of searches that shared the cores, since the model was measured, which comes before: trials
+    are stored some at a time, so the time of the first ones does not tell when their search began."""
+    first = min(row["began"] for row in found)
+    with contextlib.closing(sqlite3.connect(db)) as connection:
+        (before,) = connection.execute(_MEASURED_BEFORE, (first,)).fetchone()
+    began = datetime.datetime.fromisoformat(before[:19])
     ended = max(datetime.datetime.fromisoformat(row["ended"]) for row in found)
     return sum(row["valid"] for row in found) / (ended - began).total_seconds() * 60
 

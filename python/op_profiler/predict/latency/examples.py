@@ -135,6 +135,14 @@ class Examples:
         names += ["traffic_bytes", "working_set_bytes", "gauge_us", "gauge_bytes", "whole_model_us"]
         return dataclasses.replace(self, **{name: getattr(self, name)[mask] for name in names})
 
+    def network_runs(self) -> Iterator[np.ndarray]:
+        """Entries of each network whose whole was timed, at each thread count."""
+        for model in np.flatnonzero(~self.sampled):
+            for threads in np.unique(self.threads):
+                mine = np.flatnonzero((self.model == model) & (self.threads == threads))
+                if len(mine) and np.isfinite(self.whole_model_us[mine][0]):
+                    yield mine
+
     def of_device(self, key: str) -> Examples:
         """Only the entries of one device.
 

@@ -314,21 +314,12 @@ def _usual_traffic(examples: Examples) -> float:
     return float(np.median(examples.traffic_bytes[rows[first]]))
 
 
-def _model_runs(examples: Examples) -> Iterator[np.ndarray]:
-    """Entries of each real model whose whole was timed, at each thread count."""
-    for model in np.flatnonzero(~examples.sampled):
-        for threads in np.unique(examples.threads):
-            mine = np.flatnonzero((examples.model == model) & (examples.threads == threads))
-            if len(mine) and np.isfinite(examples.whole_model_us[mine][0]):
-                yield mine
-
-
 def _network_scale(examples: Examples, query: Query, errors: np.ndarray, spread: Spread) -> float:
     """Quantile of a network's error over the weighted mean of its operators' half-widths, all of them held out."""
     scores = []
     if spread.scale is None:
         return 1.0
-    for mine in _model_runs(examples):
+    for mine in examples.network_runs():
         known = mine[np.isfinite(errors[mine])]
         share = examples.latency_us[known] * examples.occurrences[known]
         if not len(known):

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from op_profiler.predict.latency.examples import Examples
 
 _START = (1.0, 4.0, 4.0)
-_FEWEST_NETWORKS = 3
 _CLEAR = 0.02
 """Difference of logarithms from which on a network counts less: one whose launches something else disturbed."""
 
@@ -44,21 +43,17 @@ class Launching:
 
     @classmethod
     def of(cls, examples: Examples) -> Launching | None:
-        """Fitted to the networks of examples whose whole was timed, by least squares of logarithms; None where nothing
-        is launched, or there are too few."""
-        if not examples.launches.any():
+        """Fitted to the networks of examples whose whole was timed, by least squares of logarithms, from what an H100
+        takes on; None where nothing is launched, or no network was timed."""
+        runs = list(examples.network_runs()) if examples.launches.any() else []
+        if not runs:
             return None
         from scipy.optimize import least_squares
 
         counts = np.maximum(examples.launches, 1)
-        several = {operator.key: int(n) for operator, n in zip(examples.operators, counts) if n > 1}
         of_anchor: dict[str, list[int]] = {}
         for operator, count in zip(examples.operators, counts):
             of_anchor.setdefault(operator.anchor, []).append(int(count))
-        usual = {anchor: float(np.median(found)) for anchor, found in of_anchor.items()}
-        runs = [mine for mine in _runs(examples) if np.isfinite(examples.whole_model_us[mine[0]])]
-        if len(runs) < _FEWEST_NETWORKS:
-            return cls(*_START, several, {a: n for a, n in usual.items() if n > 1})
         whole_us = np.array([examples.whole_model_us[mine[0]] for mine in runs])
         kernels_us = np.array([(examples.latency_us[mine] * examples.occurrences[mine]).sum() for mine in runs])
         launches = np.array([(counts[examples.operator[mine]] * examples.occurrences[mine]).sum() for mine in runs])
@@ -68,7 +63,9 @@ class Launching:
 
         fitted = least_squares(off, np.log(_START), loss="soft_l1", f_scale=_CLEAR).x
         turn_us, launch_us, ends_us = (float(part) for part in np.exp(fitted))
-        return cls(turn_us, launch_us, ends_us, several, {a: n for a, n in usual.items() if n > 1})
+        several = {operator.key: int(n) for operator, n in zip(examples.operators, counts) if n > 1}
+        usual = {anchor: float(np.median(found)) for anchor, found in of_anchor.items()}
+        return cls(turn_us, launch_us, ends_us, several, {anchor: n for anchor, n in usual.items() if n > 1})
 
     def total_us(self, kernels_us: float, operators: Sequence[Operator], calls: np.ndarray) -> float:
         """Time of a network.
@@ -86,13 +83,3 @@ def _total_us(
     kernels_us: np.ndarray | float, launches: np.ndarray | float, turn_us: float, launch_us: float, ends_us: float
 ) -> np.ndarray:
     return np.maximum(kernels_us + np.multiply(launches, turn_us), np.multiply(launches, launch_us)) + ends_us
-
-
-def _runs(examples: Examples) -> list[np.ndarray]:
-    """Entries of each network, all of whose operators are there."""
-    found = []
-    for model in np.flatnonzero(~examples.sampled):
-        mine = np.flatnonzero(examples.model == model)
-        if len(mine):
-            found.append(mine)
-    return found

@@ -89,8 +89,8 @@ def shipped_processor(device: str | None = None, *, on_gpu: bool = False) -> Shi
     """
     from op_profiler.targets.llvm.identity import processor_name
 
-    nearest = nearest_processor(slug(processor_name()))
     if device is None and not on_gpu:
+        nearest = nearest_processor(slug(processor_name()))
         if nearest is None:
             raise DatasetError(_NO_DATASET)
         return nearest

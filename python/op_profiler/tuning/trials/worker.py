@@ -180,14 +180,14 @@ class Worker:
     def prepare(self, task: TaskSpec) -> TrialResult:
         """Make a task and the reference of its numbers, for what is built next."""
         try:
-            self._make(task)
+            self._prepare(task)
         except MemoryError:
             return TrialResult(failure="memory", error="out of memory while preparing")
         except Exception as error:  # noqa: BLE001 - as in `build`
             return TrialResult(failure="invalid", error=kind_and_last_line(error))
         return TrialResult()
 
-    def _make(self, task: TaskSpec) -> None:
+    def _prepare(self, task: TaskSpec) -> None:
         if task not in self.tasks:
             self.tasks, self.inputs = {task: task.create(self.target)}, {}
         if task not in self.references:
@@ -201,7 +201,7 @@ class Worker:
             if candidate.index == VENDOR:
                 self.built[number] = self._vendor(candidate.task)
                 return TrialResult()
-            self._make(candidate.task)
+            self._prepare(candidate.task)
             failure = "build"
             self.built[number] = self._bind(candidate.task, self.tasks[candidate.task].build(candidate.index))
         except InvalidPointError as error:
